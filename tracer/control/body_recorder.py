@@ -9,13 +9,13 @@ becomes one row of the operands that the loop steps through, whose derivative co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import COMPLEX, INT, Aval
-from ..ir.errors import UnsupportedError
+from ..ir.errors import TracegradError, UnsupportedError
 from ..ir.graph import Atom, Graph, Lit, Pair, Var, any_complex, lanes, live_nodes, pairs_exist, read_vars
 from ..ir.primitive import CUSTOM, Primitive
 from ..ir.refusals import Refusal
@@ -49,6 +49,7 @@ class BodyRecorder(Recorder):
         self.affine: dict[Var, tuple[int, int]] = {self.row: (1, 0)}  # Var: (a, b) where it is a * row + b
         self.rows: dict[tuple[Var, int, int], Var] = {}  # (array from outside, a, b): its row
         self.checks: list[Atom] = []  # bools that have to hold in every step
+        self.relied: list[Callable[[], TracegradError]] = []  # the errors of those that are of no indices
 
     def fresh(self, aval: Aval) -> Var:
         """A further input of the body."""
@@ -146,6 +147,14 @@ class BodyRecorder(Recorder):
                 hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"
             raise UnsupportedError.here(f"{asks} {hint}")
         return self.parent.guard(atom, kind)
+
+    def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
+        if isinstance(condition, Var) and condition in self.own:
+            self.checks.append(condition)
+            self.relied.append(error)
+            return
+        assert self.parent is not None
+        self.parent.rely(condition, error)
 
     def value(self, atom: Atom) -> Any:
         if atom.aval.is_complex:

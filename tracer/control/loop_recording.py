@@ -192,6 +192,8 @@ def finish_loop(
                 inside = bool(parent.guard(found.pop(count), "index"))
             except IndexError:  # NumPy, while it looked
                 inside = False
+            if not inside and len(body.relied) == len(body.checks):
+                raise body.relied[0]()
             if not inside:
                 raise BadIndexError.here(f"an index in the body of {body.what} is out of bounds in some step")
     return put_together(found, like)

@@ -9,6 +9,7 @@ import pytest
 from agreement import numerical_gradient
 from tracing import Traced, check_gradient, check_value
 
+import tracegrad
 from tracegrad import compile_grad
 from tracegrad.autograd import grad
 
@@ -243,6 +244,18 @@ def test_a_rolled_loop(f):
     text = str(compiled.explain(SQUARE))
     assert "rolled: the loop" in text
     assert "(library)" in text
+
+
+def test_the_body_of_an_explicit_loop():
+    def f(a: Any) -> Any:
+        end, _ = tracegrad.scan(lambda c, _: (0.5 * np.linalg.svd(c)[0] @ np.linalg.inv(c), None), a, None, length=2)
+        return np.sum(end)
+
+    compiled = compile_grad(f)
+    np.testing.assert_allclose(compiled.grad(SQUARE), numerical_gradient(f, (SQUARE,)), rtol=1e-6, atol=1e-6)
+    for _ in range(2):
+        with pytest.raises(np.linalg.LinAlgError):
+            compiled.grad(np.ones((3, 3)))
 
 
 NAN = np.full((2, 2), np.nan)

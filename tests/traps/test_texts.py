@@ -501,3 +501,19 @@ def test_a_print_that_someone_has_replaced(monkeypatch):
 def test_literals_are_read_by_the_parser():
     f = compile_grad(lambda x: x * len(ast.literal_eval(str([x, x]))))
     assert [f(1.5), f(2.5)] == [3.0, 5.0]
+
+
+def test_formats_that_write_numbers_alike(capsys):
+    """`%g` and `%5.1e` write some numbers alike, and are told apart by what else stands in them."""
+
+    def f(x):
+        print("%5.1e|%g|%.5e|%d" % (x, x, x, x))
+        print("%.5e|%g" % (x, x))
+        return x * 2
+
+    compiled = compile_grad(f)
+    for x in (2.0, 7.7e307, 3.25, 1e-7, 7.8e307):
+        compiled(x)
+        printed = capsys.readouterr().out
+        f(x)
+        assert printed == capsys.readouterr().out

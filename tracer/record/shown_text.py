@@ -15,6 +15,7 @@ from typing import Any
 _MARK = re.compile(r"<traced \(recording: \.\.\.\) #(\d+)>")
 _CONVERSION = re.compile(r"%(?:\([^)]*\))?([#0\- +]*\d*(?:\.\d+)?[diuoxXeEfFgG])")  # of `%`, to a number
 _MOST_NUMBERS = 90
+_DIGITS = "7.7316054981402"
 PRINT, VALUE = "print", "value"
 
 
@@ -61,15 +62,17 @@ class Texts:
         return f"<traced (recording: ...) #{len(self.shown) - 1}>"
 
     def number(self, value: Any, template: str) -> float | None:
-        """A number that ``template % ...`` is to write in place of *value*: so large that its text is met nowhere else.
-        None where there is none."""
+        """A number that ``template % ...`` is to write in place of *value*: so large, and of such digits, that its text is
+        met nowhere else.  None where there is none."""
         conversions = set(_CONVERSION.findall(template))
         if not conversions or self._written == _MOST_NUMBERS:
             return None
-        stands = float(f"7.7e{307 - self._written}")
+        stands = float(f"{_DIGITS}e{307 - self._written}")
+        texts = {spec: f"%{spec}" % (stands if spec[-1] in "eEfFgG" else int(stands)) for spec in conversions}
+        if len(set(texts.values())) < len(texts):  # which one is met can't be told
+            return None
         self._written += 1
-        for spec in conversions:
-            self.numbers[f"%{spec}" % (stands if spec[-1] in "eEfFgG" else int(stands))] = Shown(value, "%", spec)
+        self.numbers.update({text: Shown(value, "%", spec) for spec, text in texts.items()})
         return stands
 
     def pieces(self, text: str) -> list[str | Shown]:

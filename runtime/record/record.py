@@ -160,7 +160,7 @@ def _record(
             holders, left, out = Holders(recorder, given), True, None
             holders.begin()
             try:
-                with plan.show(), ByLines(fn, plan.codes):
+                with plan.show(), ByLines(fn, once=True):
                     out = fn(*given.args, **given.kwargs)
                     out = unlabelled(out) if wrt else out
                 left = given.copies or not holders.only([out])

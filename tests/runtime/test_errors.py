@@ -80,8 +80,8 @@ def math_function(x):
     return math.frexp(x[0])[0]  # bad
 
 
-def fromiter(x):
-    return np.sum(np.fromiter(x, float))  # bad
+def from_buffer(x):
+    return np.sum(np.frombuffer(x, float))  # bad
 
 
 def list_by_another_name(x):
@@ -139,7 +139,7 @@ def foreign_inside(x):
         (unsupported_scipy, TracegradError, ["plain NumPy array"]),
         (unsupported_method, UnsupportedError, ["tobytes"]),
         (math_function, UnsupportedError, ["math.frexp", "np.frexp"]),
-        (fromiter, UnsupportedError, ["fromiter"]),
+        (from_buffer, UnsupportedError, ["frombuffer", "no memory"]),
         (list_by_another_name, UnsupportedError, ["np.stack"]),
         (object_array, UnsupportedError, ["object"]),
         (writes_to_the_input, MutationError, ["`x`", "x.copy()"]),

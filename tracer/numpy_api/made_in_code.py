@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -96,6 +97,16 @@ def _arange(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     return found if dtype is None else found.astype(dtype)
 
 
+def _fromiter(iterable: Any, dtype: Any, count: int = -1, **kwargs: Any) -> Any:
+    values = list(iterable if count < 0 else islice(iterable, count))
+    if is_traced(values):
+        if len(values) < count:
+            raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(values)} items.")
+        return _of_traced(values, dtype, True, None, 0)
+    found = np.fromiter(values, dtype, count, **kwargs)
+    return found if current_recorder() is None else _made(found)
+
+
 def _bounds(start: Any, stop: Any = None, step: Any = None) -> tuple[Any, Any, Any]:
     low, high = (0, start) if stop is None else (start, stop)
     return low, high, 1 if step is None else step
@@ -137,7 +148,7 @@ def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> An
 
 
 _ARRAYS = {
-    "array": _array, "full": _full, "arange": _arange,
+    "array": _array, "full": _full, "arange": _arange, "fromiter": _fromiter,
     **{name: _filler(getattr(np, name), value) for name, value in (("zeros", 0.0), ("empty", 0.0), ("ones", 1.0))},
     **{name: _maker(getattr(np, name)) for name in ("eye", "identity", "linspace", "tri", "logspace", "copy")},
     **{name: _converter(getattr(np, name), None) for name in ("asarray", "asanyarray")},

@@ -26,7 +26,7 @@ _SHARED = {
     "return the array from the function and write it outside": (
         "save savetxt savez savez_compressed tofile tobytes dump dumps"
     ),
-    "a traced array has no memory": "data ctypes base setflags getfield setfield to_device",
+    "a traced array has no memory": "data ctypes base frombuffer setflags getfield setfield to_device",
     "dates are no numbers: count days outside the compiled function and pass them in": (
         "busday_count busday_offset is_busday datetime_as_string isnat"
     ),
@@ -69,5 +69,5 @@ def _refuse(module: Any, names: str, title: str) -> None:
     show_functions(module, {name: found[id(getattr(module, name))] for name in names.split()})
 
 
-_refuse(np, "matrix asmatrix bmat", "np")
+_refuse(np, "matrix asmatrix bmat frombuffer", "np")
 _refuse(np.ma, _MASKED, "np.ma")

@@ -9,14 +9,14 @@ its place.  What else refers to an array would not see what is written, so other
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 from weakref import WeakSet, ref
 
 import numpy as np
 
-from ..bytecode.array_places import CallPlace, assigned, behind_stores, name_site
+from ..bytecode.array_places import CallPlace, behind_stores, name_site
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.site import Site, is_internal
@@ -37,15 +37,14 @@ _HEAP_TYPE = 1 << 9  # the flag of a class that Python code has made
 class ByLines:
     """A context for a run of *fn*: line by line, if that has been asked for.
 
-    The first of the runs that can't be made again is so, too, if code of *codes*, which it may reach, writes into what
-    a call has given."""
+    Of a function whose runs can't be made again (*once*) the first one is so, too, to see if it is needed."""
 
-    def __init__(self, fn: Callable[..., Any], codes: Collection[CodeType] = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], *, once: bool = False) -> None:
         self._code = getattr(getattr(fn, "func", fn), "__code__", None)
-        self._on = self._code in _by_lines and sys.gettrace() is None
-        if not self._on and codes and self._code is not None and self._code not in _tried and sys.gettrace() is None:
+        asked = self._code in _by_lines or (once and self._code is not None and self._code not in _tried)
+        self._on = asked and sys.gettrace() is None
+        if once and self._code is not None:
             _tried.add(self._code)
-            self._on = any(assigned(c) for c in codes if not is_internal(c.co_filename))
         self._shared: dict[int, tuple[ref[np.ndarray], Site]] = {}  # by id: arrays that are not replaced
 
     def __enter__(self) -> None:

@@ -62,8 +62,8 @@ class Texts:
         return f"<traced (recording: ...) #{len(self.shown) - 1}>"
 
     def number(self, value: Any, template: str) -> float | None:
-        """A number that ``template % ...`` is to write in place of *value*: so large, and of such digits, that its text is
-        met nowhere else.  None where there is none."""
+        """A number that ``template % ...`` is to write in place of *value*: so large that its text is met nowhere else.
+        None where there is none."""
         conversions = set(_CONVERSION.findall(template))
         if not conversions or self._written == _MOST_NUMBERS:
             return None

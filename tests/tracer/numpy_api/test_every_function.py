@@ -126,6 +126,7 @@ PROGRAMS = {
     "cov": lambda a: np.cov(a[:3], a[1:], aweights=[1.0, 2.0, 3.0]),
     "percentile": lambda a: np.percentile(a, [25, 75], method="nearest"),
     "vectorize": lambda a: np.vectorize(lambda t: t @ t, signature="(n)->()")(np.outer(a, a)) + bent(a),
+    "fromiter": lambda a: np.fromiter((t * t for t in a), dtype=float, count=3),
     "frompyfunc": lambda a: np.frompyfunc(lambda s, t: s * t if s > 1 else t, 2, 1)(a, 2.0).astype(float),
     "sliding windows": lambda a: np.lib.stride_tricks.sliding_window_view(np.outer(a, a), (2, 3)),
     "as_strided": lambda a: np.lib.stride_tricks.as_strided(a, (3, 2), (a.strides[0], a.strides[0])),

@@ -148,7 +148,14 @@ class Noise:
         table = np.zeros(3)
         for k in range(3):
             table[k] = 0.5**k
-        return np.sum(noise**2) + np.sum(table * self.weights) + self.rng.choice(2, p=np.ones(2) / 2)
+        points = self.rng.random((3, 2)) + self.rng.random((3, 2))
+        turned = points.dot(np.array([[np.cos(a[0]), -np.sin(a[0])], [np.sin(a[0]), np.cos(a[0])]]))
+        return (
+            np.sum(turned * points)
+            + np.sum(noise**2)
+            + np.sum(table * self.weights)
+            + self.rng.choice(2, p=np.ones(2) / 2)
+        )
 
 
 def test_functions_that_draw():

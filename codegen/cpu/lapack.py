@@ -353,6 +353,53 @@ def _cholesky(m: PerMatrix) -> None:
         b.store(m.number(float("-inf")), out)
 
 
+_BLOCK = 64  # rows of a block of the gradient
+
+
+def _cholesky_pullback(m: PerMatrix) -> None:
+    """Blocks are taken from the last one up.  *d* is one on the diagonal, beside it lie *left*, *under* and *corner*;
+    their cotangents stand in the same places of the result."""
+    b, n, (root, ct), out = m.b, m.size(0, -1), m.ins, m.out
+    minus, one, zero = m.number(-1), m.number(1), m.number(0)
+    m.copy(ct, out, b.mul(n, n))
+    inner = m.work(I64(_BLOCK * _BLOCK))
+    blocks = b.sdiv(b.add(n, I64(_BLOCK - 1)), I64(_BLOCK))
+    with m.each(blocks) as step:
+        k = b.sub(n, b.mul(step, I64(_BLOCK)))
+        j = b.sub(k, I64(_BLOCK))
+        j = b.select(b.icmp_signed(">", j, I64(0)), j, I64(0))
+        w, r = b.sub(k, j), b.sub(n, k)
+
+        def at(place: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+            return m.at(place, row, n, column)
+
+        start = I64(0)
+        d, left, under, corner = at(root, j, j), at(root, j, start), at(root, k, j), at(root, k, start)
+        of_d, of_left, of_under, of_corner = at(out, j, j), at(out, j, start), at(out, k, j), at(out, k, start)
+        m.blas("trsm", "L", "U", "N", "N", w, r, one, d, n, of_under, n)
+        m.blas("gemm", "N", "N", j, r, w, minus, left, n, of_under, n, one, of_corner, n)
+        m.blas("gemm", "N", "T", w, w, r, minus, under, n, of_under, n, one, of_d, n)
+        m.blas("gemm", "N", "T", w, w, w, one, of_d, n, d, n, zero, inner, w)
+        _mirror(m, inner, w, w, 0.5)
+        m.blas("trsm", "R", "U", "T", "N", w, w, one, d, n, inner, w)
+        m.blas("trsm", "L", "U", "N", "N", w, w, one, d, n, inner, w)
+        m.blas("gemm", "N", "T", j, w, r, minus, corner, n, of_under, n, one, of_left, n)
+        m.blas("gemm", "N", "N", j, w, w, m.number(-2), left, n, inner, w, one, of_left, n)
+        with m.each(w) as row, m.each(w) as column:
+            twice = b.fmul(m.load(m.at(inner, row, w, column)), m.number(2))
+            b.store(twice, m.at(of_d, row, n, column))
+    _mirror(m, out, n, n, 0.5)
+
+
+def _mirror(m: PerMatrix, place: ir.Value, n: ir.Value, lead: ir.Value, scale: float) -> None:
+    """Write the lower triangle, scaled, over the upper one, too."""
+    b = m.b
+    with m.each(n) as i, m.each(b.add(i, I64(1))) as j:
+        value = b.fmul(m.load(m.at(place, i, lead, j)), m.number(scale))
+        b.store(value, m.at(place, i, lead, j))
+        b.store(value, m.at(place, j, lead, i))
+
+
 BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
     "lu": _lu,
     "lu_solve": _lu_solve,
@@ -364,5 +411,6 @@ BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
     "solve_triangular": _solve_triangular,
     "solve_banded": _solve_banded,
     "cholesky": _cholesky,
+    "cholesky_pullback": _cholesky_pullback,
     **FACTORS,
 }

@@ -18,6 +18,7 @@ from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
+from ..ops.linalg_cholesky import cholesky, is_positive
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis, transpose
 from ..record.array import TracedArray, public_name, unsupported, wrap
@@ -224,8 +225,8 @@ def _slogdet(a: Any) -> Any:
 def cholesky_of(x: Atom, error: Words) -> Atom:
     """The lower Cholesky factors of *x*, which must be positive definite."""
     squares(x)
-    found = ops.cholesky(x)
-    must_hold(ops.is_positive(found), error)
+    found = cholesky(x)
+    must_hold(is_positive(found), error)
     return found
 
 

@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     indexing,
     linalg,
     linalg_banded,
+    linalg_cholesky,
     linalg_eig,
     linalg_eig_complex,
     linalg_eigen,

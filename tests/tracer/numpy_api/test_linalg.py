@@ -113,6 +113,24 @@ def test_ill_conditioned_matrices_are_solved_as_by_numpy():
         np.testing.assert_allclose(gradient, -np.outer(x, x), rtol=10 * max(scale, 1e-9))
 
 
+@pytest.mark.parametrize("n", [65, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_gradient_of_a_large_cholesky_factor(n):
+    """Block by block: along one direction, for both orders."""
+    rng = np.random.default_rng(0)
+    a, d, weights = (rng.normal(size=(n, n)) / np.sqrt(n) for _ in range(3))
+
+    def f(x):
+        return np.sum(weights * np.linalg.cholesky(x @ x.T + np.eye(n)))
+
+    compiled = compile_grad(f)
+    gradient = compiled.grad(a)
+    np.testing.assert_allclose(np.sum(gradient * d), (f(a + 1e-5 * d) - f(a - 1e-5 * d)) / 2e-5, rtol=1e-6)
+    second = compile_grad(lambda x: np.sum(d * grad(f)(x))).grad(a)
+    along = (compiled.grad(a + 1e-5 * d) - compiled.grad(a - 1e-5 * d)) / 2e-5
+    np.testing.assert_allclose(second, along, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(compiled.grad(a.astype(np.float32)), gradient, rtol=1e-3, atol=1e-3)
+
+
 # ---- errors -------------------------------------------------------------------------------------------------------
 
 BAD = [

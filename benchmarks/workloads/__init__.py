@@ -11,6 +11,7 @@ from . import (
     gmm,
     hmm,
     kalman,
+    linalg,
     logistic,
     lstm,
     mlp,
@@ -21,14 +22,15 @@ from . import (
     simplenet,
 )
 
-_STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm)
+_STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm, linalg)
 _LOOPS = (rk4, lstm, kalman, hmm, newton, branches, rk45)
 
 STRAIGHT: dict[str, Workload] = {workload.name: workload for module in _STRAIGHT for workload in module.WORKLOADS}
 #: control flow: loops, `while`, `if`
 LOOPS: dict[str, Workload] = {workload.name: workload for module in _LOOPS for workload in module.WORKLOADS}
+LOOPS |= {workload.name: workload for workload in linalg.FILTERS}
 #: the same with few steps, for ``--quick``
-SMALL_LOOPS: dict[str, Workload] = {workload.name: workload for module in _LOOPS for workload in module.SMALL}
+SMALL_LOOPS: dict[str, Workload] = {w.name: w for module in (*_LOOPS, linalg) for w in module.SMALL}
 ALL: dict[str, Workload] = STRAIGHT | LOOPS | SMALL_LOOPS
 
 

@@ -120,6 +120,33 @@ def _factorise(a: np.ndarray) -> np.ndarray:
     return np.vstack([factors.T, pivots])
 
 
+def _factorise_all(a: Any) -> Any:
+    """As ``_factorise``, of many small matrices at once."""
+    a = np.asarray(a)
+    n = a.shape[-1]
+    count = a[..., 0, 0].size if n else 0
+    if n > 8 or count < 16:
+        return _factorise_each(a)
+    rows = a.reshape(count, n, n).copy()
+    found = np.empty((count, n + 1, n), a.dtype)
+    each = np.arange(count)
+    with np.errstate(all="ignore"):
+        for k in range(n):
+            best = np.argmax(np.abs(rows[:, k:, k]), axis=1) + k
+            chosen = rows[each, best]
+            rows[each, best] = rows[:, k]
+            rows[:, k] = chosen
+            found[:, n, k] = best
+            pivot = rows[:, k, k]
+            rows[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)[:, None]
+            rows[:, k + 1 :, k + 1 :] -= rows[:, k + 1 :, k, None] * rows[:, k, None, k + 1 :]
+    found[:, :n] = rows.swapaxes(-1, -2)
+    return found.reshape(*a.shape[:-2], n + 1, n)
+
+
+_factorise_each = per_matrix(_factorise, _infer_lu)
+
+
 def _unpacked(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factors[:-1].T, factors[-1].astype(np.int32)
 
@@ -138,7 +165,7 @@ def of_matrix(x: Atom) -> Var:
 
 LU: Primitive = register(
     Primitive(
-        "lu", LAPACK, per_matrix(_factorise, _infer_lu), _infer_lu, vjp=lambda ct, out, a: (of_matrix(ct),),
+        "lu", LAPACK, _factorise_all, _infer_lu, vjp=lambda ct, out, a: (of_matrix(ct),),
         jvp=lambda tangents, out, a: of_factors(tangents[0]), axes=matrix_axes("ij", "pj"),
         domain=_ANY, test={"shapes": ((2, 3, 3),), "then": lambda out: lu_inverse(out)},
     )

@@ -45,6 +45,16 @@ def _cholesky(a: np.ndarray) -> Any:
     return found
 
 
+_each = per_matrix(_cholesky, _infer_cholesky)
+
+
+def _all(a: Any) -> Any:
+    try:
+        return np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        return _each(a)
+
+
 def half_symmetric(x: Atom) -> Atom:
     """The symmetric matrices whose lower triangles are those of *x*, but for a factor of one half."""
     lower = triangle(x, True)
@@ -84,7 +94,7 @@ def _positive(a: Atom) -> Atom:
 
 CHOLESKY: Primitive = register(
     Primitive(
-        "cholesky", LAPACK, per_matrix(_cholesky, _infer_cholesky), _infer_cholesky, vjp=_cholesky_vjp,
+        "cholesky", LAPACK, _all, _infer_cholesky, vjp=_cholesky_vjp,
         jvp=_cholesky_jvp, axes=matrix_axes("ij", "ij"), domain=_ANY,
         test={"shapes": ((2, 3, 3),), "of": {0: _positive}},
     )

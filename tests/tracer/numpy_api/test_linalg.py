@@ -13,6 +13,7 @@ from agreement import numerical_gradient
 import tracegrad
 from tracegrad import compile_grad
 from tracegrad.autograd import grad
+from tracegrad.tracer.ops.linalg import _factorise_all, _factorise_each
 
 ORDERS = pytest.mark.parametrize("n", [3, pytest.param(11, marks=pytest.mark.slow)])
 
@@ -71,6 +72,11 @@ def test_batches_and_float32():
         single = compiled.value_and_grad(a.astype(np.float32))
         assert single[0].dtype == single[1].dtype == np.float32
         np.testing.assert_allclose(single[1], gradient, rtol=2e-3, atol=2e-3)
+
+
+def test_many_small_matrices_in_the_interpreter():
+    a = np.concatenate([matrix(4, 30), np.ones((2, 4, 4)), np.zeros((1, 4, 4))])
+    np.testing.assert_allclose(_factorise_all(a), _factorise_each(a), rtol=1e-12, atol=1e-12)
 
 
 def test_right_hand_sides_are_broadcast_as_in_numpy():

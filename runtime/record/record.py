@@ -17,6 +17,7 @@ import numpy as np
 
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.bytecode.array_places import written
+from ...tracer.bytecode.shown_names import values_known
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
@@ -33,7 +34,7 @@ from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.named_arrays import ByLines
-from ...tracer.record.recorder import NotHeldError, RecordAgainError, Recorder, recording
+from ...tracer.record.recorder import KnowValuesError, NotHeldError, RecordAgainError, Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
 from ...tracer.reroll.loop_monitor import follow_loops
@@ -160,14 +161,17 @@ def _record(
             holders, left, out = Holders(recorder, given), True, None
             holders.begin()
             try:
-                with plan.show(), ByLines(fn, once=True):
+                with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True):
                     out = fn(*given.args, **given.kwargs)
                     out = unlabelled(out) if wrt else out
-                left = given.copies or not holders.only([out])
+                held = plan.knows_values or any(array() is not None for array in recorder.made)
+                left = given.copies or held or not holders.only([out])
                 if left:
                     out, _ = plain.result(out)
             except BaseException as error:
                 plain(error)
+                if isinstance(error, UnsupportedError):  # the next call is made without
+                    take_back_guesses(recorder, error)
                 raise
             finally:
                 given.write_back(plain)
@@ -294,10 +298,17 @@ def run_frozen(
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
+    recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
     try:
         lines = ByLines(substitution.fn)
-        with nullcontext() if others is None else others, substitution.in_classes(), watch, lines:
+        with (
+            nullcontext() if others is None else others,
+            substitution.in_classes(),
+            values_known(plan.knows_values),
+            watch,
+            lines,
+        ):
             out = substitution.fn(*given.args, **given.kwargs)
             recorder.settle_premise()
         out = unlabelled(out) if wrt else out
@@ -313,6 +324,8 @@ def run_frozen(
         with suppress(RecordAgainError):
             take_back_guesses(recorder, refused)
     again = recorder.needed
+    if isinstance(again, KnowValuesError):
+        plan.know_values()
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]

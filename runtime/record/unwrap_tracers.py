@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
+from ...tracer.bytecode.shown_names import AsValue
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api.frame import TracedFrame
@@ -44,7 +45,8 @@ from .outputs import flatten_result
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
-_SETTLED = (TracedArray, TracedInt, MadeArray, tuple, str)
+_STAND_INS = (TracedInt, MadeArray, AsValue)  # which know what they stand for
+_SETTLED = (TracedArray, *_STAND_INS, tuple, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _IN_SLOTS = (*_SETTLED, list, dict)
@@ -76,7 +78,7 @@ class Settled:
             plain = value
             if type(value) is TracedArray:
                 plain = self._number(value)
-            elif type(value) in (TracedInt, MadeArray):
+            elif type(value) in _STAND_INS:
                 plain = value.plain()
             elif type(value) in (TracedSeries, TracedFrame):
                 plain = value.settled(self)

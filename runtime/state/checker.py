@@ -66,6 +66,7 @@ _CONSTANT = {
     "logger",
     "cached",
     "jitted",
+    "known",
 }
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C

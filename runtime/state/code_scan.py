@@ -39,6 +39,10 @@ _OPAQUE_ATTRS = {
 }  # fmt: skip
 _DYNAMIC_ATTRS = {"attrgetter", "methodcaller", "asdict", "astuple", "deepcopy", "getmembers", "__getstate__"}
 _MAKE_TEXT = {"str", "repr", "ascii", "format", "print", "format_map", "__str__", "__repr__", "__format__"}
+_ORDER = set(
+    "sorted min max sort heapq heapify heappush heappop heapreplace heappushpop nsmallest nlargest bisect bisect_left "
+    "bisect_right insort insort_left insort_right".split()
+)  # names of what asks objects for their order
 _NUMBER = r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?n"  # a format by the locale
 _LOCAL_NUMBER, _LOCAL_FIELD = re.compile(_NUMBER), re.compile(r"\{[^{}]*:" + _NUMBER + r"\}")
 
@@ -183,6 +187,8 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
     if any(i.opname == "CHECK_EXC_MATCH" or (i.opname == "PUSH_EXC_INFO" and j.opname == "POP_TOP")
            for i, j in itertools.pairwise(instructions)):  # fmt: skip
         facts.excepts = True
+    if not _ORDER.isdisjoint(facts.globals.keys() | facts.attrs.keys()):
+        facts.compares.add("<")
     facts.formats |= not _MAKE_TEXT.isdisjoint(facts.globals.keys() | facts.attrs.keys())
     facts.dates |= not DATES.isdisjoint(facts.globals.keys() | facts.attrs.keys())
     for const in _texts(code.co_consts):

@@ -200,7 +200,7 @@ def open_classes(walker: Walker) -> None:
     uses = {} if names.everything else names.uses
     written = {name for (_, name), found in uses.items() if not found.isdisjoint(_WRITES)}
     for node in walker.nodes:
-        leads = node.kind in ("sink", "history", "logger", "cached") or node.label in names.changed
+        leads = node.kind in ("sink", "history", "logger", "cached", "known") or node.label in names.changed
         for edge in node.edges:
             if isinstance(edge.child, StateNode):
                 owners.setdefault(id(edge.child), []).append(node)

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from typing import Any, Generic
 
 from ...tracer.bytecode.settled_text import TEXT_METHODS
+from ...tracer.bytecode.shown_names import is_known_value
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.reports import READS, is_written
 from . import readers
@@ -45,9 +46,10 @@ _RARE = {  # run only when asked for by name, or where the run-time watch will s
     "__subclasshook__", "__getnewargs__", "__replace__", "__annotate__", "__annotate_func__", "__instancecheck__",
     "__subclasscheck__", "__bytes__", "__getnewargs_ex__",
 }  # fmt: skip
+_ORDER = {"<", ">", "<=", ">="}
 _COMPARISONS = {
-    "__eq__": {"==", "!=", "in"}, "__ne__": {"!="}, "__hash__": {"in", "=="}, "__lt__": {"<", ">"},
-    "__gt__": {"<", ">"}, "__le__": {"<=", ">="}, "__ge__": {"<=", ">="}, "__contains__": {"in"},
+    "__ne__": {"!="}, "__hash__": {"in", "=="}, "__contains__": {"in"}, "__eq__": {"==", "!=", "in", *_ORDER},
+    **dict.fromkeys(("__lt__", "__gt__", "__le__", "__ge__"), _ORDER),  # one may be made of others (functools)
 }  # fmt: skip
 _PLAIN_BASES = {"abc", "typing", "typing_extensions", "enum", "builtins"}
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
@@ -113,6 +115,8 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
 
 def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
+    if walker.names.values and is_known_value(value):
+        return walker.node("known", value, label, site)
     why, setting = impurity(value), setting_of(value)
     if setting is not None:
         walker.depends(setting)

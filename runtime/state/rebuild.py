@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.shown_names import as_called
+from ...tracer.bytecode.shown_names import AsValue, as_called
 from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
@@ -362,6 +362,9 @@ class Substitution:
             node, KeptCache(node.obj, function, self.originals, self._touched, leads_to_effects(node), node.extra)
         )
 
+    def _known(self, node: StateNode) -> Any:
+        return self._done(node, AsValue(node.obj))
+
     def _jitted(self, node: StateNode) -> Any:
         return self._done(node, JittedOver(node.obj, self._part(node.edges[0].child, node.obj.__wrapped__)))
 
@@ -498,7 +501,7 @@ def _needed(graph: StateGraph) -> set[int]:
             for edge in node.edges:
                 if not edge.fixed and edge.how != "class" and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
-    kinds = ("array", "sink", "history", "number", "logger", "cached")
+    kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
     stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or _is_stored_in(n))]
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:

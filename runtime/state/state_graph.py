@@ -146,6 +146,7 @@ class Names:
     grown: dict[str, set[Part]] = field(default_factory=dict)  # labels of lists that grow -> what runs read of them
     unbound: bool = False  # methods of `list` are called by the class, which tell of a list's own items
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
+    values: bool = False  # whether functions that are known by name are known as values
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:
@@ -181,6 +182,7 @@ class Names:
             self.varies,
             {label: set(parts) for label, parts in self.grown.items()},
             unbound=self.unbound,
+            values=self.values,
             no_sparing=set(self.no_sparing),
         )
 

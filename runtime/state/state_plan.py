@@ -308,6 +308,15 @@ class StatePlan:
             self._revised().changed.update(names)
         return len(self._names.changed) > known
 
+    @property
+    def knows_values(self) -> bool:
+        """Whether runs know functions as values, too."""
+        return self._names.values
+
+    def know_values(self) -> None:
+        """Have runs know functions as values from now on."""
+        self._revised().values = True
+
     def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
         """The state as it is *now*, with numbers that were others in *known* states as inputs from now on."""
         then = [(place, value) for snapshot in known for place, value in snapshot.numbers.items()]

@@ -306,6 +306,9 @@ def _builtin(walker: Walker, value: Any, name: str, at: str) -> Leaf | StateNode
 
 def _cells(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeFacts, at: str) -> None:
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        if name == "dispatch_cache" and fn.__code__.co_filename == functools.__file__:  # of `singledispatch`
+            walker.abstract = True
+            continue
         try:
             value = cell.cell_contents
         except ValueError:

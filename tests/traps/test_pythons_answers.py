@@ -133,8 +133,7 @@ LEAVING = {
     "hex": lambda x: float.fromhex(x.hex()) * x,
     "as_integer_ratio": lambda x: operator.truediv(*float.as_integer_ratio(x)) * x,
     "Fraction": lambda x: float(fractions.Fraction(x)) * x,
-    "statistics": lambda x: statistics.mean([x, 1.0]) * statistics.stdev([x, 2.0]),
-    "fsum": lambda x: statistics.fmean([x, 1.0]) * x,
+    "statistics": lambda x: statistics.harmonic_mean([x, 1.0]) * statistics.quantiles([x, 2.0])[0],
     "hash": lambda x: hash(x) * x,
     "a key": lambda x: {x: 2.0}[x] * x,
 }

@@ -9,6 +9,8 @@ value that the caller passed; as a value (``type(x) is float``, ``isinstance(x, 
 Where such code calls a function of a module by name (``np.zeros(n)``), its frame is shown other globals in the same
 way, which know the functions of ``CALLED_OF``; where it imports the module itself, it gets a stand-in for that.  Some
 count only in calls that are given a list: those where the code shows it, and those of code that has been refused.
+Where a function that is known is no name that is called (``map(math.sin, x)``, ``make = np.zeros``), it is one of
+``AsValue`` in runs ``with values_known(True)``, which are made where another run was refused.
 
 The pointer to its builtins lies in the interpreter's frame, beside that to its globals; where it is not found there,
 ``available`` is False."""
@@ -20,6 +22,9 @@ import ctypes
 import dis
 import gc
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -102,6 +107,65 @@ class _Globals(dict):
         return self._below.get(name, default)
 
 
+class AsValue:
+    """A function that is known, as a value of recorded code: equal to the real one, and called as ours."""
+
+    __slots__ = ("_ours", "_real")
+
+    def __init__(self, real: Any) -> None:
+        self._real, self._ours = CALLED_AS[id(real)]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ours(*args, **kwargs)
+
+    def plain(self) -> Any:
+        """The function itself."""
+        return self._real
+
+    def __eq__(self, other: object) -> bool:
+        return (other._real if type(other) is AsValue else other) is self._real
+
+    def __hash__(self) -> int:
+        return hash(self._real)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+_run = threading.local()  # `values`: whether functions are known as values, too
+
+
+@contextmanager
+def values_known(known: bool) -> Iterator[None]:
+    """The context of a run in which functions are known as values, too, or are not."""
+    before, _run.values = getattr(_run, "values", False), known
+    try:
+        yield
+    finally:
+        _run.values = before
+
+
+def is_known_value(value: Any) -> bool:
+    """Whether *value* is a function that can be known as a value."""
+    known = CALLED_AS.get(id(value))
+    if known is None or known[0] is not value or isinstance(value, type) or id(known[1]) in _for_lists:
+        return False
+    return (getattr(value, "__module__", None) or "").partition(".")[0] in _MODULES_OF_VALUES
+
+
+def calling_frame(depth: int) -> FrameType:
+    """The frame *depth* levels up, that of the user's code which calls one of ours."""
+    frame = sys._getframe(depth + 1)
+    return frame.f_back if frame.f_code is AsValue.__call__.__code__ else frame  # type: ignore[return-value]
+
+
+def _as_value(value: Any, is_module: bool) -> Any:
+    """*value*, which recorded code loads and does not call."""
+    if not getattr(_run, "values", False):
+        return value
+    return _module(value) if is_module else AsValue(value) if is_known_value(value) else value
+
+
 def as_called(value: Any, frame: FrameType) -> Any:
     """The object that *frame* finds, where it loads *value* from its globals."""
     of, known = CALLED_OF.get(id(value)), CALLED_AS.get(id(value))
@@ -109,7 +173,7 @@ def as_called(value: Any, frame: FrameType) -> Any:
         return value
     called = _counting(frame.f_code).get(frame.f_lasti)
     if called is None:
-        return value
+        return _as_value(value, of is not None)
     if of is not None:
         return of[1] if called.through and _is_known(of, called) else value
     return known[1] if known is not None and not called.through and _counts(known[1], called) else value
@@ -151,6 +215,8 @@ def expect_lists() -> bool:
 def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether *code* calls what ``CALLED_OF`` and ``CALLED_AS`` know, by names of its globals *space*, and does nothing
     else with these than read names."""
+    if getattr(_run, "values", False) and _reads_only(code):
+        return any(id(space.get(name)) in CALLED_OF or is_known_value(space.get(name)) for name in code.co_names)
     for name, called in _global_calls(code):
         value = space.get(name)
         known = CALLED_AS.get(id(value))
@@ -209,7 +275,9 @@ class _Module(ModuleType):
             return _module(found)
         ours = getattr(CALLED_OF[id(real)][1], name, None)
         known = CALLED_AS.get(id(found))
-        return ours if known is not None and known[1] is ours and not isinstance(found, type) else found
+        if known is None or known[1] is not ours or isinstance(found, type):
+            return found
+        return _as_value(found, False) if getattr(_run, "values", False) else ours
 
 
 _modules: dict[int, _Module] = {}
@@ -231,6 +299,7 @@ def _imports(code: CodeType) -> frozenset[str]:
     return frozenset([i.argval for i in instructions_of(code).all if i.opname == "IMPORT_NAME"])
 
 
+_MODULES_OF_VALUES = frozenset(("math", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))

@@ -34,7 +34,7 @@ special.py       functions of scipy.special that are no ufuncs: logsumexp, softm
 iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
-python_math      math.sin, math.hypot
+python_math      math.sin, math.hypot; python_statistics: statistics.mean
 labelled         pandas and xarray (series.py, frame.py)
 sparse           products with SciPy's sparse matrices
 python_numbers   errors of Python's own floats: 1.0 / a
@@ -61,6 +61,7 @@ from . import (  # noqa: F401  (each fills the tables)
     protocols,
     python_builtins,
     python_math,
+    python_statistics,
     reduce,
     scipy_linalg,
     scipy_solvers,

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import islice
 from types import FrameType
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.array_places import place_of
-from ..bytecode.shown_names import show_functions
+from ..bytecode.shown_names import calling_frame, show_functions
 from ..ir.aval import FLOAT, SUPPORTED
 from ..ir.graph import Lit
 from ..ops.elementwise import cast_with_warning
@@ -31,7 +30,7 @@ from .series import TracedSeries
 
 
 def _made(plain: Any) -> Any:
-    return made_by(plain, sys._getframe(2))
+    return made_by(plain, calling_frame(2))
 
 
 def made_by(plain: Any, frame: FrameType) -> Any:
@@ -61,8 +60,8 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
         found = plain(*args, **kwargs)
         if current_recorder() is None or found.dtype not in SUPPORTED:
             return found
-        place = place_of(sys._getframe(1))
-        if is_traced_at(place, found.dtype.kind):
+        place = place_of(calling_frame(1))
+        if is_traced_at(place, found.dtype.kind, blank=plain is not np.ones):
             literal = Lit(value, np.dtype(FLOAT), structural=True)
             return filled(literal, found.shape, found.dtype, c_order=bool(found.flags.c_contiguous))
         if plain is np.empty:

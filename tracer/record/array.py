@@ -449,6 +449,7 @@ class TracedArray(metaclass=_StandIn):
             except UnsupportedError as error:
                 if (found := plain_operand()) is not None:
                     self._recorder.refuse_plain(found[0], error, writes=found[1])
+                self._recorder.know_values(error)
                 raise
         return float(self._concrete("float"))
 
@@ -533,13 +534,16 @@ class TracedArray(metaclass=_StandIn):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         aval = self._atom.aval
-        if not aval.shape and not (aval.is_inexact and self._recorder.has_gradient(self.atom)):
+        if (not aval.shape or self._recorder.live) and not (aval.is_inexact and self._recorder.has_gradient(self.atom)):
+            if aval.shape:
+                return np.array(self._recorder.value(self.atom), dtype)  # of this run alone
             return np.asarray(self._concrete("item"), dtype)  # no gradient is lost, and the value is guarded
         error = array_refusal()
         if expect_lists():
             self._recorder.again(RecordAgainError(error))
         if (found := plain_operand()) is not None:
             self._recorder.refuse_plain(found[0], error, writes=found[1])
+        self._recorder.know_values(error)
         raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:

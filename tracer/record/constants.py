@@ -115,7 +115,7 @@ class Recipe:
 
 def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of an operation that was refused with *error*, by NumPy's *function*; raises *error* where an operand
-    depends on an argument."""
+    depends on an argument (in a run that is made in each call: on one that may have a gradient)."""
     recorder = current_recorder()
     if recorder is None:
         raise error
@@ -124,7 +124,12 @@ def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequen
     atoms = [leaf.atom for leaf in leaves if type(leaf) is TracedArray]
     origin = recorder.origin(atoms)
     if origin is None or not origin.sources:
-        raise error
+        if not recorder.live or any(map(recorder.has_gradient, atoms)):
+            raise error
+        unrecordable.discard(error)
+        plain = [np.array(recorder.value(x.atom))[()] if type(x) is TracedArray else x for x in leaves]
+        args, kwargs = tree_unflatten(spec, plain)
+        return function(*args, **kwargs)
     kept = tuple(map(_leaf, leaves))
     known = recorder.derived.get((function, spec, kept))
     if known is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -36,10 +36,10 @@ class NotTracedError(RecordAgainError):
     """The arrays that were traced ones by a guess are to be plain ones."""
 
 
-def is_traced_at(place: CallPlace, kind: str) -> bool:
+def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
     """Whether the array made at *place*, of this *kind* of dtype, is a traced one from the start: it is known to hold
     traced values, or (a guess) it has floats and is written into, and another one of the same code is known, or no run
-    can follow."""
+    can follow; then *blank* ones are in any case."""
     known = _traced.get(place.code, ())
     if place.offset in known:
         return True
@@ -50,7 +50,8 @@ def is_traced_at(place: CallPlace, kind: str) -> bool:
     elsewhere = None if outermost.names_written is None else outermost.names_written()
     own = place.code.co_filename.endswith(RECORDED) and not outermost.repeatable  # NumPy's, in which nothing is learned
     guess = (own and kind in "fbc") or (kind in "fc" and (known or elsewhere is not None))
-    if not guess or place.offset not in assigned(place.code, elsewhere or frozenset()):
+    blank &= elsewhere is not None
+    if not guess or not (blank or place.offset in assigned(place.code, elsewhere or frozenset())):
         return False
     outermost.guessed.append(place)
     return True
@@ -83,7 +84,13 @@ class MadeArray(np.ndarray):
     place: CallPlace | None = None
 
     def __array_finalize__(self, other: Any) -> None:
-        self.place = getattr(other, "place", None)
+        self._note(getattr(other, "place", None))
+
+    def _note(self, place: CallPlace | None) -> None:
+        recorder = current_recorder()
+        self.place = place
+        if place is not None and recorder is not None and recorder.live:
+            recorder.made.append(ref(self))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return array[()] if return_scalar else self._of(array)
@@ -104,7 +111,7 @@ class MadeArray(np.ndarray):
     def _of(self, array: np.ndarray) -> np.ndarray:
         """*array*, which is made of this one."""
         found = array.view(MadeArray)
-        found.place = self.place
+        found._note(self.place)
         return found
 
     @property  # type: ignore[misc]
@@ -206,7 +213,7 @@ def made(array: np.ndarray, place: CallPlace) -> Any:
     if current_recorder() is None or array.dtype.kind not in "fiubc":
         return array
     found = array.view(MadeArray)
-    found.place = place
+    found._note(place)
     return found
 
 

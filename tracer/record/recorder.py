@@ -69,6 +69,10 @@ class NotHeldError(RecordAgainError):
     """A condition that the run relied on does not hold: each is to be asked for at once."""
 
 
+class KnowValuesError(RecordAgainError):
+    """Functions are to be known as values, too (shown_names.py)."""
+
+
 class Question(NamedTuple):
     """``function(*args)`` gave ``answer``, a plain value: a replay asks again."""
 
@@ -129,10 +133,12 @@ class Recorder(Builder):
         self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
+        self.may_know_values = False  # whether a run in which functions are known as values is another one
         self.runs_compiled = False  # whether a compiled function runs through its source, whose math does not raise
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.repeatable = False  # whether the run has no effects before it is over
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
+        self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
         self.needed: RecordAgainError | None = None  # raised in the function, whatever became of it
         self.refused_plain: Callable[..., TracegradError | None] | None = None  # asks to know it (named_arrays.py)
         self.keep_lines: Callable[[], None] | None = None  # further runs are to be made line by line
@@ -508,6 +514,16 @@ class Recorder(Builder):
         if origin is not None and origin.sources:
             self.need_contents(origin, error)
         return error
+
+    @property
+    def live(self) -> bool:
+        """Whether the run is made in each call, and can't be made again."""
+        return self.outermost().names_written is not None
+
+    def know_values(self, error: TracegradError) -> None:
+        """End the run, which is refused by *error*, if it may help that functions are known as values, too."""
+        if self.outermost().may_know_values:
+            self.again(KnowValuesError(error))
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""

@@ -299,7 +299,7 @@ def _imports(code: CodeType) -> frozenset[str]:
     return frozenset([i.argval for i in instructions_of(code).all if i.opname == "IMPORT_NAME"])
 
 
-_MODULES_OF_VALUES = frozenset(("math", "numpy", "statistics"))
+_MODULES_OF_VALUES = frozenset(("math", "cmath", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))

@@ -324,8 +324,6 @@ def run_frozen(
         with suppress(RecordAgainError):
             take_back_guesses(recorder, refused)
     again = recorder.needed
-    if isinstance(again, KnowValuesError):
-        plan.know_values()
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
@@ -335,6 +333,8 @@ def run_frozen(
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
         plan.trusts &= not isinstance(again, NotHeldError)
+        if isinstance(again, KnowValuesError):
+            plan.know_values()
         names = _captured_names(recorder, snapshot, again.captured)
         if changed or (names and not plan.keep_contents(names)):
             raise raised or again.error

@@ -28,7 +28,7 @@ from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import current_recorder
 from ..record.stands_for import StandsFor
-from .jitted_ufuncs import call_generalized, call_vectorized
+from .jitted_ufuncs import call_generalized, call_of_numbers, call_vectorized
 
 _CLASSES = {  # of numba's compiled functions, by their modules
     "numba.core.dispatcher": "Dispatcher",
@@ -119,8 +119,7 @@ def _recorded(jitted: Any, function: FunctionType | None, args: tuple[Any, ...],
     """A call of a compiled function through its source, or a copy of that."""
     name = getattr(jitted, "__name__", type(jitted).__name__)
     kind = next(base.__name__ for base in type(jitted).__mro__ if base in _found)
-    generated = function is not None and function.__code__.co_filename == "<string>"
-    if function is None or generated or (function.__module__ or "").startswith("numba."):
+    if function is None or (function.__module__ or "numba.").startswith("numba."):  # made of a text, in no module
         raise UnsupportedError.here(
             f"`{name}` of numba's own (jitclass, typed.List, typed.Dict, stencil) can't be recorded; use a class, a "
             "list, a dict or a loop of Python"
@@ -210,7 +209,8 @@ def _run(jitted: Any, function: Callable[..., Any], args: tuple[Any, ...], kwarg
         args, result_type = _declared(jitted, args, kwargs)
     if jitted.targetoptions.get("error_model") == "numpy":
         args = tuple([_strong(x, np.dtype(float)) if _is_python_float(x) else x for x in args])
-    found = function(*args, **kwargs)
+    found = NotImplemented if kwargs else call_of_numbers(function, args)
+    found = function(*args, **kwargs) if found is NotImplemented else found
     return found if result_type is None else _as_type(found, result_type)
 
 

@@ -1,38 +1,44 @@
-"""``@numba.vectorize`` and ``@numba.guvectorize`` functions of traced arrays, recorded through their Python source.
+"""``@numba.vectorize`` and ``@numba.guvectorize`` functions of traced arrays, and ``@njit`` functions of numbers,
+recorded through their Python source.
 
-The source of the first kind is a function of numbers.  It is recorded once for each way through its branches, on
-numbers that stand for all elements; the ways become elementwise operations on the whole arrays, of which ``select``
-chooses.  Where it does more than compute with numbers (a loop that data ends, an index), it runs for each element.
+A function of numbers is recorded once for each way through its branches; the ways become elementwise operations, on
+whole arrays or on one number, of which ``select`` chooses.  So a loop over such a function repeats, whatever the data.
+Where the function does more than compute with numbers (a loop that data ends, an index), it runs as any other, for each
+element of the arrays.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any
+from functools import lru_cache, reduce
+from types import CodeType
+from typing import Any, NoReturn
 
 import numpy as np
 
+from ..bytecode.concretize import instructions_of
 from ..ir.aval import Aval
 from ..ir.errors import UnrecordableError, UnsupportedError, unrecordable
-from ..ir.graph import Atom, Node, Var, live_nodes
+from ..ir.graph import Atom, Lit, Node, Var, live_nodes
 from ..ir.primitive import ELEMENTWISE
 from ..ir.site import at_site
 from ..numpy_api.assemble import nested_atom
 from ..numpy_api.create import filled
 from ..ops.elementwise import CAST, F, broadcast, cast, promote
 from ..ops.shape import reshape, zeros
-from ..record.array import TracedArray, to_atom, wrap, wrap_array
+from ..record.array import TracedArray, class_of, to_atom, wrap, wrap_array
 from ..record.made_arrays import assign_all
 from ..record.recorder import Recorder, current_recorder, recording
 from .body_recorder import BodyRecorder
 
 _MOST_WAYS = 32
+_MOST_WAYS_OF_NUMBERS = 8  # more are answered by questions
+_PLAIN = (float, int, bool, np.number, np.bool_, str, type(None))
 
 
-class _NoElementwiseError(Exception):
-    """The source does more than compute with numbers."""
+class _NoElementwiseError(BaseException):
+    """The source does more than compute with numbers."""  # no `except Exception` is to see it
 
 
 class _OneWay(BodyRecorder):
@@ -41,24 +47,29 @@ class _OneWay(BodyRecorder):
 
     hoists = False
 
-    def __init__(self, parent: Recorder, answers: Sequence[bool]) -> None:
+    def __init__(self, parent: Recorder, answers: Sequence[bool], count: list[int]) -> None:
         super().__init__(parent, 1, "a compiled ufunc")
-        self._answers = answers
+        self._answers, self.count = answers, count
         self.asked: list[Atom] = []
+        self.given_up = False
 
     def guard(self, atom: Atom, kind: str) -> Any:
         if not (isinstance(atom, Var) and atom in self.own):
             return super().guard(atom, kind)
         if kind != "bool" or len(self.asked) >= _MOST_WAYS:
-            raise _NoElementwiseError
+            self.give_up()
         self.asked.append(atom)
         known = self._answers[len(self.asked) - 1 :]
         return np.bool_(known[0] if known else True)
 
     def value(self, atom: Atom) -> Any:
         if isinstance(atom, Var) and atom in self.own:
-            raise _NoElementwiseError
+            self.give_up()
         return super().value(atom)
+
+    def give_up(self) -> NoReturn:
+        self.given_up = True  # whoever catches it
+        raise _NoElementwiseError
 
 
 def call_vectorized(jitted: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -75,11 +86,11 @@ def call_vectorized(jitted: Any, function: Callable[..., Any], args: tuple[Any, 
     atoms = [cast(x, d) for x, d in zip(atoms, dtypes, strict=True)]
     atoms = list(broadcast(*atoms))
     try:
-        found = _ways(recorder, function, atoms, (), [])
+        ways = _ways(recorder, function, atoms, (), [1] * _MOST_WAYS, _merged(atoms))
     except _NoElementwiseError:
-        found = None
-    if found is None:
-        found = _by_element(function, atoms)
+        ways = None
+    found: Any = _by_element(function, atoms) if ways is None else ways[0]
+    found = _over(found if isinstance(found, Var | Lit) else to_atom(found), atoms)
     found = cast(found, found.aval.dtype if result is None else result)
     value = wrap_array(found) if found.aval.shape else wrap(found)
     target = out[0] if type(out) is tuple else out
@@ -106,40 +117,109 @@ def _takes(dtype: np.dtype, aval: Aval) -> bool:
 
 
 def _ways(
-    recorder: Recorder, function: Callable[..., Any], atoms: Sequence[Atom], answers: tuple[bool, ...], count: list[int]
-) -> Atom | None:
-    """The result of *function* for all elements of *atoms*, where its first questions have these *answers*; None where
-    it raises."""
-    count.append(1)
-    if len(count) > _MOST_WAYS:
+    recorder: Recorder, function: Callable[..., Any], atoms: Sequence[Atom], answers: tuple[bool, ...],
+    count: list[int], merge: Callable[[Atom, Any, Any], Any],
+) -> list[Any] | None:  # fmt: skip
+    """The results of *function* for all elements of *atoms*, where its first questions have these *answers*: atoms and
+    plain values; None where it raises.  Ways join by *merge*.  *count*: a number for each way that is left."""
+    if not count or any(x.aval.is_complex for x in atoms):
         raise _NoElementwiseError
-    way, value = _OneWay(recorder, answers), None
+    count.pop()
+    way, found = _OneWay(recorder, answers, count), None
     with recording(way):
         numbers = [way.fresh(Aval(x.aval.dtype, ())) for x in atoms]
         try:
-            value = to_atom(function(*[TracedArray(x, way) for x in numbers]))
+            found = function(*[TracedArray(x, way) for x in numbers])
         except _NoElementwiseError:
             raise
         except Exception as error:
             if isinstance(error, UnrecordableError):
                 unrecordable.discard(error)
+            found = _RAISED
+        parts = list(found) if type(found) is tuple else [found]
+        parts = [to_atom(x) if type(x) is TracedArray else x for x in parts]
+        if way.given_up or any(isinstance(x, Var) and x.aval.is_complex for x in parts):
+            raise _NoElementwiseError
     whole = dict(zip(numbers, atoms, strict=True))
-    _put_on_arrays(recorder, way.nodes, whole, [*way.asked, *([] if value is None else [value])])
-    value = whole.get(value, value)  # type: ignore[arg-type]
+    _put_on_arrays(recorder, way.nodes, whole, [*way.asked, *[x for x in parts if isinstance(x, Var)]])
+    value = None if found is _RAISED else [whole.get(x, x) if isinstance(x, Var) else x for x in parts]
     asked = [_over(whole.get(x, x), atoms) for x in way.asked]  # type: ignore[arg-type]
     given = [*answers, *[True] * (len(asked) - len(answers))]
     for k in range(len(asked) - 1, len(answers) - 1, -1):
-        other = _ways(recorder, function, atoms, (*given[:k], False), count)
+        other = _ways(recorder, function, atoms, (*given[:k], False), count, merge)
         if value is None or other is None:
             reached = [x if answer else F.logical_not(x) for x, answer in zip(asked[:k], given, strict=False)]
             raising = reduce(F.logical_and, reached, asked[k] if value is None else F.logical_not(asked[k]))
             if value is not other and bool(np.any(wrap_array(raising))):
                 raise _NoElementwiseError  # so that it raises
             value = other if value is None else value
+        elif len(value) != len(other):
+            raise _NoElementwiseError
         else:
-            a, b = [_over(cast(x, x.aval.dtype), atoms) for x in promote(value, other)]
-            value = F.select(asked[k], a, b)
+            value = [merge(asked[k], a, b) for a, b in zip(value, other, strict=True)]
     return value
+
+
+_RAISED = object()
+
+
+def _merged(atoms: Sequence[Atom]) -> Callable[[Atom, Any, Any], Atom]:
+    """The merge of ways for all elements of *atoms*."""
+
+    def merge(condition: Atom, a: Any, b: Any) -> Atom:
+        a, b = promote(*[x if isinstance(x, Var | Lit) else to_atom(x) for x in (a, b)])
+        return F.select(condition, *[_over(cast(x, x.aval.dtype), atoms) for x in (a, b)])
+
+    return merge
+
+
+def _merged_number(condition: Atom, a: Any, b: Any) -> Any:
+    """The merge of ways of one number: what is no float has to be the same plain value in both."""
+    if not any(isinstance(x, Var | Lit | float) for x in (a, b)):
+        if type(a) is not type(b) or not (a is b or a == b):
+            raise _NoElementwiseError
+        return a
+    if not all(isinstance(x, Var | Lit | float | int | np.number) for x in (a, b)):
+        raise _NoElementwiseError
+    return _merged(())(condition, a, b)
+
+
+def call_of_numbers(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """A call of a compiled function of numbers, whose branches become choices; ``NotImplemented`` where they don't."""
+    traced = [k for k, x in enumerate(args) if type(x) is TracedArray]
+    numbers = all(args[k].aval.is_float and class_of(args[k]) is not np.ndarray for k in traced)
+    plain = all(isinstance(x, _PLAIN) for k, x in enumerate(args) if k not in traced)
+    if not (traced and numbers and plain and branches_ahead(function.__code__)):
+        return NotImplemented
+    recorder = current_recorder()
+    assert recorder is not None
+
+    def of_traced(*values: Any) -> Any:
+        given = list(args)
+        for k, value in zip(traced, values, strict=True):
+            given[k] = value
+        return function(*given)
+
+    atoms = [cast(args[k].atom, args[k].aval.dtype) for k in traced]
+    around = recorder if isinstance(recorder, _OneWay) else None  # of a function that calls this one
+    count = [1] * _MOST_WAYS_OF_NUMBERS if around is None else around.count
+    try:
+        found = _ways(recorder, of_traced, atoms, (), count, _merged_number)
+    except _NoElementwiseError:
+        if around is not None:
+            around.give_up()
+        return NotImplemented
+    if found is None:
+        return NotImplemented
+    found = [wrap(x) if isinstance(x, Var | Lit) else x for x in found]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def branches_ahead(code: CodeType) -> bool:
+    """Whether *code* has branches, and no loops."""
+    jumps = [i.opname for i in instructions_of(code).all if "JUMP" in i.opname]
+    return any("_IF_" in name for name in jumps) and not any("BACKWARD" in name for name in jumps)
 
 
 def _over(x: Atom, atoms: Sequence[Atom]) -> Atom:

@@ -31,8 +31,8 @@ from ..ir.graph import Atom, Lit, Var
 from ..ir.refusals import Refusal
 from ..ir.site import is_internal
 from ..ir.trees import tree_leaves
-from ..ops.elementwise import cast_with_warning
-from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap
+from ..ops.elementwise import F, cast_with_warning, promote
+from ..record.array import TracedArray, class_of, has_attribute, to_atoms, unsupported, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
@@ -418,13 +418,40 @@ def _len(obj: Any, /) -> Any:
     return len(obj) if traced is None else traced(obj)
 
 
+def _in_compiled_code() -> bool:
+    """Whether the code that runs is that of a compiled function."""
+    recorder = current_recorder()
+    return recorder is not None and recorder.outermost().runs_compiled
+
+
+def _extreme(plain: Any, beats: Callable[[Any, Any], Any]) -> Any:
+    """``max`` or ``min`` in compiled code: of traced numbers a choice, where Python asks which it is."""
+
+    def extreme(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) < 2 or TracedArray not in map(type, args) or not all(map(_is_float, args)):
+            return plain(*args, **kwargs)
+        found, *others = to_atoms(args)
+        for x in others:
+            a, b = promote(x, found)
+            found = F.select(beats(a, b), a, b)
+        return wrap(found)
+
+    return extreme
+
+
+def _is_float(value: Any) -> bool:
+    if type(value) is TracedArray:
+        return value.aval.is_float and class_of(value) is not np.ndarray
+    return isinstance(value, float | int | np.number)
+
+
 _type = _Type()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
 }  # fmt: skip
-CALLED.update(_called, print=_print, len=_len)
-SOMETIMES.update(print=_replays_prints, id=_stands_in)
+CALLED.update(_called, print=_print, len=_len, max=_extreme(max, F.gt), min=_extreme(min, F.lt))
+SOMETIMES.update(print=_replays_prints, id=_stands_in, max=_in_compiled_code, min=_in_compiled_code)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _SCALARS = (

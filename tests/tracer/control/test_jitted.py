@@ -349,6 +349,94 @@ def test_ufuncs():
         big(np.array([-101.0, 2.0]))
 
 
+def test_branches_of_functions_of_numbers_are_choices():
+    """So that one recording is for all data, and its loops repeat."""
+
+    @numba.njit
+    def minmod(a, b):
+        if a * b <= 0:
+            return 0.0
+        elif abs(a) < abs(b):
+            return a
+        return b
+
+    @numba.njit
+    def clamped(x, low, high):
+        if x < low:
+            return low, True
+        if x > high:
+            return high, True
+        return x, True
+
+    @numba.njit
+    def root(x):
+        if x < -100:
+            raise ValueError("too small")
+        try:
+            return math.sqrt(x) if x > 0 else -x
+        except Exception:
+            return 0.0
+
+    def make(minmod, clamped, root):
+        def total(u):
+            s = 0.0
+            for i in range(1, len(u) - 1):
+                d = minmod(u[i] - u[i - 1], u[i + 1] - u[i])
+                c, ok = clamped(u[i], -1.0, 1.5)
+                s += max(d, 0.5 * c) ** 2 * ok + min(u[i], c, 0.2) * root(u[i])
+            return s
+
+        return total
+
+    f, plain = (
+        compile_grad(numba.njit(make(minmod, clamped, root))),
+        make(*[g.py_func for g in (minmod, clamped, root)]),
+    )
+    for seed in range(6):
+        x = np.random.default_rng(seed).normal(size=60)
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, plain(x), rtol=1e-9)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), rtol=1e-5, atol=1e-6)
+    assert f.stats.traces == 2
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too small"):
+            f(np.array([1.0, -200.0, 2.0]))
+
+
+def test_other_functions_of_numbers_run_as_they_are():
+    @numba.njit
+    def side(x):
+        if x < 0:
+            return 0
+        return 2
+
+    @numba.njit
+    def halved(x):
+        if x > 8.0:
+            return halved(x / 2)
+        return x * x
+
+    @numba.njit
+    def turned(z):
+        return z * 1j if z.real > 0 else z
+
+    square = numba.vectorize(lambda z: z * z if z.real > 0 else z)
+
+    def make(side, halved, turned, square):
+        def f(x):
+            z = x[0] + 1j * x[1]
+            return x[side(x[0])] + halved(x[3] * 20) + np.abs(turned(z)) + square(z).real
+
+        return f
+
+    f = compile_grad(make(side, halved, turned, square))
+    plain = make(side.py_func, halved.py_func, turned.py_func, np.vectorize(lambda z: z * z if z.real > 0 else z))
+    for x in CALLS:
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, plain(x), rtol=1e-9)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), rtol=1e-5, atol=1e-6)
+
+
 def test_generalized_ufuncs_and_callbacks():
     @numba.guvectorize(["(f8[:], f8[:], f8[:])"], "(n),(n)->()")
     def inner(x, y, out):

@@ -183,7 +183,13 @@ def _is(f: Any = None, **options: Any) -> Any:
     return f if f is not None else lambda g: g
 
 
-@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in PROGRAMS.items()])
+SLOW = {"writes into an argument", "in a dict and as an argument"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(m, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, m in PROGRAMS.items()],
+)
 def test_programs(make):
     loss, plain = compile_grad(make(numba.njit)), make(_is)
     for x in CALLS * 2:
@@ -403,6 +409,7 @@ def test_branches_of_functions_of_numbers_are_choices():
             f(np.array([1.0, -200.0, 2.0]))
 
 
+@pytest.mark.slow
 def test_other_functions_of_numbers_run_as_they_are():
     @numba.njit
     def side(x):
@@ -437,6 +444,7 @@ def test_other_functions_of_numbers_run_as_they_are():
         np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_generalized_ufuncs_and_callbacks():
     @numba.guvectorize(["(f8[:], f8[:], f8[:])"], "(n),(n)->()")
     def inner(x, y, out):
@@ -473,6 +481,7 @@ def test_generalized_ufuncs_and_callbacks():
         np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_refused_by_name():
     @numba.stencil
     def around(a):

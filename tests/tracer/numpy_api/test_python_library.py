@@ -146,7 +146,12 @@ def objects_in_order(x):
     return first * 2 + max(heap).value * (1.0 if _Item(x[0]) >= _Item(x[1]) else 2.0)
 
 
-@pytest.mark.parametrize("f", [pytest.param(f, id=name) for name, f in PROGRAMS.items()])
+SLOW = {"statistics of numbers"}
+
+
+@pytest.mark.parametrize(
+    "f", [pytest.param(f, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, f in PROGRAMS.items()]
+)
 def test_programs(f):
     check(f)
 

@@ -139,12 +139,12 @@ def a_complex_array(s):
     return lambda x: np.sum(np.abs(s.z) * x)
 
 
-@by_contents
+@recorded
 def functions_of_scipys(s):
     return lambda x: np.sum(scipy.linalg.expm(s.A / 9.0) @ x)
 
 
-@by_contents
+@recorded
 def factors(s):
     return lambda x: x @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(s.A @ s.A.T), s.v)
 
@@ -290,10 +290,10 @@ def test_a_result_of_another_size_is_another_recording():
 
 def test_an_operation_with_an_argument_is_refused_as_before():
     matrix = outside().A
-    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.unique is not supported"):
-        compile_grad(lambda x: np.sum(np.unique(matrix @ x)))(X)
-    with pytest.raises(tracegrad.UnsupportedError, match="expm needs a plain NumPy array"):
-        compile_grad(lambda x: np.sum(scipy.linalg.expm(matrix * x)))(X)
+    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.spacing is not supported"):
+        compile_grad(lambda x: np.sum(np.spacing(matrix @ x)))(X)
+    with pytest.raises(tracegrad.UnsupportedError, match="needs a plain NumPy array"):
+        compile_grad(lambda x: np.sum(scipy.ndimage.sobel(matrix * x)))(X)
 
 
 def test_a_refusal_that_the_function_catches_is_still_one():
@@ -301,12 +301,12 @@ def test_a_refusal_that_the_function_catches_is_still_one():
 
     def f(x):
         try:
-            first = np.unique(x)
+            first = np.spacing(x)
         except TypeError:
             first = 0.0
         return np.sum(np.linalg.inv(matrix) @ x) + np.sum(first)
 
-    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.unique is not supported"):
+    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.spacing is not supported"):
         compile_grad(f)(X)
 
 

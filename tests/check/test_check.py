@@ -71,6 +71,10 @@ def singular(A):
     return np.linalg.inv(A)
 
 
+def spread(P):
+    return np.sum(np.linalg.cholesky(P))
+
+
 @dataclass
 class Model:
     scale: float
@@ -164,6 +168,7 @@ def test_what_does_not_record_is_named_with_its_line_and_the_way_there(said, mod
         ("parts", "y = [parts(np.ones(3))]; print(y)", ["that of its sum", "gradient of a agrees"]),
         ("defaults", "defaults(x=2.0, n=3)", ["gradient of x agrees"]),
         ("defaults", None, ["in its defaults", "gradient of x, y agrees"]),
+        ("spread", "spread(np.array([[2.0, 0.5], [0.5, 1.0]]))", ["gradient of P agrees"]),
         ("whole", "whole(3)", ["no gradient: no argument is made of floats"]),
         ("Model.energy", None, ["its doctest", "gradient of x agrees"]),
         ("Model.norm", "Model.norm(np.ones(2))", ["gradient of x agrees"]),

@@ -45,10 +45,14 @@ class Slope(NamedTuple):
 
 
 def direction(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random direction, each element of the size of the argument's."""
+    """A random direction, each element of the size of the argument's.  That of a symmetric matrix is symmetric, too: of
+    such NumPy reads one triangle, and its gradient is that of both."""
     size = np.abs(x)
     typical = float(np.median(size[size > 0])) if np.any(size > 0) else 1.0
-    return rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.0, x.shape) * np.where(size > 0, size, typical)
+    found = rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.0, x.shape) * np.where(size > 0, size, typical)
+    if x.ndim > 1 and x.shape[-1] == x.shape[-2] and np.array_equal(x, np.swapaxes(x, -1, -2)):
+        found = (found + np.swapaxes(found, -1, -2)) / 2
+    return found
 
 
 def slope(loss: Callable[[float], float], gradient: float) -> Slope:

@@ -71,6 +71,13 @@ def singular(A):
     return np.linalg.inv(A)
 
 
+def escape(c):
+    z = 0j
+    for _ in range(5):
+        z = z * z + c
+    return np.sum(np.abs(z))
+
+
 def spread(P):
     return np.sum(np.linalg.cholesky(P))
 
@@ -169,6 +176,8 @@ def test_what_does_not_record_is_named_with_its_line_and_the_way_there(said, mod
         ("defaults", "defaults(x=2.0, n=3)", ["gradient of x agrees"]),
         ("defaults", None, ["in its defaults", "gradient of x, y agrees"]),
         ("spread", "spread(np.array([[2.0, 0.5], [0.5, 1.0]]))", ["gradient of P agrees"]),
+        ("escape", "escape(0.2 + 0.3j)", ["gradient of c agrees"]),
+        ("escape", "escape(np.array([0.2 + 0.3j, 0.1j]))", ["gradient of c agrees"]),
         ("whole", "whole(3)", ["no gradient: no argument is made of floats"]),
         ("Model.energy", None, ["its doctest", "gradient of x agrees"]),
         ("Model.norm", "Model.norm(np.ones(2))", ["gradient of x agrees"]),

@@ -112,9 +112,12 @@ class Comparison:
             if time.perf_counter() - began > _PATIENCE:
                 yield f"the gradients of {len(places) - done} more arguments are not compared: a call takes long", True
                 break
-            name, x = self._leaf_names[place], np.array(self._call.leaves[place], np.float64)
-            along = direction(x, rng)
-            found = slope(partial(self._loss_at, place, x, along), float(np.sum(gradient * along)))
+            name, leaf = self._leaf_names[place], self._call.leaves[place]
+            x = np.array(leaf, np.result_type(leaf, np.float64))
+            along = direction(x.real, rng)
+            if x.dtype.kind == "c":  # the real part of the product is the derivative, by the convention of gradients
+                along = along + 1j * direction(x.imag, rng)
+            found = slope(partial(self._loss_at, place, x, along), float(np.sum(gradient * along).real))
             if found.agrees:
                 agreed[name] = found.deviation if abs(found.gradient) > found.rounding else 0.0
             elif found.settled:

@@ -215,9 +215,10 @@ def _with_objects(
     found = set(map(id, objects_in(apart)))
     if not found:
         return leaves, tree
+    opaque = {*opaque, *[id(x) for x in objects_in(apart) if on_device(x)]}  # arrays, by an attribute of theirs
     take_apart(apart, opaque)
     others = set(map(id, objects_in((args, kwargs)))) - found
-    return flatten_tree((args, kwargs), others.union(opaque), OBJECTS)
+    return flatten_tree((args, kwargs), others | opaque, OBJECTS)
 
 
 def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:

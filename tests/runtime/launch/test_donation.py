@@ -187,7 +187,7 @@ def test_what_a_step_of_python_raises_comes_out(native):
         assert call(1.0) == 2.0
         with pytest.raises(KeyError, match=r"3\.0"):
             call(3.0)
-    assert counts.tolist() == [50] and abs(sys.getrefcount(F8) - before) < 10
+    assert counts.tolist() == [50] and abs(sys.getrefcount(F8) - before) < 25
 
 
 def test_a_step_of_python_before_results_are_written(native):

@@ -229,3 +229,24 @@ def test_a_loop_with_inverses_is_one_kernel(n):
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
         compiled.grad(singular, v)
     np.testing.assert_allclose(compiled.value_and_grad(a, v)[0], value)
+
+
+def test_matrices_in_the_body_of_a_scan():
+    def f(a, v):
+        def step(x, t):
+            return np.linalg.solve(a + t * np.eye(2), x) + 1.0, np.linalg.slogdet(a * (1.0 + t))[1]
+
+        x, logs = tracegrad.scan(step, np.ones(2), v)
+        return np.sum(x) + np.sum(logs)
+
+    a, v = matrix(2) + np.eye(2), np.linspace(0.0, 1.0, 9)
+    compiled = compile_grad(f)
+    for x in (a, a, np.zeros((2, 2)), a):
+        if x is a:
+            gradient = compiled.value_and_grad(x, v)[1]
+            step = matrix(2, seed=3)
+            along = (compiled(x + 1e-6 * step, v) - compiled(x - 1e-6 * step, v)) / 2e-6
+            np.testing.assert_allclose(np.sum(gradient * step), along, rtol=1e-6)
+        else:
+            with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+                compiled.grad(x, v)

@@ -199,8 +199,7 @@ def test_errors_name_both_lines():
 
 def test_beside_a_debugger():
     def f(a):
-        make = np.zeros
-        z = make(3)
+        z = np.mgrid[0:3] * 1.0
         z[0] = a[0]
         return np.sum(z)
 

@@ -37,6 +37,7 @@ class Refusal(enum.Enum):
     ROLL_SHAPES = "{operation} at {site}: other shapes or dtypes in {where}"
     ROLL_OPERAND = "{operation} at {site}: an operand that is neither carried nor the same in {where}"
     ROLL_ANSWER = "what is looked at ({kind}) at {site} is neither carried nor the same in {where}"
+    ROLL_VALUES = "{operation} at {site}: {count} values from before the loop, another one in each turn"
     ROLL_NUMBER = "the number itself is looked at ({kind}) at {site}"
 
     # Does a loop that data ends stop by itself for any number of turns?

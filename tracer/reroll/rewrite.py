@@ -19,6 +19,7 @@ import numpy as np
 
 from ..ir.graph import Atom, Guard, Node, Var, building
 from ..ir.primitive import PRIMITIVES
+from ..ir.refusals import Refusal
 from ..ir.site import Site
 from ..ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
 from .find import FoundRepeats, find_repeats
@@ -139,12 +140,17 @@ class Rewriter:
         kept: list[Repeat] = []
         every, self.repeats = self.repeats, kept
         for repeat in every:
-            slots = [slot for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-            parts = {id(slot): [] if self._is_constant(slot) else self.parts_of(slot.atoms) for slot in slots}
-            if all(len(loose(found)) <= MAX_STACK for found in parts.values()):
+            slots = [(step.item, slot) for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
+            parts = {id(slot): [] if self._is_constant(slot) else self.parts_of(slot.atoms) for _, slot in slots}
+            many = [(item, count) for item, slot in slots if (count := len(loose(parts[id(slot)]))) > MAX_STACK]
+            if not many:
                 self.parts.update(parts)
                 kept.append(repeat)
                 self.starts.append(repeat.start)
+            for item, count in many[:1]:
+                name = item.prim.name if isinstance(item, Node) else item.kind
+                why = Refusal.ROLL_VALUES(operation=name, site=item.site, count=count)
+                self.out.notes.append(why.within("not-rolled: "))
 
     def _is_constant(self, slot: Rows) -> bool:
         """Whether all rows are arrays that the user's Python made."""

@@ -126,8 +126,16 @@ def test_constants_that_each_turn_makes_anew():
             x = 0.9 * x + t[k] * w + np.eye(3)[0]
         return np.sum(x * x)
 
+    def listed(w, values):
+        x = w
+        for v in values:
+            x = 0.9 * x + v * w
+        return np.sum(x * x)
+
     for fn in (equal, rows):
         agree(fn, V, rolled=[70])
+    values = [np.full(3, float(k)) for k in range(70)]
+    assert "70 values from before the loop" in agree(listed, V, values, rolled=[]).explain(V, values)
     agree(drawn, V)
     f = compile_grad(drawn)
     f(V)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.purity import COMPILED_FROM
-from ..bytecode.shown_names import CALLED, CALLED_OF, nested, show_functions
+from ..bytecode.shown_names import CALLED, CALLED_OF, compiled_code, in_compiled_code, nested, show_functions
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
 from ..numpy_api.made_in_code import made_by
@@ -129,11 +129,9 @@ def _recorded(jitted: Any, function: FunctionType | None, args: tuple[Any, ...],
     note = f"`{name}` is compiled by numba: recorded through its Python source"
     if note not in outermost.notes:
         outermost.notes.append(note)
-    within, outermost.runs_compiled = outermost.runs_compiled, True
-    try:
+    within = in_compiled_code()
+    with compiled_code():
         found = _RUNS[kind](jitted, function, args, kwargs)
-    finally:
-        outermost.runs_compiled = within
     return found if within or kind != "Dispatcher" else _boxed(found)
 
 

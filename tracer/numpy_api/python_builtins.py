@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.concretize import lost_by
-from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
+from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, in_compiled_code, show_functions
 from ..ir.aval import FLOAT
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Var
@@ -418,12 +418,6 @@ def _len(obj: Any, /) -> Any:
     return len(obj) if traced is None else traced(obj)
 
 
-def _in_compiled_code() -> bool:
-    """Whether the code that runs is that of a compiled function."""
-    recorder = current_recorder()
-    return recorder is not None and recorder.outermost().runs_compiled
-
-
 def _extreme(plain: Any, beats: Callable[[Any, Any], Any]) -> Any:
     """``max`` or ``min`` in compiled code: of traced numbers a choice, where Python asks which it is."""
 
@@ -451,7 +445,7 @@ _called = {
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
 }  # fmt: skip
 CALLED.update(_called, print=_print, len=_len, max=_extreme(max, F.gt), min=_extreme(min, F.lt))
-SOMETIMES.update(print=_replays_prints, id=_stands_in, max=_in_compiled_code, min=_in_compiled_code)
+SOMETIMES.update(print=_replays_prints, id=_stands_in, max=in_compiled_code, min=in_compiled_code)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _SCALARS = (

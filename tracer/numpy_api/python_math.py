@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..bytecode.shown_names import show_functions
+from ..bytecode.shown_names import in_compiled_code, show_functions
 from ..ir.graph import Atom, Pair
 from ..ir.site import at_site
 from ..ops.elementwise import F, cast
@@ -49,7 +49,7 @@ def _function(plain: Any, compute: Callable[..., Any]) -> Any:
             raise TypeError(at_site("must be real number, not complex"))
         found = compute(*numbers).number()
         recorder = current_recorder()
-        if total or recorder is None or recorder.parent is not None or recorder.runs_compiled:
+        if total or recorder is None or recorder.parent is not None or in_compiled_code():
             return found
         atoms = [number.atom for number in numbers if type(number) is TracedArray]
         if recorder.presume(F.isfinite(found.atom), *atoms):

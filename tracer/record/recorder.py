@@ -134,7 +134,6 @@ class Recorder(Builder):
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
         self.may_know_values = False  # whether a run in which functions are known as values is another one
-        self.runs_compiled = False  # whether a compiled function runs through its source, whose math does not raise
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.repeatable = False  # whether the run has no effects before it is over
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again

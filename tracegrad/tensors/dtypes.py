@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.config import default_dtype
-from ..tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT16, FLOAT_KINDS, SUPPORTED, promote_types
+from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, REAL, promote_types
 from ..tracer.record.array import TracedArray
 
 float64 = double = np.dtype("float64")
@@ -45,7 +45,6 @@ _SCALAR_NAMES: dict[np.dtype, str] = {
 }  # fmt: skip
 _PLAIN: dict[type, np.dtype | None] = {bool: bool_, int: int64, float: None}  # None: the default dtype
 CATEGORIES = {"b": 0, "i": 1, "u": 1} | dict.fromkeys(FLOAT_KINDS, 2)
-_SUPPORTED = SUPPORTED - COMPLEX.keys()
 _COMPLEX = "there are no complex tensors; carry real and imaginary parts as two, or compute with complex arrays"
 
 
@@ -76,14 +75,14 @@ def as_dtype(spec: Any) -> np.dtype:
 
 def supported(dtype: np.dtype) -> np.dtype:
     """*dtype* in native byte order, if tensors can have it; TypeError otherwise."""
-    if dtype in _SUPPORTED:
+    if dtype in REAL:
         return dtype
     native = dtype.newbyteorder("=")
-    if native in _SUPPORTED:
+    if native in REAL:
         return native
     if dtype.kind == "c":
         raise TypeError(_COMPLEX)
-    raise TypeError(f"tensors of dtype {dtype} are not supported; there are {', '.join(sorted(map(str, _SUPPORTED)))}")
+    raise TypeError(f"tensors of dtype {dtype} are not supported; there are {', '.join(sorted(map(str, REAL)))}")
 
 
 def scalar_name(dtype: np.dtype) -> str:

@@ -23,9 +23,10 @@ Ints = tuple[int, ...]  # shapes, axes
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
 HALF = frozenset((FLOAT16, BFLOAT16))
-_SUPPORTED_NAMES = "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
+_REAL_NAMES = "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
 COMPLEX: dict[Any, np.dtype] = dict(zip(map(np.dtype, ("complex128", "complex64")), FLOATS, strict=True))  # -> of lanes
-SUPPORTED = HALF | {np.dtype(name) for name in _SUPPORTED_NAMES.split()} | COMPLEX.keys()
+REAL = HALF | {np.dtype(name) for name in _REAL_NAMES.split()}  # of what a graph holds
+SUPPORTED = REAL | COMPLEX.keys()
 BOOL = np.dtype(bool)
 INT = np.dtype("int64")
 FLOAT = np.dtype("float64")

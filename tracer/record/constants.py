@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..ir.aval import COMPLEX, SUPPORTED
+from ..ir.aval import REAL
 from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.evaluate import Producers, as_stored, demand
 from ..ir.graph import Atom, Lit, Var
@@ -186,7 +186,7 @@ def _is_number(value: Any, env: dict[Var, np.ndarray]) -> bool:
         return True
     if not (isinstance(value, np.generic) or type(value) is np.ndarray):
         return False
-    if value.dtype not in SUPPORTED or value.dtype in COMPLEX:
+    if value.dtype not in REAL:
         return False
     return not any(np.may_share_memory(value, source) for source in env.values())
 

@@ -39,7 +39,7 @@ from support import (
     vjp_graph,
 )
 
-from tracegrad.tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT_KINDS, HALF, INEXACT_KINDS, SUPPORTED, Aval
+from tracegrad.tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT_KINDS, HALF, INEXACT_KINDS, REAL, Aval
 from tracegrad.tracer.ir.errors import GraphError, UnsupportedError
 from tracegrad.tracer.ir.graph import Builder, Graph, Lit, Pair, Var, bind, building, elementwise_by_name
 from tracegrad.tracer.ir.primitive import ELEMENTWISE, PRIMITIVES, Primitive, differentiable
@@ -149,7 +149,7 @@ def test_rules_bring_only_structural_constants(prim):
 
 # ---- promotion, as in NumPy 2 ----------------------------------------------------------------------------------
 
-_DTYPES = sorted(SUPPORTED - COMPLEX.keys(), key=lambda d: (d.kind, d.itemsize))
+_DTYPES = sorted(REAL, key=lambda d: (d.kind, d.itemsize))
 
 
 def operand(dtype: np.dtype) -> Var:

@@ -248,6 +248,11 @@ def prims(test: Callable[[Primitive], bool] = lambda p: True) -> list[Primitive]
     return [p for p in PRIMITIVES.values() if p.kind != LOOP and test(p)]
 
 
+def of_linear_algebra(prim: Primitive) -> bool:
+    """Whether *prim* is a row of factors, or of their parts: of float32 and float64, and on a GPU done by NumPy."""
+    return "linalg" in str(getattr(prim.impl, "__module__", ""))
+
+
 # ---- finite differences ----------------------------------------------------------------------------------------
 
 

@@ -9,14 +9,12 @@ pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip i
 from matrix import bounds, program_of
 from selection import some
 from simulated import cuda_tier
-from support import F32, F64, TIERS, assert_agree
+from support import F32, F64, TIERS, assert_agree, of_linear_algebra
 from test_primitives import matrix
-
-from tracegrad.tracer.ir.primitive import HOST, LAPACK
 
 
 @pytest.mark.parametrize("dtype", some([F64, F32], quick=1), ids=str)
-@matrix(lambda p: p.kind not in (LAPACK, HOST))  # NumPy's functions there
+@matrix(lambda p: not of_linear_algebra(p))
 def test_targets_agree(prim, dtype):
     graph, inputs = program_of(prim, dtype)
     found, expected = cuda_tier(graph, inputs), TIERS["kernel"](graph, inputs)

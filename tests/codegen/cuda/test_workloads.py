@@ -35,6 +35,8 @@ SMALLER = {  # workloads whose arguments are cut to size
     "mlp_784_256_256_10_f32": lambda layers, X, labels: (
         [(W[:20, :20], b[:20]) for W, b in layers], X[:12, :20], labels[:12],
     ),
+    "cholesky_500": lambda a, weights: (a[:20, :20], weights[:20, :20]),
+    "solves_100000x3x3": lambda a, b: (a[:50], b[:50]),
 }  # fmt: skip
 TOO_LARGE = {"black_scholes_1e6", "rosenbrock_1e6", "gmm_10k_d10_K25"}  # and others are like them
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if name not in TOO_LARGE}

@@ -7,10 +7,10 @@ import inspect
 import fake_cupy
 import numpy as np
 import pytest
-from support import F32, F64, I64, operand_avals, prims
+from support import F32, F64, I64, of_linear_algebra, operand_avals, prims
 
 from tracegrad.codegen.evaluate.cupy_exceptions import EXCEPTIONS, Modules, device_function
-from tracegrad.tracer.ir.primitive import HOST, LAPACK, PRIMITIVES
+from tracegrad.tracer.ir.primitive import PRIMITIVES
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[cuda]'")
 special = pytest.importorskip("cupyx.scipy.special")
@@ -51,7 +51,7 @@ def test_the_cuda_part_has_what_the_stand_in_has():
     assert ours <= set(dir(cupy.cuda.MemoryPointer))
 
 
-@pytest.mark.parametrize("prim", prims(lambda p: p.kind not in (LAPACK, HOST)), ids=lambda p: p.name)
+@pytest.mark.parametrize("prim", prims(lambda p: not of_linear_algebra(p)), ids=lambda p: p.name)
 def test_no_primitive_but_linear_algebra_has_to_run_on_the_host(prim):
     assert device_function(REAL, prim) is not None
 

@@ -761,7 +761,7 @@ def _growth(work, times, before=3, rounds=3):
 def test_cached_calls_do_not_leak():
     f = compile_grad(lambda p, x: np.sum(p["w"] * x) if x[0] < 100 else np.sum(x))
     p = {"w": X}
-    assert _growth(lambda: f.value_and_grad(p, Y), 20_000) < 20_000
+    assert _growth(lambda: f.value_and_grad(p, Y), 5_000) < 5_000
     before = sys.getrefcount(X)
     f.value_and_grad(p, Y)
     assert sys.getrefcount(X) == before

@@ -262,6 +262,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_reset_seed = False
 
 
+def pytest_collection_finish() -> None:
+    """From now on the garbage collector looks at what tests make, not at the tests and modules that there are."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def left_behind() -> Iterator[None]:
+    """Nor at what the tests of other files have left in caches."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def global_state() -> Iterator[None]:
     """Every test starts from the same seeds, and fails if it leaves state other than it was (see above)."""
@@ -281,4 +295,4 @@ def global_state() -> Iterator[None]:
         )
 
 
-__all__ = ["global_state", "pytest_configure"]
+__all__ = ["global_state", "left_behind", "pytest_collection_finish", "pytest_configure"]

@@ -103,7 +103,7 @@ class EagerOp:
         key = (avals, statics)
         found = self._dtypes.get(key)
         if found is None:
-            recorder = Recorder()
+            recorder = Recorder(abstract=True)
             with off(), recording(recorder):
                 made = self.fn(*[TracedArray(Var(a), recorder) for a in avals], *statics)
                 found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
@@ -164,7 +164,7 @@ class LocalVjp(EagerOp):
     def derive(
         cls, op: EagerOp, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool
     ) -> Any:
-        recorder = Recorder()
+        recorder = Recorder(abstract=True)
         operands = [Var(a) for a in avals]
         with off(), recording(recorder):
             made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)

@@ -43,7 +43,8 @@ def _is_integer(item: Any) -> bool:
 
 def is_single_bool(index: Any) -> bool:
     """Whether *index* is True or False, of which ``x[index]`` makes an axis of size 1 or 0."""
-    return isinstance(index, (bool, np.bool_)) or (getattr(index, "dtype", None) == BOOL and not index.shape)
+    kind = type(index)  # asked of the class: a number of the run would tell its value
+    return kind is bool or (hasattr(kind, "dtype") and index.dtype == BOOL and not index.shape)
 
 
 def parse_basic(index: Any, shape: Ints) -> SliceStep | None:

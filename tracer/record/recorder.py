@@ -106,8 +106,9 @@ class Origin:
 class Recorder(Builder):
     """One recording.  ``env`` holds the inputs' values and whatever was computed on demand, where *backend* has it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, abstract: bool = False) -> None:
         super().__init__()
+        self.abstract = abstract  # of avals alone: what is relied on was looked at when there were values
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
         self.sites: list[Site | None] = []  # the user's line of each item
         self.counts: list[int] = []  # the number of nodes before each item
@@ -358,6 +359,8 @@ class Recorder(Builder):
 
         As long as that is not so, nothing is asked here and now: there is one guard for all that is relied on between
         two questions.  Where it turns out that one does not hold the run is made again, and asks each time."""
+        if self.abstract:
+            return
         trusts = self.trusts and self.repeatable
         if not trusts and not (self.repeatable and self.value(condition)):
             if not self.guard(condition, "linalg"):

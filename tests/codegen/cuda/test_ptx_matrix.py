@@ -10,7 +10,7 @@ pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed: p
 
 from matrix import registry
 from simulated import cuda_program
-from test_primitives import FLOATS
+from support import F32, F64
 
 from benchmarks.ptx_report import instruction_mix, resources
 from benchmarks.recorded import recorded
@@ -24,7 +24,6 @@ from tracegrad.tracer.ir.graph import Graph
 
 pytestmark = pytest.mark.slow
 
-TARGETS = pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if not name.endswith(("1e6", "10k_d10_K25"))}
 
 
@@ -47,8 +46,7 @@ def report(what, program, needs):
     assert most.registers <= 65536 // Geometry().threads  # else not even one block could run
 
 
-@TARGETS
-@FLOATS
+@pytest.mark.parametrize(("dtype", "cc"), [(F64, (9, 0)), (F32, (9, 0)), (F64, (8, 0))], ids=str)
 def test_registry(dtype, cc):
     graphs = [graph for _, graph in registry(dtype)]
     every = Graph(*([x for graph in graphs for x in part(graph)] for part in (_inputs, _nodes, _outputs)))
@@ -69,9 +67,9 @@ def _outputs(graph):
     return graph.outputs
 
 
-@TARGETS
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_workload(name, cc):
+def test_workload(name):
+    cc = (9, 0)
     workload = WORKLOADS[name]
     recording, _ = recorded(workload.fn, workload.make_args(), workload.argnums)
     program = assemble(recording.canonical, recording.arguments)

@@ -19,6 +19,7 @@ from ..ops import linalg as ops
 from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.linalg_cholesky import cholesky, is_positive
+from ..ops.linalg_complex import adjoint
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis, transpose
 from ..record.array import TracedArray, public_name, unsupported, wrap
@@ -67,8 +68,8 @@ def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
     if any(atom.aval.is_complex for atom in atoms):
         if not complex_too:
             raise UnsupportedError.here(
-                "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, eigvalsh, svdvals, "
-                "norm, cond, det of up to 3 rows, and functions as scipy.linalg.expm; compose it from those"
+                "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, cholesky, eigvalsh, "
+                "svdvals, norm, cond, det of up to 3 rows, and functions as scipy.linalg.expm; compose it from those"
             )
         dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)
     return tuple([cast(atom, dtype) for atom in atoms])
@@ -171,15 +172,15 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     return wrap(reshape(found, shape))
 
 
-def inverse_of(x: Atom) -> Atom:
+def inverse_of(x: Atom, error: Words = "Singular matrix") -> Atom:
     squares(x)
-    found = ops.lu_inverse(factors(x))
+    found = ops.lu_inverse(factors(x, error))
     return from_blocks(found, x.aval.dtype) if x.aval.is_complex else found
 
 
 @matrix_function(np.linalg.inv)
 def _inv(a: Any) -> Any:
-    return wrap(inverse_of(*matrices(a, complex_too=True)))
+    return wrap(inverse_of(matrices(a, complex_too=True)[0]))
 
 
 # ---- determinants --------------------------------------------------------------------------------------------------
@@ -232,11 +233,11 @@ def cholesky_of(x: Atom, error: Words) -> Atom:
 
 @matrix_function(np.linalg.cholesky)
 def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    (x,) = matrices(a)
-    if not upper:
-        return wrap(cholesky_of(x, "Matrix is not positive definite"))
+    (x,) = matrices(a, complex_too=True)
     squares(x)
-    return wrap(ops.transposed(cholesky_of(ops.transposed(x), "Matrix is not positive definite")))
+    x = adjoint(x) if upper else x
+    found = cholesky_of(x, "Matrix is not positive definite")
+    return wrap(adjoint(found) if upper else found)
 
 
 # ---- products ------------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def _matrix_power(a: Any, n: int) -> Any:
     power = int(n)
     if power == 0:
         return wrap(broadcast_to(atom_of(np.eye(size, dtype=x.aval.dtype)), x.aval.shape))
-    square = inverse_of(*matrices(x, complex_too=True)) if power < 0 else x
+    square = inverse_of(matrices(x, complex_too=True)[0]) if power < 0 else x
     result, power = None, abs(power)
     while power:
         if power & 1:

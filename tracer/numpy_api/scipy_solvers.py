@@ -17,15 +17,28 @@ from ..ir.aval import FLOAT, INT
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
+from ..ops.complex import conjugate
 from ..ops.elementwise import F, cast, like
 from ..ops.linalg_banded import solve_banded
+from ..ops.linalg_complex import adjoint, hermitian_part, solve_adjoint
 from ..ops.linalg_lu import lu_packed, lu_permutation, lu_repacked
 from ..ops.product import matmul
 from ..ops.reduce import reduce
 from ..ops.shape import iota, reshape, slice_axis
 from ..record.array import wrap
 from ..record.recorder import require_recorder
-from .linalg import Words, cholesky_of, columns_of, factors, in_one_batch, matrices, must_hold, solve_by, taken_back
+from .linalg import (
+    Words,
+    cholesky_of,
+    columns_of,
+    factors,
+    in_one_batch,
+    inverse_of,
+    matrices,
+    must_hold,
+    solve_by,
+    taken_back,
+)
 from .registry import atom_of
 from .scipy_linalg import hooked
 
@@ -33,8 +46,8 @@ _FINITE = "array must not contain infs or NaNs"
 _SINGULAR = "A singular matrix detected: slice(s) [0] are singular."
 
 
-def _operands(check_finite: bool, *values: Any) -> tuple[Atom, ...]:
-    atoms = matrices(*values)
+def _operands(check_finite: bool, *values: Any, complex_too: bool = True) -> tuple[Atom, ...]:
+    atoms = matrices(*values, complex_too=complex_too)
     for x in atoms:
         if check_finite and x.aval.size:
             must_hold(F.isfinite(x), _FINITE)
@@ -78,17 +91,20 @@ def _first_zero(x: Atom) -> int:
     return int(np.argwhere(found == 0)[0][-1])
 
 
-def _mirrored(x: Atom, lower: bool) -> Atom:
-    """The symmetric matrices of which *x* has the lower or upper triangle."""
-    other = ops.transposed(ops.triangle(x, lower, False))
-    mirrored, own = F.add(ops.triangle(x, lower), other), ops.symmetric_part(x)
+def _mirrored(x: Atom, lower: bool, hermitian: bool) -> Atom:
+    """The symmetric or Hermitian matrices of which *x* has the lower or upper triangle."""
+    turned, half = (adjoint, hermitian_part) if hermitian else (ops.transposed, ops.symmetric_part)
+    own, diagonal = half(x), ops.triangle(ops.triangle(half(x), True), False)
+    below = ops.triangle(x, lower, False)
+    mirrored = F.add(F.add(below, turned(below)), diagonal)
     return F.add(own, F.stop_gradient(F.sub(mirrored, own)))
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------
 
 _GENERAL = (None, "gen", "general", "tridiagonal", "banded")
-_SYMMETRIC = ("sym", "symmetric", "her", "hermitian")
+_SYMMETRIC = ("sym", "symmetric")
+_HERMITIAN = ("her", "hermitian")
 _POSITIVE = ("pos", "positive definite")
 _TRIANGULAR = {"upper triangular": False, "lower triangular": True}
 
@@ -108,10 +124,10 @@ def _solve(
             x = ops.triangle(x, False)
         return _given(_of_one_or_many(lambda a, b: ops.solve_triangular(a, b, below, transposed), x, right), vector)
     if assume_a in _POSITIVE:
-        root = cholesky_of(x if lower else ops.transposed(x), _SINGULAR)
+        root = cholesky_of(x if lower else adjoint(x), _SINGULAR)
         return _given(_of_one_or_many(_by_cholesky, root, right), vector)
-    if assume_a in _SYMMETRIC:
-        x = _mirrored(x, lower)
+    if assume_a in _SYMMETRIC or assume_a in _HERMITIAN:
+        x = _mirrored(x, lower, assume_a in _HERMITIAN)
     elif assume_a not in _GENERAL:
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
     return _given(solve_by(factors(x, _SINGULAR), right, bool(transposed)), vector)
@@ -119,7 +135,7 @@ def _solve(
 
 def _by_cholesky(root: Atom, b: Atom) -> Atom:
     """The solutions by lower Cholesky factors."""
-    return ops.solve_triangular(root, ops.solve_triangular(root, b, True), True, True)
+    return solve_adjoint(root, ops.solve_triangular(root, b, True), True)
 
 
 @hooked("solve_triangular")
@@ -135,6 +151,7 @@ def _solve_triangular(
     turned = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}[trans]
 
     def solve(a: Atom, b: Atom) -> Atom:
+        a = conjugate(a) if trans in (2, "C") else a
         return ops.solve_triangular(a, b, bool(lower), turned, bool(unit_diagonal))
 
     return _given(_of_one_or_many(solve, x, right), vector)
@@ -144,7 +161,7 @@ def _solve_triangular(
 def _solve_banded(
     l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    x, y = _operands(check_finite, ab, b)
+    x, y = _operands(check_finite, ab, b, complex_too=False)
     below, above = (int(k) for k in l_and_u)
     if x.aval.shape[-2:] != (below + above + 1, x.aval.shape[-1]) or x.aval.ndim != 2:
         raise ShapeError.here(
@@ -165,15 +182,15 @@ def _inv(
 ) -> Any:
     (x,) = _operands(check_finite, a)
     _square(x, f"Expected square matrix, got a1.shape={x.aval.shape}")
-    if assume_a in _POSITIVE or assume_a in _SYMMETRIC:
-        x = _mirrored(x, lower)
+    if assume_a in (*_POSITIVE, *_SYMMETRIC, *_HERMITIAN):
+        x = _mirrored(x, lower, assume_a not in _SYMMETRIC)
     elif assume_a in _TRIANGULAR:
         x = ops.triangle(x, _TRIANGULAR[assume_a])
     elif assume_a == "diagonal":
         x = ops.triangle(ops.triangle(x, True), False)
     elif assume_a not in _GENERAL:
         raise KeyError(assume_a)
-    return wrap(ops.lu_inverse(factors(x, _SINGULAR)))
+    return wrap(inverse_of(x, _SINGULAR))
 
 
 @hooked("det")
@@ -198,13 +215,14 @@ def _root(a: Any, lower: bool, check_finite: bool) -> tuple[Atom, Atom]:
     def error() -> str:
         return f"{_first_minor(x)}-th leading minor of the array is not positive definite"
 
-    return x, cholesky_of(x, error) if lower else ops.transposed(cholesky_of(ops.transposed(x), error))
+    return x, cholesky_of(x, error) if lower else adjoint(cholesky_of(adjoint(x), error))
 
 
 def _first_minor(x: Atom) -> int:
     """The order of the first leading minor that is not positive definite."""
     one = np.asarray(require_recorder("linear algebra").value(x)).reshape(-1, *x.aval.shape[-2:])
-    return next(filter(None, [lapack.dpotrf(matrix, lower=1)[1] for matrix in one]), 0)
+    potrf = lapack.zpotrf if x.aval.is_complex else lapack.dpotrf
+    return next(filter(None, [potrf(matrix, lower=1)[1] for matrix in one]), 0)
 
 
 @hooked("cholesky")
@@ -227,8 +245,9 @@ def _cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite
     below = bool(np.all(lower))
 
     def solve(a: Atom, b: Atom) -> Atom:
-        first = ops.solve_triangular(a, b, below, not below)
-        return ops.solve_triangular(a, first, below, below)
+        if below:
+            return _by_cholesky(a, b)
+        return ops.solve_triangular(a, solve_adjoint(a, b, False), False)
 
     return _given(_of_one_or_many(solve, root, right), vector)
 
@@ -237,7 +256,7 @@ def _cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite
 
 
 def _factors(a: Any, check_finite: bool, what: str) -> Atom:
-    (x,) = _operands(check_finite, a)
+    (x,) = _operands(check_finite, a, complex_too=False)
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
     if x.aval.shape[-1] != x.aval.shape[-2] or not x.aval.size:
@@ -265,7 +284,7 @@ def _lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> 
 @hooked("lu_solve")
 def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     lu, pivots = lu_and_piv
-    x, y = _operands(check_finite, lu, b)
+    x, y = _operands(check_finite, lu, b, complex_too=False)
     n = _square(x, "The factored matrix lu is not square.")
     right, vector = _right_sides(y, n, f"Shapes of lu {x.aval.shape} and b {y.aval.shape} are incompatible")
     last = cast(atom_of(pivots), x.aval.dtype)

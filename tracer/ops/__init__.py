@@ -18,6 +18,7 @@ from . import (  # noqa: F401
     linalg,
     linalg_banded,
     linalg_cholesky,
+    linalg_complex,
     linalg_eig,
     linalg_eig_complex,
     linalg_eigen,

@@ -141,7 +141,7 @@ def _solution(factors: Atom, b: Atom, trans: bool) -> Atom:
     return Pair(re, -im if trans else im, b.aval.dtype)
 
 
-_RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Callable[..., Any]] = {
     "matmul": lambda x, y, **params: _pair(_matmul(lanes(x), lanes(y), params), x.aval.dtype),
     "linrec": _recurrence, "argsort": _argsort, "reduce_prod": _reduced(lambda x, y: x * y, 1),
     "reduce_max": _reduced(lambda x, y: F.maximum(x, y), None),
@@ -169,7 +169,7 @@ def _apart(prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) ->
             shape = prim.infer(*[x.aval for x in inputs], **params).shape
             re = full(re, shape) if shape else re
         return (Pair(re, im, dtype),)
-    rule = _RULES.get(prim.name)
+    rule = RULES.get(prim.name)
     if rule is not None:
         return (rule(*inputs, **params),)
     raise refused(prim.impl, dtype, prim.name)

@@ -13,7 +13,7 @@ from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
-from ..ir.graph import Atom, Var, bind
+from ..ir.graph import Atom, Var, bind, lanes
 from ..ir.primitive import LAPACK, Primitive, register
 from .elementwise import F, like
 from .linalg import (
@@ -109,7 +109,8 @@ def cholesky(a: Atom) -> Var:
 
 def is_positive(factors: Atom) -> Atom:
     """Whether the matrices with these Cholesky factors were positive definite (or had NaN in them)."""
-    found = diagonal(F.stop_gradient(factors))
+    real = lanes(factors)[0] if factors.aval.is_complex else factors
+    found = diagonal(F.stop_gradient(real))
     return F.ne(found, like(-np.inf, found))
 
 

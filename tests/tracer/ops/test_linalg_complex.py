@@ -1,0 +1,120 @@
+"""Factors, determinants and vectors of complex matrices: values, derivatives of both orders, NumPy's errors."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+from agreement import complex_gradient
+
+from tracegrad import UnsupportedError, compile_grad
+
+RNG = np.random.default_rng(0)
+SLOW = pytest.mark.slow
+
+
+def numbers(*shape: int) -> Any:
+    return RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
+
+
+def adjoint(x: Any) -> Any:
+    return x.conj().swapaxes(-1, -2)
+
+
+def positive(a: Any) -> Any:
+    return a @ adjoint(a) + np.eye(a.shape[-1])
+
+
+A, PAIR = numbers(3, 3) + 2 * np.eye(3), numbers(2, 3, 3)
+CASES: dict[str, tuple[Any, Any]] = {
+    "cholesky": (lambda a: np.linalg.cholesky(positive(a)), PAIR),
+    "scipy cholesky": (lambda a: (sl.cholesky(positive(a)), sl.cholesky(positive(a), lower=True)), A),
+    "cho_solve": (
+        lambda a: (
+            sl.cho_solve(sl.cho_factor(positive(a)), a[:, :2]),
+            sl.cho_solve(sl.cho_factor(positive(a), lower=True), a[0]),
+        ),
+        A,
+    ),
+    "solve": (
+        lambda a: (
+            sl.solve(a, a[0]), sl.solve(positive(a), a[:, 1:], assume_a="pos"), sl.inv(a),
+            sl.solve(a + a.T, a[0], assume_a="sym"), sl.solve(a + adjoint(a), a[0], assume_a="her"),
+        ),
+        A,
+    ),
+    "solve_triangular": (
+        lambda a: (
+            sl.solve_triangular(a, a[0]), sl.solve_triangular(a, a[:, 1:], trans="T", lower=True),
+            sl.solve_triangular(a, a[:, 1:], trans="C"),
+            sl.solve_triangular(a, a[0], lower=True, unit_diagonal=True, trans=2),
+        ),
+        A,
+    ),
+}  # fmt: skip
+QUICK = ("cholesky",)
+
+
+def parts(found: Any) -> tuple[Any, ...]:
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+@pytest.mark.parametrize("name", [pytest.param(c, marks=() if c in QUICK else SLOW) for c in CASES])
+def test_values_and_derivatives(name: str) -> None:
+    f, z = CASES[name]
+    compiled = compile_grad(f)
+    for x, limit in ((z, 1e-11), (z.astype(np.complex64), 2e-3)):
+        for _ in range(3):
+            for ours, theirs in zip(parts(compiled(x)), parts(f(x)), strict=True):
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                np.testing.assert_allclose(ours, theirs, rtol=limit, atol=limit)
+
+    def loss(z: Any) -> Any:
+        """Depends on phases."""
+        found = [x * (1 + np.arange(x.size)).reshape(x.shape) + 0.5j for x in parts(f(z))]
+        return sum(np.sum(np.abs(x) ** 2 + np.sin(x.real)) for x in found)
+
+    first = compile_grad(loss)
+    gradient = first.grad(z)
+    scale = np.max(np.abs(gradient))
+    np.testing.assert_allclose(gradient, complex_gradient(loss, z), rtol=1e-6, atol=1e-7 * scale)
+    single = first.grad(z.astype(np.complex64))
+    assert single.dtype == np.complex64
+    np.testing.assert_allclose(single, gradient, rtol=5e-2, atol=5e-3 * scale)
+
+    def length(z: Any) -> Any:
+        return np.sum(np.abs(first.grad(z)) ** 2)
+
+    second = compile_grad(length).grad(z)
+    np.testing.assert_allclose(second, complex_gradient(length, z), rtol=1e-5, atol=1e-6 * np.max(np.abs(second)))
+
+
+def test_one_triangle_is_read() -> None:
+    """And no imaginary part of the diagonal; the gradient is Hermitian."""
+    z = np.tril(positive(A)) + 1j * np.eye(3) + np.triu(PAIR[0], 1)
+    np.testing.assert_allclose(compile_grad(np.linalg.cholesky)(z), np.linalg.cholesky(z), rtol=1e-12)
+    gradient = compile_grad(lambda z: np.sum(np.abs(np.linalg.cholesky(z)[:, 0]))).grad(z)
+    np.testing.assert_allclose(gradient, adjoint(gradient), rtol=1e-12)
+
+
+def test_errors() -> None:
+    for f, z, message in [
+        (np.linalg.cholesky, -positive(PAIR), "Matrix is not positive definite"),
+        (sl.cholesky, np.diag([1, -1, 2 + 0j]), "2-th leading minor"),
+        (
+            lambda a: sl.solve_triangular(a, a[0]),
+            np.diag([1, 0, 1j]),
+            "singular matrix: resolution failed at diagonal 1",
+        ),
+        (sl.inv, np.ones((2, 2)) * 1j, "ingular"),
+    ]:
+        with pytest.raises(np.linalg.LinAlgError, match=message):
+            f(z)
+        compiled = compile_grad(lambda a, f=f: f(a))
+        with pytest.raises(np.linalg.LinAlgError, match=message):
+            compiled(z)
+    with pytest.raises(UnsupportedError, match="of complex matrices"):
+        compile_grad(lambda a: operator.itemgetter(0)(sl.lu_factor(a)))(A)

@@ -1,0 +1,97 @@
+"""Complex matrices as real ones of twice the size, whose numbers are blocks of 2 x 2.
+
+Each number x + iy stands as [[x, -y], [y, x]] in its place: products, sums and adjoints stay what they are, and a
+triangle with a real diagonal stays a triangle.  So the real Cholesky factor is that of the complex matrix, since there
+is one only, and triangular equations whose rows are divided by the diagonal are real ones.  The other order of lanes,
+two blocks beside two blocks (``complex.blocks_of``), has no such triangles; it serves where no order counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.graph import Atom, Pair
+from .complex import RULES, conjugate
+from .elementwise import F, like, whole_lanes
+from .linalg import diagonal, solve_triangular, transposed, triangle
+from .linalg_cholesky import cholesky
+from .linalg_gaps import along_columns, diagonal_mask
+from .shape import concat, reshape, slice_axis
+
+
+def interleaved(x: Atom) -> Atom:
+    """The real matrices (..., 2 m, 2 n) of the complex *x*, (..., m, n)."""
+    *batch, m, n = x.aval.shape
+    rank = len(batch)
+    re, im = (reshape(lane, (*batch, m, 1, n, 1)) for lane in whole_lanes(x))
+    rows = concat([concat([re, F.neg(im)], rank + 3), concat([im, re], rank + 3)], rank + 1)
+    return reshape(rows, (*batch, 2 * m, 2 * n))
+
+
+def from_interleaved(x: Atom, dtype: Any) -> Pair:
+    """The complex matrices of the real matrices *x*, by their columns 0, 2, 4, ..."""
+    *batch, rows, columns = x.aval.shape
+    rank = len(batch)
+    even = slice_axis(reshape(x, (*batch, rows, columns // 2, 2)), rank + 2, 0, 1)
+    return _from_rows(reshape(even, (*batch, rows, columns // 2)), dtype)
+
+
+def _from_rows(x: Atom, dtype: Any) -> Pair:
+    *batch, rows, k = x.aval.shape
+    rank, shape = len(batch), (*batch, rows // 2, k)
+    blocks = reshape(x, (*batch, rows // 2, 2, k))
+    re, im = (reshape(slice_axis(blocks, rank + 1, i, 1), shape) for i in (0, 1))
+    return Pair(re, im, dtype)
+
+
+def _rows(x: Atom) -> Atom:
+    """Right-hand sides (..., n, k) as (..., 2 n, k)."""
+    *batch, n, k = x.aval.shape
+    parts = [reshape(lane, (*batch, n, 1, k)) for lane in whole_lanes(x)]
+    return reshape(concat(parts, len(batch) + 1), (*batch, 2 * n, k))
+
+
+def adjoint(x: Atom) -> Atom:
+    return conjugate(transposed(x))
+
+
+def hermitian_part(x: Atom) -> Atom:
+    """(x + x') / 2"""
+    return F.mul(like(0.5, x), F.add(x, adjoint(x)))
+
+
+def _cholesky(a: Atom) -> Atom:
+    """LAPACK takes no notice of imaginary parts on the diagonal."""
+    re, im = whole_lanes(a)
+    im = F.select(diagonal_mask(im.aval.shape), like(0, im), im)
+    return from_interleaved(cholesky(interleaved(Pair(re, im, a.aval.dtype))), a.aval.dtype)
+
+
+def _solve_triangular(a: Atom, b: Atom, lower: bool, trans: bool, unit: bool, right: bool) -> Atom:
+    if right:
+        return transposed(_solve_triangular(a, transposed(b), lower, not trans, unit, False))
+    pivots = None if unit else along_columns_of(diagonal(a), a.aval.shape)
+    rows = a if pivots is None else F.div(a, pivots)
+    if pivots is not None and not trans:
+        b = F.div(b, along_columns_of(diagonal(a), b.aval.shape))
+    rows = interleaved(triangle(rows, lower, False))
+    found = solve_triangular(rows, _rows(conjugate(b) if trans else b), lower, trans, True)
+    if not trans:
+        return _from_rows(found, b.aval.dtype)
+    x = conjugate(_from_rows(found, b.aval.dtype))
+    return x if pivots is None else F.div(x, along_columns_of(diagonal(a), b.aval.shape))
+
+
+def along_columns_of(v: Atom, shape: tuple[int, ...]) -> Pair:
+    """x[..., i, j] = v[..., i]"""
+    re, im = (along_columns(lane, shape) for lane in whole_lanes(v))
+    return Pair(re, im, v.aval.dtype)
+
+
+def solve_adjoint(a: Atom, b: Atom, lower: bool) -> Atom:
+    """The solutions X of T' X = b, where T is the lower or upper triangle of *a*, real or complex."""
+    return conjugate(solve_triangular(a, conjugate(b), lower, True))
+
+
+RULES["cholesky"] = _cholesky
+RULES["solve_triangular"] = _solve_triangular

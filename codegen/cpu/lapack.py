@@ -7,7 +7,8 @@ To add a routine: a row of the kind LAPACK (``tracer/ops/linalg.py``), and a fun
 ``BY_LAPACK``.  It writes the work on one matrix: ``m.ins`` and ``m.out`` are the addresses of the operands and of the
 result, ``m.size(x, axis)`` is the length of one of the last two axes of an operand, ``m.call("potrf", "U", n, m.out,
 n)`` calls dpotrf or spotrf with letters, numbers (i64) and addresses in LAPACK's order, without the last argument
-``info``, which it returns.  ``m.work(count)`` is memory for *count* elements, ``m.integers(count)`` for pivots.
+``info``, which it returns.  ``m.work(count)`` is memory for *count* elements, ``m.integers(count)`` for pivots.  The
+functions of ``lapack_complex.py`` call zgetrf or cgetrf.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
+from .lapack_complex import BY_LAPACK as COMPLEX_FACTORS
 from .lapack_factors import BY_LAPACK as FACTORS
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
 from .small_matrices import is_small, small
@@ -55,6 +57,7 @@ class PerMatrix:
         self.params = op.params
         self.kind = memory_type(op.out.dtype)
         self.wide = op.out.dtype.itemsize == 8
+        self.letter = ("zc" if op.prim.name in COMPLEX_FACTORS else "ds")[not self.wide]
         self.ins: list[ir.Value] = []
         self.out: ir.Value = I64(0)
         self._allocated: list[ir.Value] = []
@@ -114,7 +117,7 @@ class PerMatrix:
 
     def blas(self, name: str, *args: Any) -> None:
         """BLAS's *name*, all of whose arguments are given.  It is not called where a size is 0."""
-        b, symbol = self.b, library_function(("d" if self.wide else "s") + name)
+        b, symbol = self.b, library_function(self.letter + name)
         sizes = [x for x in args if isinstance(x, ir.Value) and x.type == I64]
         with b.if_then(b.icmp_signed("!=", reduce(b.mul, sizes), I64(0))):
             places = [self._argument(x) for x in args]
@@ -413,4 +416,5 @@ BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
     "cholesky": _cholesky,
     "cholesky_pullback": _cholesky_pullback,
     **FACTORS,
+    **COMPLEX_FACTORS,
 }

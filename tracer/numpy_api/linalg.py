@@ -20,6 +20,7 @@ from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.linalg_cholesky import cholesky, is_positive
 from ..ops.linalg_complex import adjoint
+from ..ops.linalg_det_complex import complex_slogdet
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis, transpose
 from ..record.array import TracedArray, public_name, unsupported, wrap
@@ -69,7 +70,7 @@ def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
         if not complex_too:
             raise UnsupportedError.here(
                 "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, cholesky, eigvalsh, "
-                "svdvals, norm, cond, det of up to 3 rows, and functions as scipy.linalg.expm; compose it from those"
+                "svdvals, norm, cond, det, slogdet, and functions as scipy.linalg.expm; compose it from those"
             )
         dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)
     return tuple([cast(atom, dtype) for atom in atoms])
@@ -188,12 +189,19 @@ def _inv(a: Any) -> Any:
 
 @matrix_function(np.linalg.det)
 def _det(a: Any) -> Any:
-    x = atom_of(a)
-    if x.aval.is_complex and squares(x) <= 3:
-        return wrap(_expanded(x))
-    (x,) = matrices(a)
+    (x,) = matrices(a, complex_too=True)
     squares(x)
-    return wrap(ops.lu_det(ops.lu(x)))
+    return wrap(det_of(x))
+
+
+def det_of(x: Atom) -> Atom:
+    """The determinants of square matrices."""
+    if not x.aval.is_complex:
+        return ops.lu_det(ops.lu(x))
+    if x.aval.shape[-1] <= 3:
+        return _expanded(x)
+    sign, log = complex_slogdet(x)
+    return sign * F.exp(log)
 
 
 def _expanded(x: Atom) -> Atom:
@@ -214,7 +222,11 @@ def _expanded(x: Atom) -> Atom:
 
 @matrix_function(np.linalg.slogdet)
 def _slogdet(a: Any) -> Any:
-    (x,) = matrices(a)
+    (x,) = matrices(a, complex_too=True)
+    if x.aval.is_complex:
+        if not squares(x):
+            return np.linalg.slogdet(np.empty(x.aval.shape, x.aval.dtype))
+        return _SlogdetResult(*map(wrap, complex_slogdet(x)))
     squares(x)
     found = ops.lu_slogdet(ops.lu(x))
     return _SlogdetResult(wrap(F.stop_gradient(ops.part(found, 0))), wrap(ops.part(found, 1)))

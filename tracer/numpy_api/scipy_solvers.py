@@ -31,6 +31,7 @@ from .linalg import (
     Words,
     cholesky_of,
     columns_of,
+    det_of,
     factors,
     in_one_batch,
     inverse_of,
@@ -199,7 +200,7 @@ def _det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
     _square(x, f"Last 2 dimensions of the array must be square but received shape {x.aval.shape}.")
-    return wrap(ops.lu_det(ops.lu(cast(x, FLOAT))))
+    return wrap(det_of(cast(x, np.dtype(complex) if x.aval.is_complex else FLOAT)))
 
 
 # ---- Cholesky's factors ------------------------------------------------------------------------------------------

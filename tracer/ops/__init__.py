@@ -19,6 +19,7 @@ from . import (  # noqa: F401
     linalg_banded,
     linalg_cholesky,
     linalg_complex,
+    linalg_det_complex,
     linalg_eig,
     linalg_eig_complex,
     linalg_eigen,

@@ -31,6 +31,8 @@ def positive(a: Any) -> Any:
 A, PAIR = numbers(3, 3) + 2 * np.eye(3), numbers(2, 3, 3)
 CASES: dict[str, tuple[Any, Any]] = {
     "cholesky": (lambda a: np.linalg.cholesky(positive(a)), PAIR),
+    "slogdet": (lambda a: tuple(np.linalg.slogdet(a)), numbers(2, 4, 4)),
+    "det": (lambda a: (np.linalg.det(a), sl.det(a)), numbers(4, 4)),
     "scipy cholesky": (lambda a: (sl.cholesky(positive(a)), sl.cholesky(positive(a), lower=True)), A),
     "cho_solve": (
         lambda a: (
@@ -55,7 +57,7 @@ CASES: dict[str, tuple[Any, Any]] = {
         A,
     ),
 }  # fmt: skip
-QUICK = ("cholesky",)
+QUICK = ("cholesky", "slogdet")
 
 
 def parts(found: Any) -> tuple[Any, ...]:
@@ -98,6 +100,20 @@ def test_one_triangle_is_read() -> None:
     np.testing.assert_allclose(compile_grad(np.linalg.cholesky)(z), np.linalg.cholesky(z), rtol=1e-12)
     gradient = compile_grad(lambda z: np.sum(np.abs(np.linalg.cholesky(z)[:, 0]))).grad(z)
     np.testing.assert_allclose(gradient, adjoint(gradient), rtol=1e-12)
+
+
+def test_determinants_without_an_inverse() -> None:
+    """Of singular matrices, large ones and empty ones."""
+    singular = np.ones((4, 4)) * 1j
+    for z in (np.stack([singular, np.eye(4)]), numbers(20, 20), numbers(0, 0), numbers(2, 0, 0).astype(np.complex64)):
+        for f in (np.linalg.det, lambda a: tuple(np.linalg.slogdet(a))):
+            for ours, theirs in zip(parts(compile_grad(f)(z)), parts(f(z)), strict=True):
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-11)
+    # small ones have a gradient, others NaN
+    size = compile_grad(lambda z: np.linalg.det(z).imag)
+    np.testing.assert_allclose(size.grad(singular[:2, :2] + 1), [[1 - 1j, -1 + 1j], [-1 + 1j, 1 - 1j]])
+    assert np.all(np.isnan(size.grad(singular)))
 
 
 def test_errors() -> None:

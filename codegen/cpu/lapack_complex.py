@@ -10,7 +10,16 @@ from typing import Any
 
 import llvmlite.ir as ir
 
+from .lapack_factors import nan_unless_found
 from .scalar import I32, I64, declare
+
+
+def _columns_first(m: Any, target: ir.Value, rows: ir.Value, columns: ir.Value) -> None:
+    """Write the first operand, (rows, columns), to *target* in column-major order."""
+    b, two = m.b, I64(2)
+    with m.each(rows) as i, m.each(columns) as j:
+        source, place = m.at(m.ins[0], b.add(b.mul(i, columns), j), two), m.at(target, b.add(b.mul(j, rows), i), two)
+        m.copy(source, place, two)
 
 
 def _slogdet(m: Any) -> None:
@@ -47,4 +56,20 @@ def _slogdet(m: Any) -> None:
         b.store(b.fadd(log, call("log", size)), cells[2])
 
 
-BY_LAPACK = {"complex_slogdet": _slogdet}
+def _eigh(m: Any) -> None:
+    b, n = m.b, m.size(0, -2)
+    square = b.mul(n, n)
+    _columns_first(m, m.out, n, n)
+    values = m.at(m.out, b.mul(square, I64(2)))
+    m.fill(values, b.mul(n, I64(2)), 0)
+    count = b.add(square, b.mul(n, I64(66)))
+    real = b.add(b.add(b.mul(square, I64(2)), b.mul(n, I64(5))), I64(1))
+    integers = b.add(b.mul(n, I64(5)), I64(3))
+    info = m.call(
+        "heevd", "V", "L" if m.params["lower"] else "U", n, m.out, n, values, m.work(b.mul(count, I64(2))), count,
+        m.work(real), real, m.integers(integers), integers,
+    )  # fmt: skip
+    nan_unless_found(m, info, b.mul(b.add(square, n), I64(2)))
+
+
+BY_LAPACK = {"complex_slogdet": _slogdet, "complex_eigh": _eigh}

@@ -29,7 +29,7 @@ def _with_work(m: Any, name: str, *args: Any, after: tuple[Any, ...] = ()) -> ir
     return m.call(name, *args, m.work(length), length, *after)
 
 
-def _nan_unless_found(m: Any, info: ir.Value, count: ir.Value) -> None:
+def nan_unless_found(m: Any, info: ir.Value, count: ir.Value) -> None:
     with m.b.if_then(m.b.icmp_signed("!=", info, I32(0))):
         m.fill(m.out, count, float("nan"))
 
@@ -46,7 +46,7 @@ def _eigh(m: Any) -> None:
     count = b.add(b.mul(n, I64(5)), I64(3))
     after = (m.integers(count), count)
     info = _with_work(m, "syevd", "V", uplo, n, m.out, n, m.at(m.out, square), after=after)
-    _nan_unless_found(m, info, b.add(square, n))
+    nan_unless_found(m, info, b.add(square, n))
 
 
 def _eig(m: Any) -> None:
@@ -56,7 +56,7 @@ def _eig(m: Any) -> None:
     _columns_first(m, a, n, n)
     values = m.at(m.out, square)
     info = _with_work(m, "geev", "N", "V", n, a, n, values, m.at(values, n), a, 1, m.out, n)
-    _nan_unless_found(m, info, b.add(square, b.add(n, n)))
+    nan_unless_found(m, info, b.add(square, b.add(n, n)))
 
 
 def _svd(m: Any) -> None:
@@ -72,7 +72,7 @@ def _svd(m: Any) -> None:
     info = _with_work(
         m, "gesdd", "A" if whole else "S", rows, columns, a, rows, values, m.out, rows, vh, of_v, after=(integers,)
     )
-    _nan_unless_found(m, info, b.add(b.add(b.mul(rows, of_u), b.mul(of_v, columns)), k))
+    nan_unless_found(m, info, b.add(b.add(b.mul(rows, of_u), b.mul(of_v, columns)), k))
 
 
 def _qr(m: Any) -> None:

@@ -69,7 +69,7 @@ def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
     if any(atom.aval.is_complex for atom in atoms):
         if not complex_too:
             raise UnsupportedError.here(
-                "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, cholesky, eigvalsh, "
+                "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, cholesky, eigh, "
                 "svdvals, norm, cond, det, slogdet, and functions as scipy.linalg.expm; compose it from those"
             )
         dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)

@@ -13,14 +13,14 @@ import numpy as np
 
 from ..ir.aval import COMPLEX, INT, Aval
 from ..ir.errors import MatrixError, UnsupportedError
-from ..ir.graph import Atom, Lit, Pair
+from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
 from ..ops import linalg_eig as general
 from ..ops import linalg_eigen as symmetric
-from ..ops.complex import blocks_of, conjugate, from_blocks, square_of_size
-from ..ops.elementwise import F, broadcast_to, cast, like, whole_lanes
+from ..ops.complex import blocks_of, from_blocks, square_of_size
+from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.linalg_eig_complex import complex_eigenvalues, complex_eigenvectors
-from ..ops.linalg_gaps import diagonal_mask
+from ..ops.linalg_eigh_complex import complex_eigh
 from ..ops.linalg_pinv import above, pinv
 from ..ops.linalg_qr import qr
 from ..ops.linalg_svd import packed_svd, singular_values_of, svd
@@ -84,6 +84,8 @@ def eigh_of(x: Atom, lower: bool = True) -> tuple[Atom, Atom]:
     squares(x)
     if not x.aval.size:
         return _of_nothing(np.linalg.eigh, x.aval)
+    if x.aval.is_complex:
+        return complex_eigh(x, lower)
     packed = symmetric.eigh(x, lower)
     return symmetric.eigenvalues(packed), symmetric.eigenvectors(packed)
 
@@ -97,17 +99,13 @@ def _uplo(name: str) -> bool:
 @implements(np.linalg.eigh)
 def _eigh(a: Any, UPLO: str = "L") -> Any:
     lower = _uplo(UPLO)
-    return _EighResult(*map(wrap, eigh_of(_one(a), lower)))
+    return _EighResult(*map(wrap, eigh_of(_one(a, True), lower)))
 
 
 @implements(np.linalg.eigvalsh)
 def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
     lower = _uplo(UPLO)
-    x = _one(a, True)
-    if x.aval.is_complex:
-        squares(x)
-        return wrap(one_of_two(eigh_of(blocks_of(_hermitian(x, lower)))[0]))
-    return wrap(eigh_of(x, lower)[0])
+    return wrap(eigh_of(_one(a, True), lower)[0])
 
 
 def one_of_two(values: Atom) -> Atom:
@@ -115,13 +113,6 @@ def one_of_two(values: Atom) -> Atom:
     *batch, n = values.aval.shape
     pairs = reshape(values, (*batch, n // 2, 2))
     return F.mul(reduce("sum", pairs, (len(batch) + 1,)), like(0.5, values))
-
-
-def _hermitian(x: Atom, lower: bool) -> Atom:
-    """The Hermitian matrices of one triangle of the complex *x*."""
-    other = conjugate(ops.transposed(ops.triangle(x, lower, False)))
-    re, im = whole_lanes(F.add(ops.triangle(x, lower), other))
-    return Pair(re, F.select(diagonal_mask(im.aval.shape), like(0, im), im), x.aval.dtype)
 
 
 def eig_of(x: Atom) -> tuple[Atom, Atom]:
@@ -175,7 +166,7 @@ def values_of(x: Atom) -> Atom:
 
 @implements(np.linalg.svd)
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    x = _rectangles(a, complex_too=not compute_uv and not hermitian)
+    x = _rectangles(a, complex_too=hermitian or not compute_uv)
     if hermitian:
         found = _svd_of_symmetric(x)
         return _SVDResult(*found) if compute_uv else found[1]
@@ -187,7 +178,7 @@ def _svd_of_symmetric(x: Atom) -> tuple[Any, Any, Any]:
     order: Any = np.argsort(np.abs(values), axis=-1)[..., ::-1]
     take: Any = np.take_along_axis
     u, s = take(vectors, order[..., None, :], -1), take(values, order, -1)
-    return u, np.abs(s), np.matrix_transpose(u * np.sign(s)[..., None, :])
+    return u, np.abs(s), np.matrix_transpose(np.conj(u * np.sign(s)[..., None, :]))
 
 
 if hasattr(np.linalg, "svdvals"):  # since NumPy 2.0

@@ -18,6 +18,7 @@ from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
 from ..ops.complex import blocks_of, conjugate, from_blocks
 from ..ops.elementwise import F, broadcast_to, like, promote
+from ..ops.linalg_complex import hermitian, solve_adjoint
 from ..ops.linalg_eig import eig as packed_eig
 from ..ops.linalg_eig_complex import complex_eigenvalues
 from ..ops.linalg_expm import expm
@@ -138,12 +139,12 @@ def _eigh(
         "scipy.linalg.eigh", "choose from all eigenvalues afterwards", subset_by_value=subset_by_value,
         type=type != 1 and b is not None,
     )  # fmt: skip
-    x = _matrix(a, check_finite)
+    x = _matrix(a, check_finite, True)
     n = squares(x)
     if b is None:
         values, vectors = eigh_of(x, lower)
     else:
-        values, vectors = _generalised(x, _matrix(b, check_finite), lower)
+        values, vectors = _generalised(x, _matrix(b, check_finite, True), lower)
     if subset_by_index is not None:
         first, last = (int(k) for k in subset_by_index)
         if not 0 <= first <= last < n:
@@ -160,14 +161,17 @@ def _generalised(x: Atom, b: Atom, lower: bool) -> tuple[Atom, Atom]:
     if x.aval.shape != b.aval.shape:
         raise ShapeError.here(f"wrong b dimensions {b.aval.shape}, should be {x.aval.shape}")
     x, b = promote(_symmetric(x, lower), _symmetric(b, lower))
+    reject("scipy.linalg.eigh", "give the lower triangles", lower=x.aval.is_complex and not lower)  # phases are others
     factor = cholesky_of(b, "The leading minor of B is not positive definite")
-    inner = ops.solve_triangular(factor, ops.solve_triangular(factor, x, True), True, True, right=True)
+    inner = ops.solve_triangular(conjugate(factor), ops.solve_triangular(factor, x, True), True, True, right=True)
     values, vectors = eigh_of(inner)
-    return values, ops.solve_triangular(factor, vectors, True, True)
+    return values, solve_adjoint(factor, vectors, True)
 
 
 def _symmetric(x: Atom, lower: bool) -> Atom:
-    """The symmetric matrices of one triangle."""
+    """The symmetric or Hermitian matrices of one triangle."""
+    if x.aval.is_complex:
+        return hermitian(x, lower)
     return F.add(ops.triangle(x, lower), ops.transposed(ops.triangle(x, lower, False)))
 
 

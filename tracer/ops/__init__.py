@@ -23,6 +23,7 @@ from . import (  # noqa: F401
     linalg_eig,
     linalg_eig_complex,
     linalg_eigen,
+    linalg_eigh_complex,
     linalg_functions,
     linalg_lu,
     linalg_pinv,

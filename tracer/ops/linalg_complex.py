@@ -60,6 +60,13 @@ def hermitian_part(x: Atom) -> Atom:
     return F.mul(like(0.5, x), F.add(x, adjoint(x)))
 
 
+def hermitian(x: Atom, lower: bool) -> Atom:
+    """The Hermitian matrices of one triangle of the complex *x*."""
+    other = conjugate(transposed(triangle(x, lower, False)))
+    re, im = whole_lanes(F.add(triangle(x, lower), other))
+    return Pair(re, F.select(diagonal_mask(im.aval.shape), like(0, im), im), x.aval.dtype)
+
+
 def _cholesky(a: Atom) -> Atom:
     """LAPACK takes no notice of imaginary parts on the diagonal."""
     re, im = whole_lanes(a)

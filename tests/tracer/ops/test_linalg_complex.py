@@ -33,6 +33,11 @@ CASES: dict[str, tuple[Any, Any]] = {
     "cholesky": (lambda a: np.linalg.cholesky(positive(a)), PAIR),
     "slogdet": (lambda a: tuple(np.linalg.slogdet(a)), numbers(2, 4, 4)),
     "det": (lambda a: (np.linalg.det(a), sl.det(a)), numbers(4, 4)),
+    "eigh": (lambda a: tuple(np.linalg.eigh(a)), PAIR + adjoint(PAIR)),
+    "upper eigh": (lambda a: tuple(np.linalg.eigh(a + adjoint(a), "U")), A),
+    "Hermitian svd": (lambda a: tuple(np.linalg.svd(a + adjoint(a), hermitian=True)), A),
+    "eigvalsh": (lambda a: (np.linalg.eigvalsh(a), sl.eigvalsh(a)), A),
+    "scipy eigh": (lambda a: sl.eigh(a, positive(a)), A),
     "scipy cholesky": (lambda a: (sl.cholesky(positive(a)), sl.cholesky(positive(a), lower=True)), A),
     "cho_solve": (
         lambda a: (
@@ -57,7 +62,7 @@ CASES: dict[str, tuple[Any, Any]] = {
         A,
     ),
 }  # fmt: skip
-QUICK = ("cholesky", "slogdet")
+QUICK = ("cholesky", "slogdet", "eigh")
 
 
 def parts(found: Any) -> tuple[Any, ...]:
@@ -102,6 +107,36 @@ def test_one_triangle_is_read() -> None:
     np.testing.assert_allclose(gradient, adjoint(gradient), rtol=1e-12)
 
 
+@SLOW
+def test_vectors_with_zeros_and_equal_eigenvalues() -> None:
+    """Functions that do not depend on phases have derivatives where the first elements of vectors are 0; those through
+    vectors of equal eigenvalues are not finite, those of the values are."""
+    blocks = np.zeros((4, 4), complex)
+    blocks[:2, :2], blocks[2:, 2:] = [[1, 2j], [-2j, 0]], [[5, 1 - 1j], [1 + 1j, -6]]
+
+    def projector(z: Any) -> Any:
+        v = np.linalg.eigh(z)[1][:, 0]
+        found = np.outer(v, v.conj()) @ (np.arange(16).reshape(4, 4) + 1j)
+        return np.sum(found.real**2 + found.imag**2)
+
+    first = compile_grad(projector)
+    np.testing.assert_allclose(first.grad(blocks), complex_gradient(projector, blocks), rtol=1e-6, atol=1e-5)
+    phase = compile_grad(lambda z: np.sum(np.linalg.eigh(z)[1].imag * np.arange(16).reshape(4, 4)))
+    assert not np.all(np.isfinite(phase.grad(blocks)))
+
+    def length(z: Any) -> Any:
+        return np.sum(first.grad(z).real ** 2 + first.grad(z).imag ** 2)
+
+    expected = complex_gradient(length, blocks, 1e-4)
+    for z in (blocks, blocks + 1e-7):
+        np.testing.assert_allclose(compile_grad(length).grad(z), expected, rtol=1e-4, atol=1e-2)
+    equal = 2.0 * np.eye(3) + 0j
+    mixed = compile_grad(lambda z: np.sum(np.sin(np.linalg.eigh(z)[1].real + np.arange(9).reshape(3, 3))))
+    assert not np.any(np.isfinite(mixed.grad(equal)[np.tril_indices(3, -1)]))
+    trace = compile_grad(lambda z: np.sum(np.linalg.eigh(z)[0] ** 2))
+    np.testing.assert_allclose(trace.grad(equal), 4.0 * np.eye(3), atol=1e-14)
+
+
 def test_determinants_without_an_inverse() -> None:
     """Of singular matrices, large ones and empty ones."""
     singular = np.ones((4, 4)) * 1j
@@ -125,6 +160,7 @@ def test_errors() -> None:
             np.diag([1, 0, 1j]),
             "singular matrix: resolution failed at diagonal 1",
         ),
+        (np.linalg.eigh, numbers(2, 3), "must be square"),
         (sl.inv, np.ones((2, 2)) * 1j, "ingular"),
     ]:
         with pytest.raises(np.linalg.LinAlgError, match=message):

@@ -158,12 +158,14 @@ def test_programs(f):
 
 def test_errors_of_statistics():
     def f(x):
-        with pytest.raises(statistics.StatisticsError, match="two data points"):
-            statistics.stdev([x[0]])
         try:
-            return statistics.geometric_mean(list(x))
+            return statistics.stdev([x[0]])
+        except statistics.StatisticsError as error:
+            scale = 2 if "two data points" in str(error) else 0
+        try:
+            return scale * statistics.geometric_mean(list(x))
         except statistics.StatisticsError:
-            return x[0] * 2
+            return x[0] * scale
 
     compiled = compile_grad(f)
     assert [compiled(x) for x in CALLS] == pytest.approx([f(x) for x in CALLS], rel=1e-12)

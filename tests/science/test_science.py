@@ -171,7 +171,6 @@ def check(plain, calls):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="plain.dot(traced) in a function that draws random numbers")
 def test_hamiltonian_monte_carlo_of_a_regression():
     check(*regression())
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ..ir.site import Site
 from .concretize import instructions_of, offset_of
 
+_MAKERS = ("CALL", "BINARY_", "UNARY_")
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_ATTR")
 
 
@@ -32,7 +33,11 @@ def written(code: CodeType) -> frozenset[str]:
     names: set[str] = set()
     for at, instruction in enumerate(found.all):
         if instruction.opname in ("STORE_SUBSCR", "STORE_SLICE"):
-            path = found.loads_below(at, 1 + (instruction.opname == "STORE_SLICE"), 0)
+            swaps = 0  # of `z[i] += ...`, before which z lies under its index
+            while found.all[at - 1 - swaps].opname == "SWAP":
+                swaps += 1
+            above = swaps or 1 + (instruction.opname == "STORE_SLICE")
+            path = found.loads_below(at - swaps, above, 0)
         elif instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("="):
             path = found.loads_below(at, 1, 0)
         else:
@@ -46,14 +51,15 @@ def written(code: CodeType) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[int | str]:
-    """The calls, by their offsets, whose result gets a name under which *code* writes, and those names.  *elsewhere*:
-    names of attributes into which other code writes."""
+    """The calls, by their offsets, whose result gets a name under which *code* writes, and those names, and names of
+    results of operators.  *elsewhere*: names of attributes into which other code writes."""
     found, names = instructions_of(code), written(code)
     result: set[int | str] = set()
     for at, store in enumerate(found.all):
         if store.opname in _STORES and (store.argval in names or store.argval in elsewhere):
-            calls = [found.all[k] for k in _stored(found, at) if found.all[k].opname.startswith("CALL")]
-            result.update([call.offset for call in calls], [store.argval] if calls else ())
+            makers = [made for k in _stored(found, at) if (made := found.all[k]).opname.startswith(_MAKERS)]
+            result.update([made.offset for made in makers if made.opname.startswith("CALL")])
+            result.update([store.argval] if makers else ())
     return frozenset(result)
 
 

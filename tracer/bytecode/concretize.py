@@ -275,7 +275,7 @@ def plain_operand() -> tuple[Any, bool] | None:
     if asked.opcode == "CALL":
         path, writes = called_path(code, at), asked.name in _WRITERS
         found = UNKNOWN if path is None or len(path) < 2 else resolve(path[:-1], asked.frame, plain=True)
-        return (found, writes) if isinstance(found, np.ndarray) or writes else None
+        return (found, writes) if isinstance(found, np.ndarray) or writes or asked.name in TAKERS else None
     if not asked.opcode.startswith(("STORE_", "BINARY_SUBSCR", "BINARY_OP [")):
         return None
     instructions = instructions_of(code)
@@ -307,6 +307,7 @@ def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
         raise UnsupportedError.here(_float_message(asked))
 
 
+TAKERS = frozenset(("dot", "take", "choose", "clip", "repeat", "searchsorted"))  # methods that may be given traced ones
 _WRITERS = frozenset(("fill", "put", "itemset", "__setitem__"))
 ASSIGN_HINT = (
     "a traced value cannot be written into a plain NumPy array, which could not carry its gradient; "

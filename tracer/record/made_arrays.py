@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from ..bytecode.array_places import CallPlace, assigned
+from ..bytecode.concretize import TAKERS
+from ..bytecode.method_calls import PLAIN_METHODS
 from ..ir.aval import can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.site import is_internal
@@ -178,6 +180,18 @@ class MadeArray(np.ndarray):
     def plain(self) -> np.ndarray:
         """The array as NumPy's."""
         return self.view(np.ndarray)
+
+
+def _method_of_plain(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def method(array: np.ndarray, *args: Any, **kwargs: Any) -> Any:
+        return FUNCTIONS[function](array, *args, **kwargs)
+
+    return method
+
+
+PLAIN_METHODS.update((name, _method_of_plain(name)) for name in TAKERS)
 
 
 class _Flat:

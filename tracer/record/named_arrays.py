@@ -3,7 +3,8 @@
 Traced values are written into an array of a random generator, of ``np.mgrid``, of ``make(3)`` with ``make = np.zeros``.
 Where that has been refused, the run is made again line by line: before each statement of the user's, a plain array to
 which nothing but a local variable (or a list or object there) refers is replaced by a ``MadeArray`` with that name as
-its place.  What else refers to an array would not see what is written, so others stay as they are.
+its place.  What else refers to an array would not see what is written, so others stay as they are.  Methods of those
+are called through ``bytecode/method_calls.py``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from weakref import WeakSet, ref
 import numpy as np
 
 from ..bytecode.array_places import CallPlace, behind_stores, name_site
+from ..bytecode.method_calls import exchange, method_calls
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.site import Site, is_internal
-from .array import to_atom, wrap_array
+from .array import is_traced, to_atom, wrap_array
 from .made_arrays import MadeArray, is_traced_at, made
 from .recorder import current_recorder
 
@@ -79,13 +81,16 @@ class ByLines:
     def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
         if is_internal(frame.f_code.co_filename):
             return None
-        frame.f_trace_opcodes = bool(behind_stores(frame.f_code))
+        frame.f_trace_opcodes = bool(behind_stores(frame.f_code) or method_calls(frame.f_code))
         return self._step(frame, event, arg)
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
         begins = event in ("call", "line") or (event == "opcode" and frame.f_lasti in behind_stores(frame.f_code))
         if begins and current_recorder() is not None:
             self._name_arrays(frame)
+        count = method_calls(frame.f_code).get(frame.f_lasti) if event == "opcode" else None
+        if count is not None and current_recorder() is not None and exchange(frame, count, is_traced):
+            self._keep()
         return self._step
 
     def _name_arrays(self, frame: FrameType) -> None:

@@ -238,3 +238,73 @@ def test_copies_of_drawn_arrays():
     for _ in range(2):
         np.testing.assert_allclose(compiled(X), f(X), rtol=1e-12)
         np.testing.assert_allclose(compiled.grad(X), numerical_gradient(f, (X,)), rtol=1e-6, atol=1e-8)
+
+
+class Model:
+    B = np.array([[1.0, 2.0, -0.5, 0.3], [0.4, -0.2, 1.5, 0.1]])
+
+    def __init__(self):
+        self.X = np.arange(12.0).reshape(3, 4) / 7
+
+    def live(self, w):
+        outer = self.B
+        part = (lambda v: outer.dot(v))(w)
+        picked = (
+            self.X.clip(None, w).sum() + np.sum(self.X[0].repeat(2)) + np.sum(np.array([0, 1, 1, 0]).choose([w, 2 * w]))
+        )
+        return np.sum(self.X.T.dot(self.X.dot(w)) ** 2) + part[0] * self.X.take((w > 1).astype(int))[2] + picked
+
+    def tableau(self, w):
+        return np.sum(self.B.dot(w) ** 2)
+
+    @classmethod
+    def of_class(cls, w):
+        return np.sum(cls.B.dot(w) ** 2) * Model.B.dot(w)[0]
+
+
+needs_stack = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the layout of a frame's stack is not known")
+
+
+@needs_stack
+def test_methods_of_plain_arrays_that_something_else_holds():
+    """``self.X.dot(w)`` in functions whose Python runs in each call, and of arrays in classes; never stale."""
+    model = Model()
+    before = Model.B
+    functions = (lambda w, m: m.live(w) + 0 * np.random.rand(), Model.tableau.__get__(model), Model.of_class)
+    try:
+        for f in functions:
+            args = (model,) if f is functions[0] else ()
+            compiled = compile_grad(f)
+            for k in range(3):
+                w = X + 0.1 * k
+                value, gradient = compiled.value_and_grad(w, *args)
+                np.testing.assert_allclose(value, f(w, *args), rtol=1e-12)
+                np.testing.assert_allclose(gradient, numerical_gradient(f, (w, *args)), rtol=1e-5, atol=1e-7)
+                assert type(model.X) is type(Model.B) is np.ndarray
+                model.X[0] += 0.5
+                if k == 1:
+                    Model.B = Model.B * 1.5
+                else:
+                    Model.B[1] -= 0.25
+    finally:
+        Model.B = before
+    live = compile_grad(functions[0])
+    counts = [(live(X, model), sys.getrefcount(np.ndarray.dot))[1] for _ in range(4)]
+    assert counts[1:] == counts[:1] * 3
+
+
+def test_results_of_operators_on_made_arrays():
+    """In functions whose Python runs in each call: nothing but a name holds them."""
+
+    def f(w):
+        b = np.copy(X) * 2
+        b -= w + 0 * np.random.rand()
+        c = -np.ones(4)
+        c[1:] *= w[0]
+        return np.sum(b * c * w)
+
+    compiled = compile_grad(f)
+    for k in range(2):
+        value, gradient = compiled.value_and_grad(X + k)
+        np.testing.assert_allclose(value, f(X + k), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(f, (X + k,)), rtol=1e-6, atol=1e-7)

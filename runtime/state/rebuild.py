@@ -412,7 +412,7 @@ class Substitution:
             for edge in node.edges:
                 if edge.how == "key":
                     copy[edge.arg] = self._part(edge.child, old[edge.arg])
-                elif self._wanted(edge):
+                elif edge.how == "attr" and self._wanted(edge):
                     copy.default_factory = self._part(edge.child, old.default_factory)
 
         self._pending.append(fill)
@@ -502,7 +502,8 @@ def _needed(graph: StateGraph) -> set[int]:
                 if not edge.fixed and edge.how != "class" and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
-    stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or _is_stored_in(n))]
+    parts = [n for n in graph.nodes if n.sub and (n.kind != "function" or holds_copies(n))]
+    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n)]
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):

@@ -53,6 +53,7 @@ class StateNode:
     sub: bool = False
     fixed: bool = False
     changes: bool = False  # a container that the function may change in any way, of which a run has a copy
+    hashed: bool = False  # a key of a dict, or an element of a set
 
     def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
         self.edges.append(Edge(how, arg, child, fixed))
@@ -64,7 +65,7 @@ _MUTABLE = {"list", "dict", "instance", "module", "set", "sink", "history"}
 
 def holds_copies(node: StateNode) -> bool:
     """Whether the node can be replaced by a copy with other parts."""
-    return not (node.fixed and node.kind in _MUTABLE)
+    return not (node.fixed and (node.kind in _MUTABLE or (node.hashed and node.kind == "function")))
 
 
 def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:

@@ -341,6 +341,8 @@ def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Le
         if not is_leaf(key) and not isinstance(key, type | types.FunctionType):
             return walker.unknown(Refusal.STATE_KEY, value, label, site, kind=type(key).__name__)
         walker.leaf(None, True)
+        if isinstance(key, types.FunctionType):
+            node.edge("const", "key", _hashed(walker.visit(key, f"a key of {label}", site)), fixed=True)
         node.edge("key", key, visit_item(walker, value, item, f"{label}[{key!r}]", site))
     if type(value) is defaultdict:
         node.edge("attr", "default_factory", walker.visit(value.default_factory, f"{label}.default_factory", site))
@@ -351,8 +353,15 @@ def _elements(walker: Walker, value: Iterable[Any], label: str, site: str) -> St
     """A set: guarded in the order in which it iterates."""
     node = walker.node("set", value, label, site)
     for index, item in enumerate(list(value)):
-        node.edge("element", index, walker.visit(item, f"an element of {label}", site), fixed=True)
+        node.edge("element", index, _hashed(walker.visit(item, f"an element of {label}", site)), fixed=True)
     return node
+
+
+def _hashed(found: Leaf | StateNode) -> Leaf | StateNode:
+    """*found*, of what is looked up by its identity: a function is not replaced, since another one is not found."""
+    if isinstance(found, StateNode):
+        found.hashed = True
+    return found
 
 
 # ---- things that hold functions

@@ -1572,3 +1572,41 @@ def test_a_copy_of_a_named_tuple_has_its_items_whatever_its_iteration_gives(held
         if held == "float":
             box.it = Iterated(1.5 + k, 2.0)
         assert compiled(np.ones(3)) == 3 * np.sum(box.it.rate) and box.kept is box.it
+
+
+SCALE = np.array([1.0, 2.0])
+
+
+def rule(x):
+    return np.sum(SCALE * x)
+
+
+def other_rule(x):
+    return np.sum(x) * rule(x)
+
+
+RULES = {rule: 2.0, other_rule: 3.0}
+OF_RULES = {rule: SCALE, other_rule: rule}
+CHOSEN, FIXED = {rule, other_rule}, frozenset([rule])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: RULES[rule] * rule(x) + RULES.get(other_rule, 0.0) * other_rule(x),
+        lambda x: sum(w * h(x) if h is rule else h(x) for h, w in RULES.items()),
+        lambda x: rule(x) if rule in CHOSEN and rule in FIXED and rule in RULES else 0 * x[0],
+        lambda x: np.sum(OF_RULES[rule] * x) * OF_RULES[other_rule](x),
+    ],
+    ids=["key", "identity", "membership", "values"],
+)
+def test_functions_that_are_looked_up(f):
+    """A function that reads an array, as key of a dict or element of a set: it is found, and its array never stale."""
+    compiled, before = compile_grad(f), SCALE.copy()
+    try:
+        for k in range(4):
+            SCALE[:] = before + k
+            x = np.array([0.5, 1.5]) + k
+            np.testing.assert_allclose(compiled(x), f(x))
+    finally:
+        SCALE[:] = before

@@ -64,6 +64,7 @@ class Settled:
     def __init__(self, number: Unwrap, originals: dict[int, Any], texts: Texts | None = None) -> None:
         self._number, self.originals, self._texts = number, originals, texts
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
+        self._in_error = False  # whether an exception holds what is being settled
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
         original = self.originals.get(id(value), _MISSING)
@@ -77,7 +78,8 @@ class Settled:
         if known is None:
             plain = value
             if type(value) is TracedArray:
-                plain = self._number(value)
+                lost = self._in_error and not value._recorder.active  # of the body of a loop, in which the error arose
+                plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
             elif type(value) in (TracedSeries, TracedFrame):
@@ -138,9 +140,17 @@ class Settled:
 
     def _attributes(self, value: Any, depth: int) -> None:
         if issubclass(type(value), BaseException):
+            before, self._in_error = self._in_error, True
             if _is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
                 value.args = args
             self((value.__cause__, value.__context__), depth)
+            self._held(value, depth)
+            self._in_error = before
+        else:
+            self._held(value, depth)
+
+    def _held(self, value: Any, depth: int) -> None:
+        """Settle the attributes of *value*."""
         try:
             store = getattr(value, "__dict__", None)
         except ReferenceError:

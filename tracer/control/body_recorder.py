@@ -225,4 +225,5 @@ _ASKS = {
     "bool": "`if`, `while`, `and` or `not` asks for the truth",
     "item": "float(), int() or .item() asks for the value",
     "mask": "a boolean mask asks for the number of True elements",
+    "linalg": "eig, eigvals or the like asks for a property (are all eigenvalues real? what is the rank?)",
 }

@@ -679,3 +679,14 @@ graph(a:f64*[], b:f64[4]) {
   return c f
 }
 """
+
+
+def test_questions_of_linear_algebra_in_a_body():
+    A = np.ones((2, 2))
+    for f in (lambda a: np.linalg.eigvals(a), lambda a: np.linalg.eig(a)[0]):
+
+        def last(xs, f=f):
+            return tg.scan(lambda c, x: (c + np.real(np.sum(f(A * x + np.eye(2) * c))), c), 0.0, xs)[0]
+
+        with pytest.raises(UnsupportedError, match="eigvals or the like asks"):
+            compile_grad(last).grad(np.array([1.0, 2.0]))

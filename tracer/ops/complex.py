@@ -22,7 +22,7 @@ from ..ir.graph import Atom, Lit, Pair, Var, bind, lanes, structural, take_apart
 from ..ir.primitive import PRIMITIVES, VIEW, Primitive
 from ..ir.site import at_site
 from .complex_formulas import FORMULAS, Lanes, is_zero, minus, plus, zero_of
-from .elementwise import F, cast, like, whole_lanes
+from .elementwise import F, broadcast_to, cast, like, whole_lanes
 from .indexing import ARGSORT, take_along_last
 from .shape import concat, full, move_axis, reshape, slice_axis, transpose
 
@@ -39,8 +39,10 @@ def _by_lane(prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) 
         if zero:
             results.append(zero_of(structural(0, COMPLEX[dtype])))
             continue
-        if prim.name not in ("broadcast", "select"):
-            mine = [full(y, x.aval.shape) if isinstance(y, Lit) else y for x, y in zip(inputs, mine, strict=True)]
+        for at, (x, y) in enumerate(zip(inputs, mine, strict=True)):
+            literal = isinstance(y, Lit) and prim.name in ("broadcast", "select")  # which take it as it is
+            if y.aval.shape != x.aval.shape and not literal:
+                mine[at] = broadcast_to(y, x.aval.shape)
         results.append(bind(prim, *mine, **params))
     return results
 

@@ -244,3 +244,25 @@ def test_matrices() -> None:
         compile_grad(lambda A: np.linalg.inv(A))(np.ones((2, 2)) * 1j)
     with pytest.raises(UnsupportedError, match="complex matrices"):
         compile_grad(lambda A: np.linalg.qr(A)[1])(A)
+
+
+def test_a_lane_that_is_a_constant():
+    """``x + 1j`` has one number as its imaginary lane: views and others see an array of it."""
+    x, A = np.array([0.7, -1.3, 2.1, 0.4]), np.arange(8.0).reshape(2, 4) - 3
+
+    def f(x):
+        total = 0.0
+        for z in (x + 1j, 2j - x, x + np.complex128(1j), x * 0 + 1j, np.full(4, x[0] + 1j)):
+            square = z.reshape(2, 2)
+            parts = (
+                z[0], z[::-2], z[[0, 2]], z[None], z[x > 0], square.T[1], np.diag(z), np.roll(z, 1), np.pad(z, 1),
+                np.concatenate([z, x]), np.cumsum(square, 1), A @ z, np.outer(z, x), z.prod(), np.tile(z, 2),
+                np.where(x > 0, z, 1j), np.linalg.inv(square + 5 * np.eye(2)), np.sort(z), np.stack([t * t for t in z]),
+            )  # fmt: skip
+            for part in parts:
+                total = total + np.sum(np.real(part) * 0.3 + np.imag(part) ** 2) + np.max(np.abs(part))
+        return total
+
+    value, gradient = compile_grad(f).value_and_grad(x)
+    np.testing.assert_allclose(value, f(x), rtol=1e-12)
+    np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-5)

@@ -5,7 +5,6 @@ As ``series.py``: elementwise between equal indexes and columns, reductions alon
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,15 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..record.array import TracedArray, to_atom, wrap_array
-from .series import COMPARISONS, OPERATORS, REDUCTIONS, TracedSeries, array_of, is_pandas, refuse
+from .series import REDUCTIONS, Elementwise, TracedSeries, array_of, is_pandas, operated, refuse
 
 
-class TracedFrame:
+class TracedFrame(Elementwise):
     """*array*, of two axes, with an *index* and *columns* as a DataFrame has them."""
 
     __slots__ = ("array", "columns", "index")
-    __array_priority__ = 3000.0
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, array: TracedArray, index: Any, columns: Any) -> None:
         self.array, self.index, self.columns = array, index, columns
@@ -77,14 +74,6 @@ class TracedFrame:
         if np.ndim(other) > 1:
             refuse("the product of a matrix with a DataFrame, of traced values,")
         return TracedSeries(np.matmul(other, self.array), self.columns)
-
-    def __neg__(self) -> Any:
-        return self.apply(np.negative, self)
-
-    def __abs__(self) -> Any:
-        return self.apply(np.absolute, self)
-
-    abs = __abs__
 
     def __getitem__(self, key: Any) -> Any:
         if is_pandas(key, "Series") or isinstance(key, (slice, np.ndarray, TracedSeries)):
@@ -157,15 +146,6 @@ def _reduction(function: Any) -> Callable[..., Any]:
     return reduce
 
 
-def _operation(name: str, reflected: bool) -> Callable[..., Any]:
-    function = getattr(operator, name + "_" if name in ("and", "or") else name)
-    return lambda self, other: self.apply(function, *((other, self) if reflected else (self, other)))
-
-
-for _name in OPERATORS + COMPARISONS:
-    setattr(TracedFrame, f"__{_name}__", _operation(_name, False))
-    if _name in OPERATORS:
-        setattr(TracedFrame, f"__r{_name}__", _operation(_name, True))
 for _name, _function in REDUCTIONS.items():
     setattr(TracedFrame, _name, _reduction(_function))
 
@@ -180,12 +160,7 @@ def of_plain(frame: Any) -> TracedFrame:
 
 def arithmetic(self: Any, other: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     """``frame <op> other``."""
-    name = op.__name__
-    reflected = name.startswith("r") and hasattr(operator, name[1:])  # pandas' `radd` calls the other way round
-    mine = of_plain(self)
-    return mine.apply(
-        getattr(operator, name[1:]) if reflected else op, *((other, mine) if reflected else (mine, other))
-    )
+    return operated(of_plain(self), other, op)
 
 
 def flexible(self: Any, other: Any, op: Any, *args: Any, **kwargs: Any) -> Any:

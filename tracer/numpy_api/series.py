@@ -46,12 +46,30 @@ def _values(series: Any) -> np.ndarray:
         refuse(f"the column {series.name!r} of {series.dtype}, which holds no numbers, with traced values")
 
 
-class TracedSeries:
+class Elementwise:
+    """An object of pandas with traced values; its operators go by ``apply``, elementwise."""
+
+    __slots__ = ()
+    __array_priority__ = 3000.0
+    __hash__ = None  # type: ignore[assignment]
+
+    def apply(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """*function* of *operands*, of which this is one, elementwise."""
+        raise NotImplementedError
+
+    def __neg__(self) -> Any:
+        return self.apply(np.negative, self)
+
+    def __abs__(self) -> Any:
+        return self.apply(np.absolute, self)
+
+    abs = __abs__
+
+
+class TracedSeries(Elementwise):
     """*array*, of one axis, with an *index* and a *name* as a Series has them."""
 
     __slots__ = ("array", "index", "name")
-    __array_priority__ = 3000.0
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, array: TracedArray, index: Any, name: Any = None) -> None:
         self.array, self.index, self.name = array, index, name
@@ -101,14 +119,6 @@ class TracedSeries:
 
     def __rmatmul__(self, other: Any) -> Any:
         return self.apply(lambda *given: np.matmul(array_of(given[0]), given[1]), other, self)
-
-    def __neg__(self) -> Any:
-        return self.apply(np.negative, self)
-
-    def __abs__(self) -> Any:
-        return self.apply(np.absolute, self)
-
-    abs = __abs__
 
     # ---- reductions
 
@@ -226,7 +236,7 @@ def _reduction(function: Any) -> Callable[..., Any]:
 def _operation(name: str, reflected: bool) -> Callable[..., Any]:
     function = getattr(operator, name + "_" if name in ("and", "or") else name)
 
-    def apply(self: TracedSeries, other: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply(self: Elementwise, other: Any, *args: Any, **kwargs: Any) -> Any:
         if any(value is not None for value in (*args, *[v for k, v in kwargs.items() if k != "axis"])):
             refuse(f"{name} of a Series with traced values with more arguments")
         return self.apply(function, *((other, self) if reflected else (self, other)))
@@ -235,10 +245,10 @@ def _operation(name: str, reflected: bool) -> Callable[..., Any]:
 
 
 for _name in OPERATORS + COMPARISONS:
-    setattr(TracedSeries, f"__{_name}__", _operation(_name, False))
+    setattr(Elementwise, f"__{_name}__", _operation(_name, False))
     setattr(TracedSeries, _name, _operation(_name, False))
     if _name in OPERATORS:
-        setattr(TracedSeries, f"__r{_name}__", _operation(_name, True))
+        setattr(Elementwise, f"__r{_name}__", _operation(_name, True))
         setattr(TracedSeries, f"r{_name}", _operation(_name, True))
 for _name, _same in _FLEXIBLE.items():
     setattr(TracedSeries, _name, _operation(_same, False))
@@ -256,11 +266,16 @@ def _of_plain(series: Any) -> TracedSeries:
 def arithmetic(self: Any, other: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     if any(value is not None for value in (*args, *[v for k, v in kwargs.items() if k != "axis"])):
         refuse(f"{op.__name__} of a Series with traced values with more arguments")
+    return operated(_of_plain(self), other, op)
+
+
+def operated(mine: Elementwise, other: Any, op: Any) -> Any:
+    """``mine <op> other``, by an operator of pandas."""
     name = op.__name__
     reflected = name.startswith("r") and hasattr(operator, name[1:])  # pandas' `radd` calls the other way round
-    function = getattr(operator, name[1:]) if reflected else op
-    mine = _of_plain(self)
-    return mine.apply(function, *((other, mine) if reflected else (mine, other)))
+    return mine.apply(
+        getattr(operator, name[1:]) if reflected else op, *((other, mine) if reflected else (mine, other))
+    )
 
 
 def product(self: Any, other: Any) -> Any:

@@ -154,10 +154,6 @@ def _product_from_left(matrix: Any, other: Any) -> Any:
     return _multiplied(columns, rows, data, matrix.shape[::-1], wrap_array(to_atom(other)).T).T
 
 
-def _dot(matrix: Any, other: Any) -> Any:
-    return _product(matrix, other)
-
-
 def _multiply(matrix: Any, other: Any) -> Any:
     """Elementwise: the entries that are stored, in coordinates, as SciPy gives them."""
     if _is_sparse(other):
@@ -226,7 +222,7 @@ def _sum(matrix: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> A
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
-    "_matmul_dispatch": _product, "_rmatmul_dispatch": _product_from_left, "dot": _dot, "multiply": _multiply,
+    "_matmul_dispatch": _product, "_rmatmul_dispatch": _product_from_left, "dot": _product, "multiply": _multiply,
     "_with_data": _with_data, "transpose": _transpose, "toarray": _toarray, "sum": _sum,
 }  # fmt: skip
 _installed = False

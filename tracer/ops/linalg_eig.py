@@ -20,16 +20,13 @@ from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
 from .elementwise import F, like
 from .linalg import diagonal, lu, lu_solve, matrix_axes, order, per_matrix, transposed
-from .linalg_eigen import columns_axes, lapack_with_work, row_axes, row_of
+from .linalg_eigen import columns_axes, lapack_with_work, parting_of, row_axes, row_of
 from .linalg_gaps import (
     UNKNOWN,
     Limit,
-    Parting,
     Rates,
     along_rows,
-    any_of,
     diagonal_matrix,
-    equal_pairs,
     limit_of,
     over_gaps,
     parting_values,
@@ -143,17 +140,13 @@ def _vectors_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
     return F.sub(turned, F.mul(out, along_rows(stretch, out.aval.shape)))
 
 
-def _parting(out: Var, packed: Atom) -> Parting:
-    values = real_eigenvalues(packed)
-    return Parting(values, out, any_of(equal_pairs(values)), lambda: matmul(out, turning(values)))
-
-
 REAL_EIGENVECTORS = register(
     Primitive(
         "real_eigenvectors", VIEW, lambda packed, xp=np: packed[..., :-2, :].swapaxes(-1, -2),
         lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1], packed.shape[-1])),
         vjp=_vectors_vjp, jvp=_vectors_jvp, axes=columns_axes, singular=True, domain=_ANY,
-        parting=_parting, lower=lambda packed: transposed(of_matrix(packed)),
+        parting=lambda out, packed: parting_of(real_eigenvalues(packed), out),
+        lower=lambda packed: transposed(of_matrix(packed)),
         test=_OF_PACKED,
     )
 )  # fmt: skip

@@ -169,9 +169,9 @@ def _vectors_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
     )
 
 
-def _parting(out: Var, packed: Atom) -> Parting:
-    values = eigenvalues(packed)
-    return Parting(values, out, any_of(equal_pairs(values)), lambda: matmul(out, turning(values)))
+def parting_of(values: Var, vectors: Var) -> Parting:
+    """Equal ones among the eigenvalues *values*, and their vectors."""
+    return Parting(values, vectors, any_of(equal_pairs(values)), lambda: matmul(vectors, turning(values)))
 
 
 EIGENVECTORS = register(
@@ -179,7 +179,8 @@ EIGENVECTORS = register(
         "eigenvectors", VIEW, lambda packed, xp=np: packed[..., :-1, :].swapaxes(-1, -2),
         lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1], packed.shape[-1])),
         vjp=_vectors_vjp, jvp=_vectors_jvp, axes=columns_axes, singular=True, domain=_ANY,
-        parting=_parting, lower=lambda packed: transposed(of_matrix(packed)),
+        parting=lambda out, packed: parting_of(eigenvalues(packed), out),
+        lower=lambda packed: transposed(of_matrix(packed)),
         test=_OF_PACKED,
     )
 )  # fmt: skip

@@ -170,10 +170,6 @@ class MadeArray(np.ndarray):
     def __repr__(self) -> str:
         return repr(self.plain())
 
-    dot, take, choose, clip, repeat, searchsorted = map(
-        _with_traced, ("dot", "take", "choose", "clip", "repeat", "searchsorted")
-    )
-
     def __reduce__(self) -> Any:
         return self.plain().__reduce__()
 
@@ -191,7 +187,9 @@ def _method_of_plain(name: str) -> Callable[..., Any]:
     return method
 
 
-PLAIN_METHODS.update((name, _method_of_plain(name)) for name in TAKERS)
+for _name in TAKERS:
+    PLAIN_METHODS[_name] = _method_of_plain(_name)
+    setattr(MadeArray, _name, _with_traced(_name))
 
 
 class _Flat:

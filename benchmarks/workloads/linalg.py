@@ -51,109 +51,122 @@ def jax_scan() -> Callable[..., Any]:
     return loss
 
 
-def mul(a, b, out):
-    """out = a @ b of small matrices."""
-    for i in range(a.shape[0]):
-        for j in range(b.shape[1]):
-            total = 0.0
-            for k in range(a.shape[1]):
-                total += a[i, k] * b[k, j]
-            out[i, j] = total
+def step_by_hand(F, Q, R, H, m, P, y):
+    """One step of the filter: the state after it, the determinant and the squared error, and what its derivative
+    reads."""
+    moved, predicted = F @ m, F @ P @ F.T + Q
+    HP = H @ predicted
+    S, v = HP @ H.T + R, y - H @ moved
+    det = S[0, 0] * S[1, 1] - S[0, 1] * S[1, 0]
+    Si = np.array([[S[1, 1] / det, -S[0, 1] / det], [-S[1, 0] / det, S[0, 0] / det]])
+    gain = predicted @ H.T @ Si
+    return moved + gain @ v, predicted - gain @ HP, det, v @ (Si @ v), (m, P, predicted, gain, Si, v)
 
 
-def filter_by_hand(F, Q, R, H, m0, P0, ys, mul):
-    """Forward keeping what the backward reads; all sizes are small, so products are written out."""
-    steps, n, k = len(ys), len(m0), len(H)
-    means, Ps, predicted = np.empty((steps, n, 1)), np.empty((steps, n, n)), np.empty((steps, n, n))
-    gains, inverses, vs = np.empty((steps, n, k)), np.empty((steps, k, k)), np.empty((steps, k, 1))
-    HP, PH, S, U, V = np.empty((k, n)), np.empty((n, k)), np.empty((k, k)), np.empty((n, n)), np.empty((n, n))
-    m, moved, kept, Si = np.empty((n, 1)), np.empty((n, 1)), np.empty((k, 1)), np.empty((k, k))
-    FT, HT = np.ascontiguousarray(F.T), np.ascontiguousarray(H.T)
-    P = P0.copy()
-    m[:, 0] = m0
-    value = 0.0
-    for t in range(steps):
-        means[t], Ps[t] = m, P
-        mul(F, m, moved)
-        mul(F, P, U)
-        mul(U, FT, P)
-        P += Q
-        predicted[t] = P
-        mul(P, HT, PH)
-        mul(H, P, HP)
-        mul(HP, HT, S)
-        S += R
-        det = S[0, 0] * S[1, 1] - S[0, 1] * S[1, 0]
-        Si[0, 0], Si[1, 1], Si[0, 1], Si[1, 0] = S[1, 1] / det, S[0, 0] / det, -S[0, 1] / det, -S[1, 0] / det
-        mul(H, moved, kept)
-        for i in range(k):
-            vs[t, i, 0] = ys[t, i] - kept[i, 0]
-        mul(PH, Si, gains[t])
-        mul(Si, vs[t], kept)
-        value -= 0.5 * np.log(abs(det))
-        for i in range(k):
-            value -= 0.5 * vs[t, i, 0] * kept[i, 0]
-        inverses[t] = Si
-        mul(gains[t], vs[t], m)
-        m += moved
-        mul(gains[t], HP, U)
-        P -= U
-
-    dF, dQ, dR = np.zeros((n, n)), np.zeros((n, n)), np.zeros((k, k))
-    dm, dP, dgain, dS, dSi = np.zeros((n, 1)), np.zeros((n, n)), np.empty((n, k)), np.empty((k, k)), np.empty((k, k))
-    W = np.empty((k, k))
-    for t in range(steps - 1, -1, -1):
-        P, Si, v, gain = predicted[t], inverses[t], vs[t], gains[t]
-        mul(H, P, HP)
-        mul(dP, HP.T, dgain)
-        for i in range(n):
-            for j in range(k):
-                dgain[i, j] = dm[i, 0] * v[j, 0] - dgain[i, j]
-        mul(gain.T, dP, HP)  # (k, n)
-        mul(HT, HP, U)
-        dP -= U
-        mul(dgain, Si.T, PH)
-        mul(PH, H, U)
-        dP += U
-        mul(P.T, dgain, PH)
-        mul(H, PH, dSi)
-        for i in range(k):
-            for j in range(k):
-                dSi[i, j] -= 0.5 * v[i, 0] * v[j, 0]
-        mul(Si.T, dSi, W)
-        mul(W, Si.T, dS)
-        for i in range(k):
-            for j in range(k):
-                dS[i, j] = -dS[i, j] - 0.5 * Si[j, i]
-        dR += dS
-        mul(HT, dS, PH)
-        mul(PH, H, U)
-        dP += U
-        mul(gain.T, dm, kept)
-        for i in range(k):
-            for j in range(k):
-                kept[i, 0] -= 0.5 * (Si[i, j] + Si[j, i]) * v[j, 0]
-        mul(HT, kept, moved)
-        dm -= moved
-        dQ += dP
-        mul(dP, F, U)
-        mul(U, Ps[t].T, V)
-        dF += V
-        mul(dP.T, F, V)
-        mul(FT, U, dP)
-        mul(V, Ps[t], U)
-        dF += U
-        for i in range(n):
-            for j in range(n):
-                dF[i, j] += dm[i, 0] * means[t, j, 0]
-        mul(FT, dm, moved)
-        dm[:] = moved
-    return value, dF, dQ, dR
+def step_back_by_hand(F, H, kept, dm, dP):
+    """The cotangents of F, Q and R in one step, and of m and P before it."""
+    m, P, predicted, gain, Si, v = kept
+    dgain = np.outer(dm, v) - dP @ (H @ predicted).T
+    dpredicted = dP - H.T @ (gain.T @ dP) + dgain @ Si.T @ H
+    dSi = H @ (predicted.T @ dgain) - np.outer(v, v) * 0.5
+    dS = -(Si.T @ dSi @ Si.T) - Si.T * 0.5
+    dpredicted = dpredicted + H.T @ dS @ H
+    dmoved = dm - H.T @ (gain.T @ dm - (Si + Si.T) @ v * 0.5)
+    dF = dpredicted @ F @ P.T + dpredicted.T @ F @ P + np.outer(dmoved, m)
+    return dF, dpredicted, dS, F.T @ dmoved, F.T @ dpredicted @ F
 
 
-def _filter_in_numpy(*args: Any) -> Any:
-    value, *gradients = filter_by_hand(*args, lambda a, b, out: np.matmul(a, b, out=out))
-    return value, tuple(gradients)
+def _filter_in_numpy(F, Q, R, H, m, P, ys):
+    value, kept = 0.0, []
+    for y in ys:
+        m, P, det, error, residuals = step_by_hand(F, Q, R, H, m, P, y)
+        value -= 0.5 * (np.log(abs(det)) + error)
+        kept.append(residuals)
+    total = [np.zeros_like(a) for a in (F, Q, R)]
+    dm, dP = np.zeros_like(m), np.zeros_like(P)
+    for residuals in reversed(kept):
+        *parts, dm, dP = step_back_by_hand(F, H, residuals, dm, dP)
+        for a, part in zip(total, parts, strict=True):
+            a += part
+    return value, tuple(total)
+
+
+class Scalar:
+    """A number of straight-line code: each operation becomes one of its *lines*."""
+
+    def __init__(self, text: str, lines: list[str]):
+        self.text, self.lines = text, lines
+
+    def _line(self, text: str) -> Scalar:
+        self.lines.append(f"t{len(self.lines)} = {text}")
+        return Scalar(f"t{len(self.lines) - 1}", self.lines)
+
+    def __neg__(self) -> Scalar:
+        return self._line(f"-{self.text}")
+
+    def __add__(self, other: Scalar) -> Scalar:
+        return self._line(f"{self.text} + {other.text}")
+
+    def __sub__(self, other: Scalar) -> Scalar:
+        return self._line(f"{self.text} - {other.text}")
+
+    def __mul__(self, other: Scalar | float) -> Scalar:
+        return self._line(f"{self.text} * {getattr(other, 'text', other)}")
+
+    def __truediv__(self, other: Scalar) -> Scalar:
+        return self._line(f"{self.text} / {other.text}")
+
+
+def straight_line_filter(n: int, k: int) -> str:
+    """The two steps for *n* states and *k* observed numbers with every item of a matrix in a variable of its own."""
+    shapes = {"F": (n, n), "Q": (n, n), "R": (k, k), "H": (k, n), "m": (n,), "P": (n, n)}
+    sums = {"dF": (n, n), "dQ": (n, n), "dR": (k, k), "dm": (n,), "dP": (n, n)}
+
+    def scalars(name: str, shape: tuple[int, ...], lines: list[str]) -> np.ndarray:
+        found = np.empty(shape, object)
+        for place in np.ndindex(shape):
+            found[place] = Scalar("_".join([name, *map(str, place)]), lines)
+        return found
+
+    def moves(name: str, values: np.ndarray) -> list[str]:
+        return [f"{'_'.join([name, *map(str, place)])} = {values[place].text}" for place in np.ndindex(values.shape)]
+
+    def items(name: str, shape: tuple[int, ...], text: str) -> list[str]:
+        return [text.format("_".join([name, *map(str, i)]), name, ", ".join(map(str, i))) for i in np.ndindex(shape)]
+
+    ahead: list[str] = []
+    state = [scalars(name, shape, ahead) for name, shape in shapes.items()]
+    m, P, det, error, residuals = step_by_hand(*state, scalars("y", (k,), ahead))
+    kept = [item.text for part in residuals for item in part.flat]
+    ahead += [f"kept[t, {i}] = {text}" for i, text in enumerate(kept)]
+    ahead += [f"value -= 0.5 * (np.log(abs({det.text})) + {error.text})", *moves("m", m), *moves("P", P)]
+
+    back: list[str] = []
+    read = iter(range(len(kept)))
+    rows = [np.array([Scalar(f"kept[t, {next(read)}]", back) for _ in part.flat], object).reshape(part.shape)
+            for part in residuals]  # fmt: skip
+    before = [scalars(name, sums[name], back) for name in ("dm", "dP")]
+    F, H = (scalars(name, shapes[name], back) for name in "FH")
+    dF, dQ, dR, dm, dP = step_back_by_hand(F, H, rows, *before)
+    for name, part in {"dF": dF, "dQ": dQ, "dR": dR}.items():
+        back += moves(name, scalars(name, part.shape, back) + part)
+    back += [*moves("dm", dm), *moves("dP", dP)]
+
+    lines = [
+        "def kernel(F, Q, R, H, m, P, ys):",
+        *["    " + line for name, shape in shapes.items() for line in items(name, shape, "{0} = {1}[{2}]")],
+        f"    value, kept = 0.0, np.empty((len(ys), {len(kept)}))",
+        "    for t in range(len(ys)):",
+        *[f"        y_{i} = ys[t, {i}]" for i in range(k)],
+        *["        " + line for line in ahead],
+        *["    " + line for name, shape in sums.items() for line in items(name, shape, "{0} = 0.0")],
+        "    for t in range(len(ys) - 1, -1, -1):",
+        *["        " + line for line in back],
+        "    dF, dQ, dR = np.empty_like(F), np.empty_like(Q), np.empty_like(R)",
+        *["    " + line for name in ("dF", "dQ", "dR") for line in items(name, sums[name], "{1}[{2}] = {0}")],
+        "    return value, (dF, dQ, dR)",
+    ]
+    return "\n".join(lines)
 
 
 def _filter_limit() -> Callable[..., Any]:
@@ -161,14 +174,9 @@ def _filter_limit() -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH
 
-    product = njit(fastmath=FASTMATH)(mul)
-    kernel = njit(fastmath=FASTMATH, error_model="numpy")(filter_by_hand)
-
-    def value_and_grad(*args: Any) -> Any:
-        value, *gradients = kernel(*args, product)
-        return value, tuple(gradients)
-
-    return value_and_grad
+    names: dict[str, Any] = {"np": np}
+    exec(straight_line_filter(4, 2), names)
+    return njit(fastmath=FASTMATH, error_model="numpy")(names["kernel"])
 
 
 def _filter_args(steps: int) -> tuple[Any, ...]:

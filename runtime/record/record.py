@@ -105,7 +105,7 @@ def _record(
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
-    recorder.plain_truths = plan.asks_truth_identity
+    recorder.plain_truths, recorder.asks_identity = plan.asks_truth_identity, plan.asks_identity
     if not in_pieces and not plan.sets_float_errors:
         follow_loops(recorder)
     recorder.known_capacities = capacities
@@ -298,6 +298,7 @@ def run_frozen(
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
+    recorder.asks_identity = plan.asks_identity
     recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
     try:

@@ -35,7 +35,7 @@ from .concretize import Called, called_path, instructions_of, resolve
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
-SPARED = {"len", "max", "min"}  # names of CALLED for which alone no frame need be shown others: they count in few runs
+SPARED = {"len"}  # names of CALLED for which alone no frame need be shown others: they count in few runs
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
 METHODS_OF: dict[str, Any] = {}  # name of a class -> the object whose attributes are called (`float.hex(t)`)
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
@@ -133,7 +133,6 @@ class AsValue:
 
 
 _run = threading.local()  # `values`: whether functions are known as values, too; `compiled`: whether numba's are run
-_CHOICES = frozenset(("max", "min"))  # which count in numba's
 
 
 @contextmanager
@@ -326,8 +325,6 @@ dict.__setitem__(_shown, "__import__", _import)  # which C reads
 
 def asks(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether a frame of *code*, with the globals *space*, is to be shown other names."""
-    if in_compiled_code() and not _CHOICES.isdisjoint(code.co_names):
-        return True
     if not (CALLED.keys() - SPARED).isdisjoint(code.co_names) or _calls_by_name(code, space):
         return True
     return any(id(sys.modules.get(name)) in CALLED_OF for name in _imports(code))

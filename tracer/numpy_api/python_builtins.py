@@ -18,7 +18,7 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -419,18 +419,51 @@ def _len(obj: Any, /) -> Any:
 
 
 def _extreme(plain: Any, beats: Callable[[Any, Any], Any]) -> Any:
-    """``max`` or ``min`` in compiled code: of traced numbers a choice, where Python asks which it is."""
+    """``max`` or ``min``: of traced numbers of one class a choice, where Python asks which it is."""
 
     def extreme(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) < 2 or TracedArray not in map(type, args) or not all(map(_is_float, args)):
+        of_numbers = len(args) > 1 and not kwargs
+        if current_recorder() is None or (of_numbers and TracedArray not in map(type, args)):
             return plain(*args, **kwargs)
-        found, *others = to_atoms(args)
-        for x in others:
-            a, b = promote(x, found)
-            found = F.select(beats(a, b), a, b)
+        if not (of_numbers or (args and kwargs.keys() <= {"key", "default"} and _gone_through(args))):
+            return plain(*args, **kwargs)
+        values = args if len(args) > 1 else list(args[0])
+        if not values or len(args) > 1 > len(values):
+            return plain(values, **kwargs)
+        key = kwargs.get("key")
+        keys = values if key is None else [key(value) for value in values]
+        if not (_choosable(keys) and (key is None or _choosable(values))):
+            return values[plain(range(len(values)), key=keys.__getitem__)]
+        found, *others = to_atoms(values)
+        best, *theirs = [found, *others] if key is None else to_atoms(keys)
+        for x, rank in zip(others, theirs, strict=True):
+            a, b = promote(rank, best)
+            better = beats(a, b)
+            found = best = F.select(better, a, b) if key is None else found
+            if key is not None:
+                found, best = F.select(better, *promote(x, found)), F.select(better, a, b)
         return wrap(found)
 
     return extreme
+
+
+def _gone_through(args: tuple[Any, ...]) -> bool:
+    """Whether the values of ``max(...)`` are known before the first two are compared: several, or those of a sequence
+    or an iterator of the function's."""
+    of = args[0]
+    return len(args) > 1 or type(of) in (list, tuple, TracedArray) or hasattr(type(of), "__next__")
+
+
+def _choosable(values: Sequence[Any]) -> bool:
+    """Whether traced numbers are among *values*, and which of them is chosen shows in nothing but the number."""
+    if TracedArray not in map(type, values):
+        return False
+    if in_compiled_code():
+        return all(map(_is_float, values))
+    kinds = {class_of(x) if type(x) is TracedArray else type(x) for x in values}
+    recorder = current_recorder()
+    asks = recorder is None or recorder.asks_identity
+    return len(kinds) == 1 and issubclass(kinds.pop(), float | np.floating) and not asks
 
 
 def _is_float(value: Any) -> bool:
@@ -445,7 +478,7 @@ _called = {
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
 }  # fmt: skip
 CALLED.update(_called, print=_print, len=_len, max=_extreme(max, F.gt), min=_extreme(min, F.lt))
-SOMETIMES.update(print=_replays_prints, id=_stands_in, max=in_compiled_code, min=in_compiled_code)
+SOMETIMES.update(print=_replays_prints, id=_stands_in)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _SCALARS = (

@@ -158,6 +158,7 @@ class Recorder(Builder):
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
+        self.asks_identity = False  # whether code may ask which of two equal numbers a value is
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
         self.shown: list[Atom] = []  # floats that have left as text

@@ -1,9 +1,10 @@
 """Byte offsets of the fields of Python objects for the native launcher, verified on live objects.
 
 The launcher reads a few fields of floats, bytes and ndarrays at fixed byte offsets, as any C extension does after
-its compiler has read the headers.  There is no compiler here, so the offsets come from ``__basicsize__`` where Python
-tells, else from the ABI that NumPy keeps stable; and :func:`fault` compares every one with live objects, at import.
-Where anything differs (another interpreter, a free-threaded or reference-tracing build) there is no native launcher.
+its compiler has read the headers; ``runtime/state/pins.py`` reads those of lists.  There is no compiler here, so the
+offsets come from ``__basicsize__`` where Python tells, else from the ABI that NumPy keeps stable; and :func:`fault`
+compares every one with live objects, at import.  Where anything differs (another interpreter, a free-threaded or
+reference-tracing build) there is no native launcher.
 
 Start reading at :func:`offsets`.
 """
@@ -26,12 +27,14 @@ _WORD = 8
 
 
 def offsets() -> dict[str, int]:
-    """Byte offsets of the fields that the launcher reads."""
+    """Byte offsets of the fields that the launcher and other native code read."""
     head = object.__basicsize__  # PyObject_HEAD: reference count, type
     return {
         "ob_type": head - _WORD,
         "ob_sval": bytes.__basicsize__ - 1,  # bytes end in one counted NUL
         "ob_item": tuple.__basicsize__,
+        "list_size": head,
+        "list_items": head + _WORD,  # followed by the number of items that there is room for
         "ob_fval": float.__basicsize__ - _WORD,  # also where np.float64 and np.float32 have their value
         # PyArrayObject_fields: data, nd, dimensions, strides, base, descr, flags
         "array_data": head,
@@ -87,6 +90,10 @@ def _scalar_fault() -> str | None:
         return "the data of a bytes object is not where it was expected"
     if _field((one := object(), 2), "ob_item", "q") != id(one):
         return "the items of a tuple are not where they were expected"
+    items = [one, one]
+    room = (items.__sizeof__() - list.__basicsize__) // _WORD
+    if (_field(items, "list_size", "q"), _field(items, "list_items", f"{_WORD}xq")) != (2, room):
+        return "the items of a list are not where they were expected"
     for value, code in ((1.25, "d"), (np.float64(-2.5), "d"), (np.float32(0.75), "f")):
         if _field(value, "ob_fval", code) != value:
             return f"the value of a {type(value).__name__} is not where it was expected"

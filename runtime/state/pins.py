@@ -22,6 +22,7 @@ from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -31,14 +32,14 @@ from ..launch.native import builtins_of, compile_function, filled
 from .trust import Trust
 from .values import DICT_VERSION, dict_version, identity, is_leaf, same, token
 
-_VERSION = 384  # bytes before PyTypeObject.tp_version_tag
+_VERSION = 384  # bytes before PyTypeObject.tp_version_tag, behind which nothing fills the word
 _OneObject: Any = ctypes.py_object * 1
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
-# the number of words in memory, then (address, what stands there) for each; the number of classes, then (class, its
-# type, version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value, or 0
-# for any value) for each; the number of lists, then (list, length, then each item) for each.
+# the number of words in memory, then (address, what stands there) for each, in an order in which what has been found
+# the same says that the next address can be read; the number of dicts, then (owner or 0, its type, dict, length, then
+# each key and value, or 0 for any value) for each.
 SAME = r"""
 define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
 entry:
@@ -59,8 +60,7 @@ errors:
   %same.errors = icmp eq ptr %errors.known, %errors.now
   br i1 %same.errors, label %words, label %other
 words:
-  %word.count.at = getelementptr i64, ptr %table, i64 1
-  %word.count = load i64, ptr %word.count.at
+  %word.count = load i64, ptr %table[i64 1]
   %word.first = getelementptr i64, ptr %table, i64 2
   br label %word.head
 
@@ -68,12 +68,11 @@ word.head:
   %w = phi ptr [ %word.first, %words ], [ %w.next, %word.same ]
   %w.left = phi i64 [ %word.count, %words ], [ %w.left.next, %word.same ]
   %no.word = icmp eq i64 %w.left, 0
-  br i1 %no.word, label %classes, label %word
+  br i1 %no.word, label %dicts, label %word
 word:
   %word.at = load ptr, ptr %w
   %word.now = load i64, ptr %word.at
-  %word.known.at = getelementptr i64, ptr %w, i64 1
-  %word.known = load i64, ptr %word.known.at
+  %word.known = load i64, ptr %w[i64 1]
   %same.word = icmp eq i64 %word.known, %word.now
   br i1 %same.word, label %word.same, label %other
 word.same:
@@ -81,57 +80,24 @@ word.same:
   %w.left.next = sub i64 %w.left, 1
   br label %word.head
 
-classes:
-  %class.count = load i64, ptr %w
-  %first = getelementptr i64, ptr %w, i64 1
-  br label %class.head
-class.head:
-  %at = phi ptr [ %first, %classes ], [ %at.next, %class.same ]
-  %left = phi i64 [ %class.count, %classes ], [ %left.next, %class.same ]
-  %no.class = icmp eq i64 %left, 0
-  br i1 %no.class, label %dicts, label %class
-class:
-  %cls = load ptr, ptr %at
-  %kind.at = getelementptr i64, ptr %at, i64 1
-  %kind = load ptr, ptr %kind.at
-  %version.at = getelementptr i64, ptr %at, i64 2
-  %version = load i64, ptr %version.at
-  %kind.now.at = getelementptr i8, ptr %cls, i64 $ob_type
-  %kind.now = load ptr, ptr %kind.now.at
-  %version.now.at = getelementptr i8, ptr %cls, i64 $version
-  %version.now = load i32, ptr %version.now.at
-  %version.word = zext i32 %version.now to i64
-  %same.kind = icmp eq ptr %kind, %kind.now
-  %same.version = icmp eq i64 %version, %version.word
-  %same.class = and i1 %same.kind, %same.version
-  br i1 %same.class, label %class.same, label %other
-class.same:
-  %at.next = getelementptr i64, ptr %at, i64 3
-  %left.next = sub i64 %left, 1
-  br label %class.head
-
 dicts:
-  %dict.count = load i64, ptr %at
-  %dict.first = getelementptr i64, ptr %at, i64 1
+  %dict.count = load i64, ptr %w
+  %dict.first = getelementptr i64, ptr %w, i64 1
   br label %dict.head
 dict.head:
   %d = phi ptr [ %dict.first, %dicts ], [ %d.next, %dict.same ]
   %d.left = phi i64 [ %dict.count, %dicts ], [ %d.left.next, %dict.same ]
   %no.dict = icmp eq i64 %d.left, 0
-  br i1 %no.dict, label %lists, label %dict
+  br i1 %no.dict, label %same, label %dict
 dict:
   %owner = load ptr, ptr %d
-  %dict.at = getelementptr i64, ptr %d, i64 2
-  %dict.word = load ptr, ptr %dict.at
-  %size.at = getelementptr i64, ptr %d, i64 3
-  %size = load i64, ptr %size.at
+  %dict.word = load ptr, ptr %d[i64 2]
+  %size = load i64, ptr %d[i64 3]
   %unowned = icmp eq ptr %owner, null
   br i1 %unowned, label %dict.size, label %owned
 owned:
-  %owner.kind.at = getelementptr i64, ptr %d, i64 1
-  %owner.kind = load ptr, ptr %owner.kind.at
-  %owner.now.at = getelementptr i8, ptr %owner, i64 $ob_type
-  %owner.now = load ptr, ptr %owner.now.at
+  %owner.kind = load ptr, ptr %d[i64 1]
+  %owner.now = load ptr, ptr %owner[i8 $ob_type]
   %same.owner = icmp eq ptr %owner.kind, %owner.now
   br i1 %same.owner, label %owner.store, label %other
 owner.store:
@@ -157,8 +123,7 @@ entry.head:
   br i1 %no.entry, label %dict.same, label %compare.entry
 compare.entry:
   %key.known = load ptr, ptr %e
-  %value.at = getelementptr i64, ptr %e, i64 1
-  %value.known = load ptr, ptr %value.at
+  %value.known = load ptr, ptr %e[i64 1]
   %key.now = load ptr, ptr %key
   %value.now = load ptr, ptr %value
   %same.key = icmp eq ptr %key.known, %key.now
@@ -177,39 +142,6 @@ dict.same:
   %d.left.next = sub i64 %d.left, 1
   br label %dict.head
 
-lists:
-  %list.count = load i64, ptr %d
-  %list.first = getelementptr i64, ptr %d, i64 1
-  br label %list.head
-list.head:
-  %l = phi ptr [ %list.first, %lists ], [ %item, %items ]
-  %l.left = phi i64 [ %list.count, %lists ], [ %l.left.next, %items ]
-  %no.list = icmp eq i64 %l.left, 0
-  br i1 %no.list, label %same, label %list
-list:
-  %list.word = load ptr, ptr %l
-  %length.at = getelementptr i64, ptr %l, i64 1
-  %length = load i64, ptr %length.at
-  %length.now = call i64 $PyList_Size(ptr %list.word)
-  %same.length = icmp eq i64 %length, %length.now
-  %item.first = getelementptr i64, ptr %l, i64 2
-  %l.left.next = sub i64 %l.left, 1
-  br i1 %same.length, label %items, label %other
-items:
-  %item = phi ptr [ %item.first, %list ], [ %item.next, %item.same ]
-  %index = phi i64 [ 0, %list ], [ %index.next, %item.same ]
-  %no.item = icmp eq i64 %index, %length
-  br i1 %no.item, label %list.head, label %compare.item
-compare.item:
-  %item.known = load ptr, ptr %item
-  %item.now = call ptr $PyList_GetItem(ptr %list.word, i64 %index)
-  %same.item = icmp eq ptr %item.known, %item.now
-  br i1 %same.item, label %item.same, label %other
-item.same:
-  %item.next = getelementptr i64, ptr %item, i64 1
-  %index.next = add i64 %index, 1
-  br label %items
-
 error:
   call void $PyErr_Clear()
   br label %other
@@ -221,8 +153,8 @@ same:
   ret ptr $true
 }
 """
-_FUNCTIONS = ("PyObject_GenericGetDict", "Py_DecRef", "Py_IncRef", "PyDict_Size", "PyDict_Next", "PyList_Size",
-              "PyList_GetItem", "PyErr_Clear", "PyContextVar_Get")  # fmt: skip
+_FUNCTIONS = ("PyObject_GenericGetDict", "Py_DecRef", "Py_IncRef", "PyDict_Size", "PyDict_Next", "PyErr_Clear",
+              "PyContextVar_Get")  # fmt: skip
 # Entries of a class that count only where the code names them: descriptions, and what CPython keeps there.
 _DESCRIPTIVE = {
     "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
@@ -303,28 +235,24 @@ class Pins:
 
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
-        count = len(self._spaces) + sum(map(len, self.functions.values())) + 2 * len(self._open)
-        words = [ctypes.addressof(self._errors), count]
-        for cls in self._open:
-            words += [id(cls) + layout.offsets()["ob_type"], id(type(cls)), id(cls) + _order_field(), id(cls.__mro__)]
-        for space in self._spaces.values():
-            words += [id(space) + DICT_VERSION, dict_version(space)]
+        at = layout.offsets()
+        same = [(id(cls) + at["ob_type"], id(type(cls))) for cls in self._classes]
+        same += [(id(cls) + _order_field(), id(cls.__mro__)) for cls in self._open]
+        same += [(id(cls) + _VERSION, _version(cls)) for cls in self._classes if cls not in self._open]
+        same += [(id(space) + DICT_VERSION, dict_version(space)) for space in self._spaces.values()]
         for fn, parts in self.functions.items():
-            for name, part in parts.items():
-                words += [id(fn) + _function_fields()[name], id(part)]
-        versioned = [cls for cls in self._classes if cls not in self._open]
-        words.append(len(versioned))
-        for cls in versioned:
-            words += [id(cls), id(type(cls)), _version(cls)]
+            same += [(id(fn) + _function_fields()[name], id(part)) for name, part in parts.items()]
+        for items, known in self._lists:
+            first = _word(id(items) + at["list_items"])
+            same += [(id(items) + at["list_size"], len(known)), (id(items) + at["list_items"], first)]
+            same += [(first + 8 * k, id(item)) for k, item in enumerate(known)]
+        words = [ctypes.addressof(self._errors), len(same), *chain.from_iterable(same)]
         words.append(len(self._entries) + len(self._stores))
         dicts = [(None, type(None), store, store, self._loose.get(id(cls), ())) for cls, store in self._entries.items()]
         dicts += [(*found[:4], self._loose.get(id(found[2]), ())) for found in self._stores]
         for owner, kind, store, now, loose in dicts:
             words += [0 if owner is None else id(owner), id(kind), id(store), len(now)]
             words += [word for key, part in now.items() for word in (id(key), 0 if key in loose else id(part))]
-        words.append(len(self._lists))
-        for items, known in self._lists:
-            words += [id(items), len(known), *map(id, known)]
         return words
 
     def _note(self, words: list[int]) -> None:
@@ -486,7 +414,11 @@ def _version(cls: type) -> int:
     if not _ready():
         return _NEVER
     getattr(cls, "__no_such_name__", None)
-    return ctypes.c_uint32.from_address(id(cls) + _VERSION).value or _NEVER
+    return _word(id(cls) + _VERSION) or _NEVER
+
+
+def _word(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
 
 
 def _store(cls: type) -> dict[str, Any]:
@@ -541,13 +473,13 @@ def versions_in_use() -> bool:
 def _ready() -> bool:
     """Whether this interpreter keeps the versions of classes where they are expected."""
     found = _function_fields() and _order_field()
-    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4 or not found:
+    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 8 or not found:
         return False
 
     def versions() -> list[int]:
         for cls in classes:
             getattr(cls, "__no_such_name__", None)
-        return [ctypes.c_uint32.from_address(id(cls) + _VERSION).value for cls in classes]
+        return [_word(id(cls) + _VERSION) for cls in classes]
 
     base = type("base", (), {})
     classes = [base, type("derived", (base,), {}), type("other", (), {})]
@@ -566,7 +498,7 @@ def _ready() -> bool:
 
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
-    numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")} | {"version": _VERSION}
+    numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
     # from 3.12 on True is immortal; before, a call is a tenth of the time that there is
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"

@@ -28,6 +28,7 @@ from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.effect_places import SINKS, is_input, place_of
 from ..state.rebuild import Substitution, slots
+from ..state.seeded_draws import LeftState
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.trust import keeps_c_state
 from ..state.uses import COUNT, STORE
@@ -121,17 +122,18 @@ class Effects:
 
 def find_effects(
     call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: dict[int, TracedArray],
-    texts: Texts | None, others: OtherEffects | None = None,
+    texts: Texts | None, others: OtherEffects | None = None, ends: Sequence[LeftState] = (),
 ) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
-    the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
+    the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed;
+    *ends*: the states in which it has left generators."""
     found = Effects()
     # an object is replaced last, since what else was done to its parts was done to it
     members = () if others is None else others.places()
     changed = sorted(
         [*substitution.effects(), *members], key=lambda found: found[0].changes or _replaces_object(found[1])
     )
-    if not changed and others is None and (texts is None or not texts.printed):
+    if not (changed or ends) and others is None and (texts is None or not texts.printed):
         return found
     ways = _ways(graph, call)
     found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes} | dict.fromkeys(given.containers)
@@ -181,6 +183,8 @@ def find_effects(
         if printed.file is not None:
             as_text = _into_file(as_text, printed.file)
         found.effects.append(OutsideEffect(key, _constant(print), as_text, f"{{}}({{}}{rest})"))
+    for key, leave in ends:
+        found.effects.append(OutsideEffect(("end", key), _constant(leave), _text(""), "{}({})", again=False))
     if texts is not None and len(found.arrays) > MAX_RESULTS:
         found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:

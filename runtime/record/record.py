@@ -362,7 +362,9 @@ def run_frozen(
     if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-            effects = find_effects(call, snapshot.graph, given, substitution, inputs, recorder.texts, others)
+            effects = find_effects(
+                call, snapshot.graph, given, substitution, inputs, recorder.texts, others, [*watch.draws.ends()]
+            )
         except NotCountersError as error:
             plan.read(error.places)
             raise

@@ -160,10 +160,19 @@ _IMPURE_FUNCTIONS: dict[Refusal, str] = {
     "numpy.savez_compressed numpy.savetxt numpy.tofile numpy.fromregex scipy.io scipy.datasets scipy.misc "
     + " ".join(f"pandas.{module}read_{kind}" for module in ("", "io.parsers.readers.")
                for kind in "csv table excel parquet feather hdf json sql pickle html xml fwf".split()),
-    _RANDOM: "numpy.random pandas.Timestamp.now",
+    _RANDOM: "numpy.random pandas.Timestamp.now os.urandom posix.urandom nt.urandom",
     Refusal.CALLS_PRINT: "numpy.show_config numpy.show_runtime numpy.info scipy.show_config pprint.pprint pprint.pp",
     _NAMES: "codecs.register codecs.lookup_error codecs.register_error",
 }  # fmt: skip
+# Generators of random numbers: what one gives depends on its seed alone; that of no seed is a call of the system's.
+_GENERATORS = """
+    random.Random numpy.random.default_rng numpy.random._generator.default_rng
+    numpy.random._generator.Generator numpy.random.Generator
+    numpy.random.mtrand.RandomState numpy.random.RandomState
+    numpy.random.bit_generator.SeedSequence numpy.random.SeedSequence numpy.random._mt19937.MT19937 numpy.random.MT19937
+    numpy.random._pcg64.PCG64 numpy.random.PCG64 numpy.random._pcg64.PCG64DXSM numpy.random.PCG64DXSM
+    numpy.random._philox.Philox numpy.random.Philox numpy.random._sfc64.SFC64 numpy.random.SFC64
+""".split()
 _PURE_FUNCTIONS = (
     """
     uuid.UUID io.StringIO io.BytesIO posix.fspath nt.fspath os.fspath posix.PathLike os.PathLike
@@ -176,6 +185,7 @@ _PURE_FUNCTIONS = (
         for paths in ("posixpath", "ntpath")
         for name in "join basename dirname splitext split normpath isabs commonprefix".split()
     ]
+    + _GENERATORS
 )
 _SETTINGS: dict[LibrarySetting, str] = {
     DECIMAL: "decimal _pydecimal",

@@ -21,13 +21,14 @@ from . import readers
 from .code_scan import CodeFacts
 from .libraries import PURE, Contents, LibrarySetting, reading_module, reads_by_itself, verdict
 from .pins import covered
+from .seeded_draws import is_seeded
 from .state_graph import Chains, Leaf, StateNode
 from .trust import IMPURE_METHODS, hidden_state, impurity, setting_of
 from .values import is_leaf
 from .walker import Walker
 
 _CONTENTS = list | dict | set
-_REFUSED, _NOTED, _PLAIN = range(3)  # judgements of a chain
+_REFUSED, _NOTED, _PLAIN, _SEEDED = range(4)  # judgements of a chain
 _REPORTS = frozenset((*LOG_METHODS, "getLogger"))  # functions of `logging`
 _NUMERICAL = ("numpy", "scipy", "math")  # libraries with no functions that read attributes by names
 # What was judged before to be a library's own function or a number: (id of the module, chain) -> (module, value).
@@ -104,7 +105,8 @@ def _settled(walker: Walker, module: types.ModuleType, node: StateNode, chain: t
         judgement = _judge(walker, module, chain, site)
         if judgement == _PLAIN and len(chain) == 1:
             _plain[key] = module, value
-        return judgement == _REFUSED
+        if judgement != _SEEDED or len(chain) > 1:
+            return judgement == _REFUSED
     if chain[0] not in node.extra:
         node.extra.add(chain[0])
         node.edge("attr", chain[0], walker.leaf(value, is_leaf(value)), fixed=True)
@@ -177,6 +179,8 @@ def _judge(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], sit
     if walker.names.effects and path.startswith("logging.") and path.removeprefix("logging.") in _REPORTS:
         return _NOTED  # where it is not an effect, the watch sees the call
     why = None if constant else impurity(obj)
+    if why is Refusal.CALLS_RANDOM and "seed" in walker.names.attrs and not rest and is_seeded(obj):
+        return _SEEDED  # before it draws: the watch sees to it
     if why is None and isinstance(obj, types.ModuleType):  # the module itself is passed on
         for name in walker.names.attrs:
             inner = obj.__dict__.get(name)

@@ -380,7 +380,8 @@ class StatePlan:
             report(reason)
 
         lengths = any(LENGTH in parts for parts in self._names.grown.values())
-        return Watch(self._codes, self._trust, self._found.append, caught, self._names.no_sparing, lengths)
+        names, seeds = self._names, "seed" in self._names.attrs
+        return Watch(self._codes, self._trust, self._found.append, caught, names.no_sparing, lengths, seeds)
 
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""

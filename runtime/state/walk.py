@@ -39,8 +39,9 @@ from .effect_places import (
     visit_part,
 )
 from .kept_cache import CACHE
-from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
+from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, impure, reads_by_itself
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
+from .seeded_draws import is_seeded
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, is_stored, mark
 from .trust import Trust, impurity, setting_of
 from .uses import COUNT, DELETE, STORE, Place
@@ -235,7 +236,9 @@ def _suspicious(walker: Walker, root: tuple[str, str], chain: tuple[str, ...], a
     if root[0] != "local" or "random" not in chain[:-1]:
         return
     after = chain[chain.index("random") + 1]
-    if hasattr(np.random, after):
+    drawn = getattr(np.random, after, None)
+    seeded = "seed" in walker.names.attrs and is_seeded(drawn)
+    if drawn is not None and not seeded and impure(f"numpy.random.{after}"):
         walker.refuse(Refusal.CALLS_RANDOM, ".".join(chain), at)
 
 

@@ -11,7 +11,6 @@ there before. Both come to the same methods: ``_new_code`` and ``_c_call``, whos
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import sys
@@ -21,15 +20,18 @@ import typing
 from collections.abc import Callable, Container
 from typing import Any
 
+from ...tracer.bytecode.concretize import called_path
 from ...tracer.bytecode.shown_names import asks, release, show
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
 from ...tracer.record import constants
+from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
 from .libraries import AMBIENT, RUN_TIME, ambient, impure
 from .native_filter import Filter, available
 from .quiet_calls import mark
+from .seeded_draws import SeededDraws
 from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, methods_impurity
 
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
@@ -47,9 +49,10 @@ class Watch:
     def __init__(
         self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None],
         caught: Callable[[types.CodeType, Reason], None] | None = None, no_sparing: Container[types.CodeType] = (),
-        lengths: bool = False,
+        lengths: bool = False, seeds: bool = False,
     ) -> None:  # fmt: skip
-        """:param lengths: whether `len` may be asked for the length of what stands for a list."""
+        """:param lengths: whether `len` may be asked for the length of what stands for a list.
+        :param seeds: whether the code may seed a generator that the process has one of."""
         self._codes = codes
         self._trust = trust
         self._report = report
@@ -62,7 +65,7 @@ class Watch:
         self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
         self._collecting = False  # in this thread
         self._prior: Any = None
-        self._random: Any = None
+        self._seeds, self.draws = seeds, SeededDraws(seeds)
         self._ambient: list[Any] = []
         self._filter: Filter | None = None
         self.reasons: list[Reason] = []
@@ -73,7 +76,10 @@ class Watch:
         self._thread = threading.get_ident()
         gc.callbacks.append(self._collection)
         self._prior = sys.getprofile()
-        self._random, self._ambient = _numpy_random_state(), ambient()
+        self.draws, self._ambient = SeededDraws(self._seeds), ambient()
+        recorder = current_recorder()
+        if recorder is not None:
+            recorder.seeds = self.draws.seed_numpy
         if callable(self._prior) or not available():
             sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
         else:
@@ -101,7 +107,7 @@ class Watch:
             if exc[0] is None and self._caught is not None:
                 self._caught(*self._failing)
             return
-        if self._random != _numpy_random_state():
+        if self.draws.unseeded():
             self._add(Refusal.CALLS_NUMPY_RANDOM())
         if (now := ambient()) != self._ambient:
             for setting, before, value in zip(AMBIENT, self._ambient, now, strict=True):
@@ -233,6 +239,8 @@ class Watch:
         why = self._types[kind] = None if own else methods_impurity(kind)
         if why is None:
             return _ALWAYS
+        if why is Refusal.CALLS_RANDOM and self.draws.allows(frame, owner, function.__name__):
+            return _AGAIN
         return self._impure(frame, why, kind.__module__, f"{kind.__name__}.{function.__name__}")
 
     def _impure(self, frame: types.FrameType, why: Refusal, module: str, name: str) -> int:
@@ -260,6 +268,9 @@ class Watch:
             return _AGAIN
         where = f"{os.path.basename(at.f_code.co_filename)}:{at.f_lineno}"
         shown = name if module == "builtins" else f"{module}.{name}"
+        if name == "urandom":  # for a generator without a seed
+            path = called_path(at.f_code, at.f_lasti) or ()
+            shown = ".".join([str(part) for _, part in path]) or shown
         self._add(why(what=shown, site=where), frame)
         return _AGAIN
 
@@ -300,17 +311,3 @@ def _library_code(code: types.CodeType) -> bool:
 def _heap_type(cls: Any) -> bool:
     """Whether a class was made while running: it may go, and others come."""
     return bool(cls.__flags__ & (1 << 9))
-
-
-def _numpy_random_state() -> Any:
-    """The state of NumPy's global generator, which draws unseen (it is Cython); None where it isn't loaded."""
-    module = sys.modules.get("numpy.random.mtrand")
-    if module is None:
-        return None
-    try:
-        generator = module._rand._bit_generator
-        if type(generator).__name__ == "MT19937":
-            return ctypes.string_at(generator.ctypes.state_address, 2500)  # 624 words and a position
-        return repr(generator.state)
-    except Exception:
-        return None

@@ -904,6 +904,17 @@ def text_that_is_a_clock():
     return lambda x: x.sum() * float(np.datetime64("today") > start), lambda: None
 
 
+@replayed
+def a_global_generator_that_is_seeded():
+    seeds = [0]
+
+    def f(x):
+        random.seed(seeds[0])
+        return x.sum() * random.random()
+
+    return f, lambda: seeds.append(seeds.pop() + 1)
+
+
 @live
 def random_numbers():
     return lambda x: x.sum() * (1.0 if random.random() >= 0 else 2.0), lambda: None

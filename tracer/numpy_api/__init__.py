@@ -16,6 +16,7 @@ assemble.py      arrays from arrays: concatenate, stack, pad, tile, where
 create.py        arrays by rule: zeros_like, linspace, meshgrid, diag, tril
 creation.py      arrays made inside recorded code that can be assigned into
 made_in_code.py  np.zeros, np.array and others, as recorded code sees them
+generators.py    np.random, as recorded code sees it
 index.py         reading by an index
 assign.py        assignment
 index_plan.py    an index taken apart: a view, and flat positions to read or write
@@ -48,6 +49,7 @@ from . import (  # noqa: F401  (each fills the tables)
     create,
     dispatch,
     einsum,
+    generators,
     hooks,
     index,
     iterators,
@@ -79,3 +81,4 @@ from . import (  # noqa: F401  (each fills the tables)
 
 dispatch.install()
 made_in_code.show_takers_of_lists()
+generators.show_generators()

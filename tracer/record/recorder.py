@@ -166,6 +166,7 @@ class Recorder(Builder):
         self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated
         self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
+        self.seeds: Callable[[], None] | None = None  # called before NumPy's global generator is seeded (generators.py)
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from agreement import numerical_gradient
 from numpy.random import normal
 
 from tracegrad import UnsupportedError, compile_grad
@@ -80,13 +81,171 @@ def test_branches_on_random_numbers_and_values(monkeypatch):
     assert f.stats.traces == 60
 
 
-def test_parameters_that_are_traced_would_lose_their_gradient():
-    for fn in (
-        lambda x: np.sum(np.random.normal(x, 1.0)),
-        lambda x: np.sum(np.random.normal(loc=x)),
-        lambda x: np.sum(generator.normal(x)),
-    ):
-        f = compile_grad(fn)
-        for _ in range(2):
-            with pytest.raises(UnsupportedError, match=r"(?s)loc \+ scale .*tracegrad\.random.*test_numpy_random\.py"):
-                f.grad(X)
+def test_parameters_that_are_traced_are_refused_by_generators_from_outside():
+    f = compile_grad(lambda x: np.sum(generator.normal(x)))
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=r"(?s)loc \+ scale .*tracegrad\.random.*test_numpy_random\.py"):
+            f.grad(X)
+
+
+# ---- generators that the run makes and seeds: each run draws the same ----------------------------------------------
+
+
+class Layer:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.weights = self.rng.normal(size=(3, 3))
+
+    def __call__(self, x):
+        return np.tanh(self.weights @ x) + self.rng.normal(size=3) * x
+
+
+def _batches(x):
+    rng, total = np.random.default_rng(5), 0.0
+    for _ in range(8):
+        batch = rng.choice(3, size=2, replace=False)
+        total = total + np.sum(x[batch]) * rng.normal() if rng.random() < 0.7 else total - x[rng.integers(3)] ** 2
+    return total
+
+
+def _legacy(x):
+    rng = np.random.RandomState(42)
+    return np.sum(x[rng.permutation(3)] * np.arange(3.0)) + rng.rand() * x[0]
+
+
+def _of_python(x):
+    r, order = random.Random(7), [0, 1, 2]
+    r.shuffle(order)
+    return sum(r.gauss(0, 1) * x[r.randrange(3)] for _ in range(5)) * x[order[0]]
+
+
+def _spawned(x):
+    return sum(np.random.Generator(np.random.PCG64(s)).normal() * v
+               for s, v in zip(np.random.SeedSequence(5).spawn(3), x, strict=True))  # fmt: skip
+
+
+def _of_argument(x, seed=3):
+    return np.sum(np.random.default_rng(seed).normal(size=(4, 3)) @ x) ** 2
+
+
+def _traced_parameters(x):
+    rng, legacy = np.random.default_rng(0), np.random.RandomState(1)
+    scale = np.exp(x)
+    total = rng.normal(x[0], scale[1]) + np.sum(rng.normal(x, 0.1)) + np.sum(rng.uniform(x, x + scale, (2, 3)))
+    total = total + np.sum(legacy.laplace(x) * rng.exponential(scale)) + legacy.gumbel(loc=x[1], scale=2.0)
+    total = total + np.sum(rng.lognormal(x, 0.3)) + legacy.logistic(x[2]) + legacy.rayleigh(scale[0])
+    y = x * x
+    rng.shuffle(y)
+    return total * rng.choice(x) + np.sum(rng.permutation(x)[:2] * rng.choice(x, (2, 2), p=[0.2, 0.3, 0.5]) * y[1])
+
+
+def _numpys(x):
+    np.random.seed(3)
+    return np.sum(np.random.randn(3) * x) + np.random.uniform(x[0], 1.0)
+
+
+def _pythons(x):
+    random.seed("text")
+    np.random.seed(4)
+    return random.gauss(0, 1) * x[0] * np.random.randint(5) + random.choice([1.0, 2.0]) * x[1]
+
+
+SEEDED = {
+    "constant": lambda x: np.sum((np.random.default_rng(0).normal(size=(5, 3)) @ x) ** 2),
+    "in an object": lambda x: np.sum((layer := Layer(3))(layer(x))),
+    "batches": _batches, "legacy": _legacy, "of Python": _of_python, "spawned": _spawned, "argument": _of_argument,
+    "traced parameters": _traced_parameters, "NumPy's own": _numpys, "Python's own": _pythons,
+}  # fmt: skip
+
+
+def _state():
+    return tuple(map(str, np.random.get_state())), random.getstate()
+
+
+@pytest.fixture
+def states():
+    """The processes' generators are left as they were found."""
+    of_numpy, of_python = np.random.get_state(), random.getstate()
+    yield
+    np.random.set_state(of_numpy)
+    random.setstate(of_python)
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_what_is_drawn_from_a_generator_of_the_run_is_replayed(name, states):
+    fn = SEEDED[name]
+    f = compile_grad(fn)
+    for k in range(4):
+        x = X + 0.1 * k
+        np.random.seed(k)
+        random.seed(k)
+        before = _state()
+        expected, left = fn(x), _state()
+        np.random.seed(k)
+        random.seed(k)
+        assert _state() == before
+        value, gradient = f.value_and_grad(x)
+        assert value == pytest.approx(expected) and _state() == left
+        np.testing.assert_allclose(gradient, numerical_gradient(fn, (x,)), rtol=1e-5, atol=1e-6)
+    assert f.stats.live == "" and f.stats.traces == 2
+
+
+def test_a_seed_among_the_arguments():
+    f = compile_grad(_of_argument)
+    for seed in (0, 1, 2, 1, 0, 5):
+        assert f(X, seed) == pytest.approx(_of_argument(X, seed))
+    assert f.stats.live == "" and f.stats.compiles == 1
+
+
+kept = {}
+
+
+def _returns(x):
+    rng = np.random.default_rng(0)
+    return np.sum(x) * rng.normal(), rng
+
+
+def _stores(x):
+    rng = kept["rng"] = np.random.default_rng(0)
+    return np.sum(x) * rng.normal(), kept["rng"]
+
+
+def _goes_on(x):
+    rng = kept.setdefault("rng", random.Random(0))
+    return np.sum(x) * rng.random(), rng
+
+
+def _drawn_before(x):
+    noise = np.random.rand(), random.random()
+    np.random.seed(0)
+    random.seed(0)
+    return np.sum(x) * noise[0] * noise[1] * np.random.rand(), None
+
+
+def _seeded_on_one_way(x):
+    if x[0] > 0.35:
+        np.random.seed(0)
+    return np.sum(x) * np.random.rand(), None
+
+
+def _restored(x):
+    state = np.random.get_state()
+    noise = np.random.rand()
+    np.random.set_state(state)
+    return np.sum(x) * noise, None
+
+
+@pytest.mark.parametrize("fn", [_returns, _stores, _goes_on, _drawn_before, _seeded_on_one_way, _restored])
+def test_a_generator_that_gets_away_or_goes_on_makes_python_run(fn, states):
+    found = []
+    f = compile_grad(fn, has_aux=True) if fn is _returns else compile_grad(fn)
+    for call in (fn, f):
+        kept.clear()
+        np.random.seed(8)
+        random.seed(8)
+        for k in range(6):
+            value, rng = call(X + 0.02 * k)
+            found.append((float(value), 0.0 if rng is None else float(rng.random())))
+            np.random.seed(k)
+    np.testing.assert_allclose(found[:6], found[6:])
+    assert f.stats.live

@@ -1,0 +1,153 @@
+"""NumPy's random generators, as recorded code sees them (``bytecode/shown_names.py``).
+
+One that the code makes is a subclass of NumPy's that draws the same numbers, and takes parameters that are traced: a
+distribution that scales and shifts is its standard form, scaled and shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..bytecode.shown_names import show_functions
+from ..record.array import TracedArray, is_traced, wrap_array
+from ..record.recorder import current_recorder
+from .assemble import nested_atom
+
+
+def _shifted(z: Any, loc: Any, scale: Any) -> Any:
+    return loc + scale * z
+
+
+def _scaled(z: Any, scale: Any) -> Any:
+    return scale * z
+
+
+# distribution: (its parameters and their defaults, the draw made of the standard one and these, what is not negative)
+_Form = tuple[dict[str, float], Callable[..., Any], str]
+_FORMS: dict[str, _Form] = {
+    **{name: ({"loc": 0.0, "scale": 1.0}, _shifted, "scale") for name in ("normal", "laplace", "logistic", "gumbel")},
+    **{name: ({"scale": 1.0}, _scaled, "scale") for name in ("exponential", "rayleigh")},
+    "lognormal": ({"mean": 0.0, "sigma": 1.0}, lambda z, mean, sigma: np.exp(mean + sigma * z), "sigma"),
+    "uniform": ({"low": 0.0, "high": 1.0}, lambda z, low, high: low + (high - low) * z, "high - low"),
+}
+
+
+def _located(name: str, form: _Form, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The draw *name* by the *plain* one, with traced parameters."""
+    defaults, drawn, least = form
+    # the normal numbers of a lognormal one
+    source = "normal" if name == "lognormal" else name
+
+    def draw(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_traced((*args, *kwargs.values())):
+            return plain(owner, *args, **kwargs)
+        given = {**dict(zip((*defaults, "size"), args, strict=False)), **kwargs}
+        size = given.pop("size", None)
+        unknown = given.keys() - defaults.keys()
+        if unknown or len(args) > len(defaults) + 1:
+            raise TypeError(f"{name}() got an unexpected argument {min(unknown, default='')!r}")
+        values = {key: wrap_array(nested_atom(value)) for key, value in {**defaults, **given}.items()}
+        bound = values["high"] - values["low"] if name == "uniform" else values[least]
+        if (name != "uniform" or isinstance(owner, np.random.Generator)) and np.any(bound < 0):
+            raise ValueError(f"{least} < 0")
+        shape = np.broadcast_shapes(*[value.shape for value in values.values()])
+        if size is not None:
+            wanted = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+            if np.broadcast_shapes(shape, wanted) != wanted:
+                raise ValueError(f"Output size {wanted} is not compatible with broadcast dimensions of inputs {shape}.")
+            shape = wanted
+        standard = getattr(owner, source)(size=shape)
+        found = drawn(np.asarray(standard), *[value.astype(np.float64, copy=False) for value in values.values()])
+        return found.number() if size is None and not shape else found
+
+    return draw
+
+
+def _choice(owner: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(a) is not TracedArray:
+        return NotImplemented
+    axis = kwargs.pop("axis", args[3] if len(args) > 3 else 0)
+    return np.take(a, owner.choice(a.shape[axis], *args[:3], **kwargs), axis=axis)
+
+
+def _permutation(owner: Any, x: Any, axis: int = 0) -> Any:
+    return np.take(x, owner.permutation(x.shape[axis]), axis=axis) if type(x) is TracedArray else NotImplemented
+
+
+def _shuffle(owner: Any, x: Any, axis: int = 0) -> Any:
+    if type(x) is not TracedArray:
+        return NotImplemented
+    x[...] = _permutation(owner, x, axis)
+    return None
+
+
+def _taking(ours: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    def draw(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        found = ours(owner, *args, **kwargs) if args else NotImplemented
+        return plain(owner, *args, **kwargs) if found is NotImplemented else found
+
+    return draw
+
+
+def _draws(kind: type) -> dict[str, Callable[..., Any]]:
+    """The methods of a class of generators that take traced values."""
+    takers: dict[str, Callable[..., Any]] = {"choice": _choice, "permutation": _permutation, "shuffle": _shuffle}
+    return {
+        **{name: _located(name, form, getattr(kind, name)) for name, form in _FORMS.items()},
+        **{name: _taking(ours, getattr(kind, name)) for name, ours in takers.items()},
+    }
+
+
+def _subclass(kind: type) -> Any:
+    space = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
+    return type(kind.__name__, (kind,), {**space, **_draws(kind)})
+
+
+_Generator, _RandomState = _subclass(np.random.Generator), _subclass(np.random.RandomState)
+
+
+def _generator(bit_generator: Any) -> Any:
+    made = np.random.Generator(bit_generator)
+    return made if current_recorder() is None else _Generator(made.bit_generator)
+
+
+def _default_rng(seed: Any = None) -> Any:
+    made = np.random.default_rng(seed)
+    return made if made is seed or current_recorder() is None else _Generator(made.bit_generator)
+
+
+def _random_state(seed: Any = None) -> Any:
+    if current_recorder() is None:
+        return np.random.RandomState(seed)
+    if seed is None or hasattr(seed, "capsule"):
+        return _RandomState(seed)
+    made = _RandomState(np.random.MT19937(np.random.SeedSequence(0)))  # no call of the system's, as by its constructor
+    made.seed(seed)
+    return made
+
+
+def _seed(seed: Any = None) -> None:
+    recorder = current_recorder()
+    if recorder is not None and seed is not None and recorder.seeds is not None:
+        recorder.seeds()
+    np.random.seed(seed)
+
+
+def _of_module(name: str, method: Callable[..., Any], plain: Any) -> Callable[..., Any]:
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        if not is_traced((*args, *kwargs.values())):
+            return plain(*args, **kwargs)
+        return method(plain.__self__, *args, **kwargs)
+
+    return draw
+
+
+def show_generators() -> None:
+    """Let calls of the functions of ``np.random`` find these."""
+    methods = _draws(np.random.RandomState)
+    drawn = {name: _of_module(name, method, getattr(np.random, name)) for name, method in methods.items()}
+    made = {"default_rng": _default_rng, "Generator": _generator, "RandomState": _random_state}
+    show_functions(np.random, {**made, "seed": _seed, **drawn})

@@ -172,7 +172,7 @@ class Dispatcher:
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
             return answer
-        floats = tuple(numbers_compared(snapshot.nodes, float).values()) if plan.asks_identity else ()
+        floats = tuple(numbers_compared(snapshot.graph.nodes, float).values()) if plan.asks_identity else ()
         data = [*call.data, *snapshot.arrays, *floats]
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1
@@ -512,11 +512,11 @@ class FunctionDispatcher(Dispatcher):
         return form.answer(endpoint.mode, args, kwargs)
 
     def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
-        if not snapshot.tensors:
-            shared = self._shared(endpoint.mode, call, snapshot.nodes)
+        if not snapshot.graph.tensors:
+            shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
             return MISS if shared is None else self.answer(endpoint, shared)
-        if self.target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
-            raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
+        if self.target == "cuda" and len(snapshot.graph.on_device) < len(snapshot.graph.tensors):
+            raise on_the_host(next(n for n in snapshot.graph.tensors.values() if n not in snapshot.graph.on_device))
         self._reads_tensors = True
         args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
         return self._call_tensors(endpoint, args, kwargs)

@@ -110,7 +110,7 @@ def _record(
         follow_loops(recorder)
     recorder.known_capacities = capacities
     recorder.trusts = plan.trusts
-    recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.nodes)
+    recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.graph.nodes)
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
@@ -124,7 +124,7 @@ def _record(
             )
         )
     if plan.asks_identity:
-        state = plan.reached(call.objects, whole=True) if snapshot is None else snapshot.nodes
+        state = plan.reached(call.objects, whole=True) if snapshot is None else snapshot.graph.nodes
         refuse_floats(call, numbers_compared(state, float), names)
         recorder.plain_truths |= bool(numbers_compared(state, bool, np.bool_))
         if snapshot is None:
@@ -277,7 +277,7 @@ def run_frozen(
     recorder = integers.recorder
     if plan.takes_items:
         recorder.int_of = integers.element
-    for node in snapshot.nodes:
+    for node in snapshot.graph.nodes:
         array = node.obj if node.kind == "sink" and type(node.obj) is np.ndarray else None
         if array is not None and any(shows_memory(leaf, array) for leaf in call.leaves):
             raise MutationError(
@@ -313,12 +313,12 @@ def run_frozen(
             out = substitution.fn(*given.args, **given.kwargs)
             recorder.settle_premise()
         out = unlabelled(out) if wrt else out
-        out, returned = plain.result(out, {id(node.obj) for node in snapshot.nodes if node.kind == "pinned"})
+        out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})
     except BaseException as error:
         out, returned, raised = None, [], error
         plain(error)
     after = plan.after(snapshot, call.objects)
-    left = snapshot.nodes if after is snapshot else [*snapshot.nodes, *after.nodes]
+    left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
     settle(left, plain, plan.writes_by_name)
     refused = unrecordable.last() if recorder.guessed else None
     if refused is not None:
@@ -359,7 +359,7 @@ def run_frozen(
     asked = substitution.asked()
     unknown = [Refusal.REPLAY_CHANGES(name=label) for label in asked]
     effects, changes = Effects(), changed or substitution.changes() or unknown or returned
-    if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
+    if raised is None and not changes and snapshot.graph.roots:
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
             effects = find_effects(
@@ -373,10 +373,10 @@ def run_frozen(
     effects.write_back = write_back
     if changes or raised is not None:
         learns = plan.learn_grown(asked) | plan.learn_grown(
-            {node.label: set() for node in [*grown_lists(snapshot.nodes), *substitution.grown()]}
+            {node.label: set() for node in [*grown_lists(snapshot.graph.nodes), *substitution.grown()]}
         )
         learns |= plan.learn(_names_of_changed(snapshot, substitution, changed))
-        if learns and snapshot.graph is not None:  # the others, too, in one go
+        if learns:  # the others, too, in one go
             plan.learn(snapshot.graph.suspects)
         effects = Effects(learns=learns and raised is None)
         write_back()
@@ -390,9 +390,11 @@ def run_frozen(
 
 def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: Sequence[Reason]) -> list[str]:
     """Names for what a run has *changed* of the state: the containers, or else all."""
-    containers = [node.label for node in [*changed_containers(snapshot.nodes), *substitution.changed()]]
+    containers = [node.label for node in [*changed_containers(snapshot.graph.nodes), *substitution.changed()]]
     labels = [reason.text.split("`")[1] if reason.code is Refusal.REPLAY_CHANGES else reason.text for reason in changed]
-    in_classes = {f"{e.arg[0].__name__}.{e.arg[1]}" for node in snapshot.nodes for e in node.edges if e.how == "class"}
+    in_classes = {
+        f"{e.arg[0].__name__}.{e.arg[1]}" for node in snapshot.graph.nodes for e in node.edges if e.how == "class"
+    }
     return [*containers, *in_classes.intersection(labels)] or labels
 
 

@@ -52,22 +52,9 @@ from .values import (
 Checker = Callable[..., tuple[Any, ...] | None]
 
 # Kinds that are guarded by identity.
-_CONSTANT = {
-    "function",
-    "class",
-    "module",
-    "partial",
-    "compiled",
-    "bound",
-    "const",
-    "member",
-    "pinned",
-    "library",
-    "logger",
-    "cached",
-    "jitted",
-    "known",
-}
+_CONSTANT = set(
+    "function class module partial compiled bound const member pinned library logger cached jitted known".split()
+)
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"

@@ -490,25 +490,3 @@ def _uses_of_containers(walker: Walker) -> dict[int, set[Any]]:
 def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
     names = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
     return next((name for name, one in names if one is cell), None)
-
-
-__all__ = [
-    "DESCRIPTORS",
-    "HELD",
-    "SINKS",
-    "first_count",
-    "is_history",
-    "is_input",
-    "is_sink",
-    "only_stored",
-    "open_classes",
-    "place_of",
-    "settle_numbers",
-    "settle_places",
-    "sink_parameters",
-    "store_at",
-    "visit_adder",
-    "visit_history",
-    "visit_item",
-    "visit_part",
-]

@@ -151,6 +151,3 @@ def _identity(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(map(_identity, value))
     return token(value) if is_leaf(value) else id(value)
-
-
-__all__ = ["CACHE", "Cached", "KeptCache"]

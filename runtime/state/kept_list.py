@@ -133,5 +133,3 @@ for _name in (
     "count", "index", "insert", "pop", "remove", "reverse", "sort",
 ):  # fmt: skip
     setattr(KeptList, _name, _of_all(_name))
-
-__all__ = ["LENGTH", "WHOLE", "KeptList", "Part", "kept_class", "reach"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Hashable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...tracer.ir.refusals import Reason
@@ -166,37 +166,24 @@ class Names:
         return self.uses.get((kind, name), _READ) if self.effects and not self.everything else _READ
 
     def copy(self) -> Names:
-        sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
-        uses = {place: set(found) for place, found in self.uses.items()}
-        flags = self.supers, self.everything, self.absence, self.dates, self.formats
-        return Names(
-            *sets,
-            *flags,
-            self.moment,
-            self.effects,
-            self.holders,
-            set(self.texts),
-            uses,
-            set(self.contents),
-            set(self.changed),
-            set(self.varying),
-            self.varies,
-            {label: set(parts) for label, parts in self.grown.items()},
-            unbound=self.unbound,
-            values=self.values,
-            no_sparing=set(self.no_sparing),
-        )
+        """The same names, to grow apart; what is an id counts for one walk."""
+        return Names(**{f.name: _copied(getattr(self, f.name)) for f in fields(self) if f.name != "read"})
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    return set(value) if isinstance(value, set) else value
 
 
 @dataclass(slots=True)
 class StateGraph:
-    roots: list[Leaf | StateNode]  # the callable, then the objects
-    nodes: list[StateNode]
-    reasons: list[Reason]
-    codes: dict[int, types.CodeType]
-    main: dict[str, Any] | None  # the globals of the callable itself
-    names: Names
-    pins: Pins
+    roots: list[Leaf | StateNode] = field(default_factory=list)  # the callable, then the objects
+    nodes: list[StateNode] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+    codes: dict[int, types.CodeType] = field(default_factory=dict)
+    main: dict[str, Any] | None = None  # the globals of the callable itself
+    names: Names = field(default_factory=Names)
     settings: list[LibrarySetting] = field(default_factory=list)
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     optimizers: list[Any] = field(default_factory=list)
@@ -204,3 +191,4 @@ class StateGraph:
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
     numbers: dict[Any, float] = field(default_factory=dict)  # that can be inputs, by their places
     suspects: list[str] = field(default_factory=list)  # labels of containers that the function may read and change
+    pins: Pins = field(init=False)

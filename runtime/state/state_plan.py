@@ -63,13 +63,13 @@ class Snapshot:
     check: Checker
     read: Checker
     __slots__ = (
-        "_digest", "_graph", "_kept", "_trail", "array_names", "arrays", "check", "inputs", "key", "numbers", "read",
+        "_digest", "_kept", "_trail", "array_names", "arrays", "check", "graph", "inputs", "key", "numbers", "read",
         "reasons",
     )  # fmt: skip
 
     def __init__(self, made: Digest, inputs: list[StateNode], graph: StateGraph) -> None:
         self._digest = made
-        self._graph: StateGraph | None = graph
+        self.graph = graph  # once released, an empty one
         self._kept: list[tuple[StateGraph, list[StateNode]]] = []  # as it was until released, with the inputs
         self._trail = made.trail
         self.key = made.key
@@ -107,41 +107,6 @@ class Snapshot:
         made = self._digest.function(head, lines, names)
         return None if self._digest.hides(made.__code__) else made
 
-    @property
-    def tensors(self) -> dict[int, str]:
-        """The names of the eager tensors in the state, by id (until released)."""
-        return {} if self._graph is None else self._graph.tensors
-
-    @property
-    def on_device(self) -> list[str]:
-        """The names of the eager tensors in the state that lie on a CUDA device (until released)."""
-        return [] if self._graph is None else self._graph.on_device
-
-    @property
-    def leaves_on_host(self) -> list[str]:
-        """The names of the eager tensors in the state that lie on the host and require gradients (until released)."""
-        return [] if self._graph is None else self._graph.leaves_on_host
-
-    @property
-    def graph(self) -> StateGraph | None:
-        """The state as a graph (until released)."""
-        return self._graph
-
-    @property
-    def names(self) -> Names | None:
-        """The names that the walk went by (until released)."""
-        return None if self._graph is None else self._graph.names
-
-    @property
-    def nodes(self) -> list[StateNode]:
-        """The objects of the state (until released)."""
-        return [] if self._graph is None else self._graph.nodes
-
-    @property
-    def optimizers(self) -> list[Any]:
-        """The optimizers in the state (until released)."""
-        return [] if self._graph is None else self._graph.optimizers
-
     def unchanged(self, objects: Sequence[Any]) -> bool:
         """Whether the state is still this one, with the same arrays and numbers in it."""
         now = self.check(*objects)
@@ -152,8 +117,8 @@ class Snapshot:
     def release(self) -> None:
         """Let go of the user's arrays and objects; key, names and checker stay, and a graph that holds nothing else
         than what the checker does."""
-        graph, self._graph = self._graph, None
-        if graph is not None and self.provable and is_constant(graph, self.inputs):
+        graph, self.graph = self.graph, StateGraph()
+        if graph.roots and self.provable and is_constant(graph, self.inputs):
             for node in self.inputs:
                 node.obj = None
             self._kept.append((graph, self.inputs))
@@ -272,7 +237,7 @@ class StatePlan:
 
     def after(self, before: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
         """The state after a run: *before* itself, unless the run has changed what is guarded."""
-        if before.provable and before.names is self._names and before.unchanged(objects):
+        if before.provable and before.graph.names is self._names and before.unchanged(objects):
             return before
         return self.snapshot(objects, after=True)
 
@@ -405,10 +370,9 @@ class StatePlan:
 
         Where the plan is not provable, they are the originals themselves.
         """
-        if snap is None or snap._graph is None:
+        if snap is None or not snap.graph.nodes:
             snap = self.snapshot(objects)
-        assert snap._graph is not None
-        return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable, numbers)
+        return Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers)
 
 
 def _code_of(obj: Any) -> Any:

@@ -80,14 +80,14 @@ def build(
             loose.setdefault(id(edge.arg[0]), set()).add(edge.arg[1])
         elif edge.how == "attr" and node.kind == "function":
             loose.setdefault(id(node.obj.__dict__), set()).add(edge.arg)
-    pins = Pins(
+    graph = StateGraph(
+        walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, list(walker.settings.values()),
+        walker.tensors, walker.optimizers, walker.on_device, walker.leaves_on_host, walker.numbers, walker.suspects,
+    )  # fmt: skip
+    graph.pins = Pins(
         counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions, loose
-    )  # fmt: skip
-    return StateGraph(
-        walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
-        walker.tensors, walker.optimizers,
-        walker.on_device, walker.leaves_on_host, walker.numbers, walker.suspects,
-    )  # fmt: skip
+    )
+    return graph
 
 
 def reached(

@@ -71,8 +71,8 @@ class Outside:
 
     def __init__(self, capture: Capture, snapshot: Snapshot, leaves: Sequence[Any]) -> None:
         self._arrays = [x for x in (*leaves, *snapshot.arrays) if type(x) is np.ndarray]
-        self._capture, self._known = capture, set(snapshot.tensors)
-        self._nodes = {} if snapshot.graph is None else {id(n.obj): n for n in snapshot.graph.nodes}
+        self._capture, self._known = capture, set(snapshot.graph.tensors)
+        self._nodes = {id(n.obj): n for n in snapshot.graph.nodes}
         self.aliases: dict[int, Tensor] = {}  # others, which show memory from outside
         self.text_of: Callable[[Tensor, Source, Sequence[str]], str]  # the text of a tensor from outside
         self.tensors: dict[int, Tensor] = {}  # those that the run has left somewhere, by id
@@ -278,6 +278,3 @@ def _rate(scheduler: Any, k: int) -> Expression:
 
 def _put(place: Sequence[Any], value: Any) -> None:
     place[0][place[1]] = value
-
-
-__all__ = ["Outside"]

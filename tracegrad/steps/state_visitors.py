@@ -133,10 +133,10 @@ def optimizer_numbers(optimizers: Iterable[Optimizer]) -> list[tuple[dict[str, A
 
 def named_numbers(snapshot: Snapshot) -> list[tuple[dict[str, Any], str]]:
     """(group, key) of the numbers of optimizers that the user's code may read and set by name."""
-    names = None if snapshot.graph is None else snapshot.graph.names
-    if names is None or not _looks_into_groups(names):
+    names = snapshot.graph.names
+    if not _looks_into_groups(names):
         return []
-    groups = [group for optimizer in snapshot.optimizers for group in optimizer.param_groups]
+    groups = [group for optimizer in snapshot.graph.optimizers for group in optimizer.param_groups]
     return [(group, key) for group in groups for key, value in group.items() if _is_named(names, key, value)]
 
 
@@ -283,5 +283,3 @@ OF_SUBCLASSES.update({
 })  # fmt: skip
 
 HELD[Tensor] = held_facts
-
-__all__ = ["named_numbers", "optimizer_numbers", "tensor_facts"]

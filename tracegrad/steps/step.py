@@ -227,9 +227,9 @@ def _place(call: Call, snapshot: Snapshot) -> device | None:
     """The device of a step: CUDA where one of its tensors lies there.  None: tensors on the host, too, require
     gradients."""
     tensors = [x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR]
-    if not snapshot.on_device and not any(on_cuda(t._data) for t in tensors):
+    if not snapshot.graph.on_device and not any(on_cuda(t._data) for t in tensors):
         return CPU
-    if snapshot.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
+    if snapshot.graph.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
         return None
     return device("cuda", current_device())
 

@@ -443,7 +443,7 @@ def _record(
         recorder.backend = Unwatched(require_cuda("a step on the device"))
     names = leaf_names(fn, call)
     arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
-    capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
+    capture = Capture(recorder, {**arguments, **snapshot.graph.tensors}, place)
     outside = Outside(capture, snapshot, call.leaves)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
@@ -457,7 +457,7 @@ def _record(
             elif kind == INTEGER:
                 var = capture.add_input(LEAF, float(leaf), f"the argument `{names[k]}`", k, weak=True)
                 leaves[k] = integers.stand_in(var, leaf, k)
-            elif kind == TENSOR and id(leaf) not in snapshot.tensors:
+            elif kind == TENSOR and id(leaf) not in snapshot.graph.tensors:
                 leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
         count = itertools.count()
         held: dict[int, int] = {}  # id of a tensor that is an input, whichever it is -> its position in the state
@@ -545,7 +545,7 @@ def _finish(
     shared = {id(t._data) for t in capture.touched if id(t) not in held}
     for t in capture.touched:
         if id(t) in held and id(t._data) in shared:  # the next one need not show the same memory
-            changes.append(Refusal.REPLAY_CHANGES(name=snapshot.tensors[id(t)]))
+            changes.append(Refusal.REPLAY_CHANGES(name=snapshot.graph.tensors[id(t)]))
     written: list[Atom] = []
     results: list[Atom] = []
     on_host: list[bool] = []  # whether each of these lies on the host
@@ -703,7 +703,7 @@ def _finish(
     own = [(position, [k for k, leaf in given.items() if id(leaf) == key]) for key, position in held.items()]
     looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
     grads = {id(t._grad): (t._grad, ("grad", place_of(t))) for t, _ in capture.looked.values() if t._grad is not None}
-    seen = [(t, place_of(t)) for t in capture.touched if id(t) not in grads or id(t) in snapshot.tensors]
+    seen = [(t, place_of(t)) for t in capture.touched if id(t) not in grads or id(t) in snapshot.graph.tensors]
     met = [(r, place) for t, place in (*seen, *grads.values()) if id(t) not in held and (r := capture.root_of(t))]
     at = [(place, places[positions[root.var]]) for root, place in met]
     one_memory = [pair for pair in at if _key(pair[0]) != _key(pair[1])]
@@ -716,9 +716,9 @@ def _finish(
         list(recorder.input_names), changes, tuple(program.capacities), tuple(program.notes), effects=effects,
         answers=[(g.kind, g.answer) for g in recorder.guards],
         questions=tuple(recorder.questions), places=places, writes=writes, looked=looked,
-        settings=optimizer_numbers(snapshot.optimizers), held=own, named=outside.named, schedulers=outside.schedulers,
-        tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed, link=link, wanted=wanted,
-        free=free, memory=memory, one_memory=one_memory,
+        settings=optimizer_numbers(snapshot.graph.optimizers), held=own, named=outside.named,
+        schedulers=outside.schedulers, tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed,
+        link=link, wanted=wanted, free=free, memory=memory, one_memory=one_memory,
         counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
         fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient, learns=found.learns,
         write_back=found.write_back,

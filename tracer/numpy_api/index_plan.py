@@ -132,6 +132,9 @@ def _classify(item: Any) -> Any:
         return _as_index_array(item)
     if item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item):
         return item
+    array = np.asarray(item)  # a range, a Series
+    if array.ndim and (array.dtype.kind in "iub" or not array.size):
+        return _as_index_array(array)
     raise BadIndexError.here(
         "only integers, slices (`:`), ellipsis (`...`), None, and integer or boolean arrays are valid indices, "
         f"not a {type(item).__name__}"

@@ -18,7 +18,7 @@ from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
 from ..ops.reduce import reduce
 from ..ops.shape import concat, move_axis, reshape, slice_axis, transpose
-from ..record.array import UFUNCS, to_atom, wrap, wrap_array
+from ..record.array import UFUNCS, to_atom, wrap, wrap_array, wrap_as
 from ..record.autocast import lowered
 from .einsum import contract_pair
 from .registry import atom_of, implements, into, one_axis
@@ -95,7 +95,8 @@ if hasattr(np, "matvec"):  # since NumPy 2.2
 
 @implements(np.dot, method="dot")
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    return into(wrap(dot_of(to_atom(a), to_atom(b))), out)
+    x, y = to_atom(a), to_atom(b)
+    return into(wrap_as(dot_of(x, y), a, b, order="C" if x.aval.ndim and y.aval.ndim else "K"), out)
 
 
 def dot_of(x: Atom, y: Atom) -> Atom:
@@ -119,7 +120,7 @@ def _inner(a: Any, b: Any) -> Any:
     x, y = to_atom(a), to_atom(b)
     if not x.aval.ndim or not y.aval.ndim:
         return wrap(UFUNCS[np.multiply](x, y))
-    return wrap(tensordot_of(x, y, (x.aval.ndim - 1,), (y.aval.ndim - 1,), "inner"))
+    return wrap_as(tensordot_of(x, y, (x.aval.ndim - 1,), (y.aval.ndim - 1,), "inner"), order="C")
 
 
 @implements(np.outer)
@@ -159,7 +160,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     left, right = ([v] if isinstance(v, (int, np.integer)) else list(v) for v in pair)
     axes_x = tuple(one_axis(i, x.aval.ndim, "np.tensordot") for i in left)
     axes_y = tuple(one_axis(i, y.aval.ndim, "np.tensordot") for i in right)
-    return wrap(tensordot_of(x, y, axes_x, axes_y, "tensordot"))
+    return wrap_as(tensordot_of(x, y, axes_x, axes_y, "tensordot"), order="C")
 
 
 @implements(np.kron)

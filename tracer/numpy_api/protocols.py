@@ -111,6 +111,8 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     result = handler(*atoms)
     if isinstance(result, tuple):
         return tuple(wrap(r) for r in result)
+    if ufunc is np.matmul and result.aval.ndim <= 2:
+        order = "C"
     return wrap_as(result, *inputs, order=order)
 
 

@@ -19,7 +19,7 @@ from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, cast, cast_with_warning, like, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
-from ..record.array import UFUNC_METHODS, as_truth, to_atom, wrap
+from ..record.array import UFUNC_METHODS, as_truth, to_atom, wrap, wrap_as
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
@@ -91,10 +91,10 @@ def reduction(
             x = masked(x, where, other)
         axes = canonical_axes(axis, x.aval.ndim, name)
         if first is None or combine is None:
-            return into(wrap(compute(x, axes, bool(keepdims))), out)
+            return into(wrap_as(compute(x, axes, bool(keepdims)), a, where), out)
         if neutral is None and not all(x.aval.shape[k] for k in axes):
             x = full(first, tuple(1 if k in axes else n for k, n in enumerate(x.aval.shape)))
-        return into(wrap(combine(compute(x, axes, bool(keepdims)), first)), out)
+        return into(wrap_as(combine(compute(x, axes, bool(keepdims)), first), a, where), out)
 
     return apply
 

@@ -206,9 +206,9 @@ class TracedArray(metaclass=_StandIn):
 
     @shape.setter
     def shape(self, value: Any) -> None:
-        if self._storage.owner is not None or not self.known_c_order():
+        if self._storage.owner is not None or not all(step.contiguous(before) for step, before in self._steps):
             raise MutationError.here("assigning .shape of this traced array is not supported; use x = x.reshape(...)")
-        found = METHODS["reshape"](self, value)
+        found = METHODS["reshape"](self, value)  # never a copy: where memory lies otherwise, NumPy raises
         self._steps, self._atom, self._version = found._steps, found._atom, found._version
 
     @property

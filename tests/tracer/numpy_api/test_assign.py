@@ -355,6 +355,42 @@ def test_memory_order_of_inputs_is_known() -> None:
         Traced(lambda x: (x + 1).ravel().__setitem__(0, 1.0), [np.asfortranarray(np.ones((2, 3)))])
 
 
+def test_shapes_are_assigned() -> None:
+    def f(x: Any, w: Any) -> Any:
+        columns = np.ascontiguousarray(np.lib.stride_tricks.as_strided(x, (2, 3, 2), (8, 8, 24)))
+        columns.shape = (3 * 2, 2)
+        out = w.reshape(2, -1).dot(columns)
+        out.shape = (2, 1, 2)
+        taken = x[[2, 0]] * 2  # of a layout that is not known
+        taken.shape = -1
+        taken[1] = 7.0
+        return out, taken
+
+    check_value(f, [np.arange(12.0).reshape(4, 3), np.arange(12.0)])
+
+    def transposed(x: Any) -> None:
+        (x * 2).T.shape = (6,)
+
+    for way in (transposed, lambda x: setattr(x, "shape", (6,))):
+        with pytest.raises(MutationError, match="reshape"):
+            Traced(way, [np.ones((2, 3))])
+
+
+def test_what_numpy_makes_an_array_of_is_an_index() -> None:
+    def f(x: Any) -> Any:
+        labels = np.array([1, 0, 2])
+        y = x * 2
+        y[range(3), labels] = 0.0
+        y[0, range(1, 3)] += 1.0
+        return y, x[range(len(labels)), labels], x[range(2, 0, -1)], x[range(0)], y[pandas.Series(labels)]
+
+    pandas = pytest.importorskip("pandas")
+    check_value(f, [np.arange(9.0).reshape(3, 3)])
+    for wrong in ({1, 2}, "a", object()):
+        with pytest.raises(IndexError, match="valid indices"):
+            Traced(lambda x, wrong=wrong: x[wrong], [np.ones(3)])
+
+
 def test_results_of_c_ordered_inputs_are_c_ordered() -> None:
     def f(x: Any) -> Any:
         y = np.where(x > 0, x, 0) * 2 + np.concatenate([x[:1], x[1:]])
@@ -393,6 +429,13 @@ LAYOUTS = {
     "triangle": np.tril,
     "triangles": lambda x: np.triu(x[:, :, None] * x[:, None, :]),
     "reshape F": lambda x: np.reshape(x, x.shape[::-1], order="F"),
+    "matmul": lambda x: x @ x[:, ::-1].T,
+    "dot": lambda x: x.dot(x.T),
+    "tensordot": lambda x: np.tensordot(x, x, (0, 0)),
+    "inner": lambda x: np.inner(x, x),
+    "sum": lambda x: np.sum(x[:, :, None] * x[:, None, :], axis=0),
+    "max": lambda x: (x[:, :, None] * x[:, None, :]).max(axis=1),
+    "sum where": lambda x: np.sum(x, axis=0, keepdims=True, where=x > 0),
 }
 
 

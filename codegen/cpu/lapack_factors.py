@@ -41,11 +41,27 @@ def _least(m: Any, x: ir.Value, y: ir.Value) -> ir.Value:
 def _eigh(m: Any) -> None:
     b, n = m.b, m.size(0, -1)
     square = b.mul(n, n)
-    _columns_first(m, m.out, n, n)
-    uplo = "L" if m.params["lower"] else "U"
-    count = b.add(b.mul(n, I64(5)), I64(3))
+    uplo, values = "L" if m.params["lower"] else "U", m.at(m.out, square)
+    count = b.add(b.mul(n, I64(10)), I64(3))
     after = (m.integers(count), count)
-    info = _with_work(m, "syevd", "V", uplo, n, m.out, n, m.at(m.out, square), after=after)
+    if m.params["driver"] == "syevd":
+        _columns_first(m, m.out, n, n)
+        info = _with_work(m, "syevd", "V", uplo, n, m.out, n, values, after=after)
+    elif m.params["driver"] == "syevr":
+        a, found, zero = m.work(square), m.integers(b.mul(n, I64(2))), m.number(0)
+        _columns_first(m, a, n, n)
+        info = _with_work(
+            m, "syevr", "V", "A", uplo, n, a, n, zero, zero, 1, 1, zero, m.entry.alloca(I32), values, m.out, n, found,
+            after=after,
+        )  # fmt: skip
+    else:
+        beside = m.work(n)
+        with m.each(n) as i:
+            place = m.at(m.ins[0], i, b.add(n, I64(1)))
+            b.store(m.load(place), m.at(values, i))
+            with b.if_then(b.icmp_signed("<", b.add(i, I64(1)), n)):
+                b.store(m.load(m.at(place, n if m.params["lower"] else I64(1))), m.at(beside, i))
+        info = _with_work(m, "stevd", "V", n, values, beside, m.out, n, after=after)
     nan_unless_found(m, info, b.add(square, n))
 
 

@@ -28,7 +28,11 @@ product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
-scipy_linalg.py  scipy.linalg
+scipy_linalg.py  scipy.linalg: decompositions, Sylvester's equation
+scipy_functions  its functions of matrices
+scipy_spaces     its pseudo-inverses and spaces of columns
+scipy_matrices   its matrices of a structure
+scipy_banded     its banded matrices
 scipy_solvers.py its equations and factors: solve, lu, cho_factor, solve_banded
 strides.py       sliding windows, as_strided
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
@@ -65,8 +69,12 @@ from . import (  # noqa: F401  (each fills the tables)
     python_math,
     python_statistics,
     reduce,
+    scipy_banded,
+    scipy_functions,
     scipy_linalg,
+    scipy_matrices,
     scipy_solvers,
+    scipy_spaces,
     selection,
     shape,
     sort,

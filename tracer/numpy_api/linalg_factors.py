@@ -79,14 +79,14 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
 # ---- eigenvalues ---------------------------------------------------------------------------------------------------
 
 
-def eigh_of(x: Atom, lower: bool = True) -> tuple[Atom, Atom]:
+def eigh_of(x: Atom, lower: bool = True, driver: str = "syevd") -> tuple[Atom, Atom]:
     """Eigenvalues and eigenvectors of symmetric matrices."""
     squares(x)
     if not x.aval.size:
         return _of_nothing(np.linalg.eigh, x.aval)
     if x.aval.is_complex:
         return complex_eigh(x, lower)
-    packed = symmetric.eigh(x, lower)
+    packed = symmetric.eigh(x, lower, driver)
     return symmetric.eigenvalues(packed), symmetric.eigenvectors(packed)
 
 
@@ -242,7 +242,7 @@ def lstsq_of(x: Atom, y: Atom, rcond: Any) -> tuple[Any, Any, Any, Any]:
         return (found[0][:, 0] if vector else found[0], *found[1:])
     cutoff = _cutoff(rcond, x)
     inverse, s = pinv_of(x, cutoff)
-    rank = _as_question(reduce("sum", cast(above(F.stop_gradient(s), cutoff), INT), (0,)))
+    rank = question(reduce("sum", cast(above(F.stop_gradient(s), cutoff), INT), (0,)))
     solution: Atom = matmul(inverse, y)
     m, n = x.aval.shape
     residuals: Any = np.array([], COMPLEX.get(x.aval.dtype, x.aval.dtype))
@@ -252,7 +252,7 @@ def lstsq_of(x: Atom, y: Atom, rcond: Any) -> tuple[Any, Any, Any, Any]:
     return wrap(solution), residuals, np.int32(rank), wrap(s)
 
 
-def _as_question(x: Atom) -> int:
+def question(x: Atom) -> int:
     return int(require_recorder("linear algebra").guard(x, "linalg"))
 
 

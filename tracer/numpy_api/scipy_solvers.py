@@ -19,11 +19,9 @@ from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import conjugate
 from ..ops.elementwise import F, cast, like
-from ..ops.linalg_banded import solve_banded
 from ..ops.linalg_complex import adjoint, hermitian_part, solve_adjoint
 from ..ops.linalg_lu import lu_packed, lu_permutation, lu_repacked
 from ..ops.product import matmul
-from ..ops.reduce import reduce
 from ..ops.shape import iota, reshape, slice_axis
 from ..record.array import wrap
 from ..record.recorder import require_recorder
@@ -47,7 +45,7 @@ _FINITE = "array must not contain infs or NaNs"
 _SINGULAR = "A singular matrix detected: slice(s) [0] are singular."
 
 
-def _operands(check_finite: bool, *values: Any, complex_too: bool = True) -> tuple[Atom, ...]:
+def operands(check_finite: bool, *values: Any, complex_too: bool = True) -> tuple[Atom, ...]:
     atoms = matrices(*values, complex_too=complex_too)
     for x in atoms:
         if check_finite and x.aval.size:
@@ -62,14 +60,14 @@ def _square(x: Atom, error: str) -> int:
     return shape[-1]
 
 
-def _right_sides(y: Atom, n: int, error: str) -> tuple[Atom, bool]:
+def right_sides(y: Atom, n: int, error: str) -> tuple[Atom, bool]:
     """(*y* as matrices, whether it was one vector) of *n* rows."""
     if y.aval.shape[-2 if y.aval.ndim > 1 else -1 :][0] != n:
         raise ShapeError.here(error)
     return (reshape(y, (n, 1)), True) if y.aval.ndim == 1 else (y, False)
 
 
-def _given(x: Atom, vector: bool) -> Any:
+def given(x: Atom, vector: bool) -> Any:
     return wrap(reshape(x, x.aval.shape[:-1]) if vector else x)
 
 
@@ -115,23 +113,23 @@ def _solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, assume_a: Any = None, transposed: bool = False,
 ) -> Any:  # fmt: skip
-    x, y = _operands(check_finite, a, b)
+    x, y = operands(check_finite, a, b)
     n = _square(x, f"Expected square matrix, got a1.shape={x.aval.shape}")
-    right, vector = _right_sides(y, n, f"incompatible shapes: a1.shape={x.aval.shape} and b1.shape={y.aval.shape}")
+    right, vector = right_sides(y, n, f"incompatible shapes: a1.shape={x.aval.shape} and b1.shape={y.aval.shape}")
     if assume_a in _TRIANGULAR or assume_a == "diagonal":
         _nonzero_diagonal(x, _SINGULAR)
         below = _TRIANGULAR.get(assume_a, True)
         if assume_a == "diagonal":
             x = ops.triangle(x, False)
-        return _given(_of_one_or_many(lambda a, b: ops.solve_triangular(a, b, below, transposed), x, right), vector)
+        return given(_of_one_or_many(lambda a, b: ops.solve_triangular(a, b, below, transposed), x, right), vector)
     if assume_a in _POSITIVE:
         root = cholesky_of(x if lower else adjoint(x), _SINGULAR)
-        return _given(_of_one_or_many(_by_cholesky, root, right), vector)
+        return given(_of_one_or_many(_by_cholesky, root, right), vector)
     if assume_a in _SYMMETRIC or assume_a in _HERMITIAN:
         x = _mirrored(x, lower, assume_a in _HERMITIAN)
     elif assume_a not in _GENERAL:
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
-    return _given(solve_by(factors(x, _SINGULAR), right, bool(transposed)), vector)
+    return given(solve_by(factors(x, _SINGULAR), right, bool(transposed)), vector)
 
 
 def _by_cholesky(root: Atom, b: Atom) -> Atom:
@@ -144,9 +142,9 @@ def _solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    x, y = _operands(check_finite, a, b)
+    x, y = operands(check_finite, a, b)
     n = _square(x, "expected square matrix")
-    right, vector = _right_sides(y, n, f"shapes of a {x.aval.shape} and b {y.aval.shape} are incompatible")
+    right, vector = right_sides(y, n, f"shapes of a {x.aval.shape} and b {y.aval.shape} are incompatible")
     if not unit_diagonal:
         _nonzero_diagonal(x, lambda: f"singular matrix: resolution failed at diagonal {_first_zero(x)}")
     turned = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}[trans]
@@ -155,33 +153,14 @@ def _solve_triangular(
         a = conjugate(a) if trans in (2, "C") else a
         return ops.solve_triangular(a, b, bool(lower), turned, bool(unit_diagonal))
 
-    return _given(_of_one_or_many(solve, x, right), vector)
-
-
-@hooked("solve_banded")
-def _solve_banded(
-    l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
-    x, y = _operands(check_finite, ab, b, complex_too=False)
-    below, above = (int(k) for k in l_and_u)
-    if x.aval.shape[-2:] != (below + above + 1, x.aval.shape[-1]) or x.aval.ndim != 2:
-        raise ShapeError.here(
-            f"invalid values for the number of lower and upper diagonals: l+u+1 ({below + above + 1}) does not equal "
-            f"ab.shape[0] ({x.aval.shape[0]})"
-        )
-    right, vector = _right_sides(y, x.aval.shape[-1], "shapes of ab and b are not compatible.")
-    found = solve_banded(x, ops.transposed(right), below, above)
-    if found.aval.size:
-        quiet = F.stop_gradient(found)
-        must_hold(reduce("any", F.ne(quiet, like(-np.inf, quiet)), (0, 1)), "singular matrix")
-    return _given(ops.transposed(found), vector)
+    return given(_of_one_or_many(solve, x, right), vector)
 
 
 @hooked("inv")
 def _inv(
     a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False
 ) -> Any:
-    (x,) = _operands(check_finite, a)
+    (x,) = operands(check_finite, a)
     _square(x, f"Expected square matrix, got a1.shape={x.aval.shape}")
     if assume_a in (*_POSITIVE, *_SYMMETRIC, *_HERMITIAN):
         x = _mirrored(x, lower, assume_a not in _SYMMETRIC)
@@ -196,7 +175,7 @@ def _inv(
 
 @hooked("det")
 def _det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    (x,) = _operands(check_finite, a)
+    (x,) = operands(check_finite, a)
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
     _square(x, f"Last 2 dimensions of the array must be square but received shape {x.aval.shape}.")
@@ -208,7 +187,7 @@ def _det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 def _root(a: Any, lower: bool, check_finite: bool) -> tuple[Atom, Atom]:
     """(*a*, its Cholesky factors, lower or upper)."""
-    (x,) = _operands(check_finite, a)
+    (x,) = operands(check_finite, a)
     if x.aval.ndim < 2:
         raise ShapeError.here(f"Input array needs to be 2D but received a {x.aval.ndim}d-array.")
     _square(x, f"Input array is expected to be square but has the shape: {x.aval.shape}.")
@@ -240,9 +219,9 @@ def _cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_fi
 @hooked("cho_solve")
 def _cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     c, lower = c_and_lower
-    root, y = _operands(check_finite, c, b)
+    root, y = operands(check_finite, c, b)
     n = _square(root, "The factored matrix c is not square.")
-    right, vector = _right_sides(y, n, f"incompatible dimensions ({root.aval.shape} and {y.aval.shape})")
+    right, vector = right_sides(y, n, f"incompatible dimensions ({root.aval.shape} and {y.aval.shape})")
     below = bool(np.all(lower))
 
     def solve(a: Atom, b: Atom) -> Atom:
@@ -250,14 +229,14 @@ def _cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite
             return _by_cholesky(a, b)
         return ops.solve_triangular(a, solve_adjoint(a, b, False), False)
 
-    return _given(_of_one_or_many(solve, root, right), vector)
+    return given(_of_one_or_many(solve, root, right), vector)
 
 
 # ---- P L U ---------------------------------------------------------------------------------------------------------
 
 
 def _factors(a: Any, check_finite: bool, what: str) -> Atom:
-    (x,) = _operands(check_finite, a, complex_too=False)
+    (x,) = operands(check_finite, a, complex_too=False)
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
     if x.aval.shape[-1] != x.aval.shape[-2] or not x.aval.size:
@@ -285,12 +264,12 @@ def _lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> 
 @hooked("lu_solve")
 def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     lu, pivots = lu_and_piv
-    x, y = _operands(check_finite, lu, b, complex_too=False)
+    x, y = operands(check_finite, lu, b, complex_too=False)
     n = _square(x, "The factored matrix lu is not square.")
-    right, vector = _right_sides(y, n, f"Shapes of lu {x.aval.shape} and b {y.aval.shape} are incompatible")
+    right, vector = right_sides(y, n, f"Shapes of lu {x.aval.shape} and b {y.aval.shape} are incompatible")
     last = cast(atom_of(pivots), x.aval.dtype)
     shape = last.aval.shape
-    return _given(solve_by(lu_repacked(x, reshape(last, (*shape[:-1], 1, n))), right, bool(trans)), vector)
+    return given(solve_by(lu_repacked(x, reshape(last, (*shape[:-1], 1, n))), right, bool(trans)), vector)
 
 
 @hooked("lu")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from ..bytecode.shown_names import show_functions
 from ..record.array import HINTS, is_traced, unsupported
 from ..record.constants import by_numpy
+from .hooks import hook
 
 _MASKED = (
     "masked_array MaskedArray masked_where masked_invalid masked_equal masked_greater masked_less masked_inside "
@@ -51,6 +53,19 @@ HINTS.update(
     }
 )
 
+_OF_MATRICES = {
+    "use np.linalg.eig, or np.linalg.eigh of a symmetric matrix: w, v = np.linalg.eigh(a); (v * f(w)) @ v.T": (
+        "schur rsf2csf cdf2rdf hessenberg funm expm_cond"
+    ),
+    "use scipy.linalg.solve(a, b, assume_a='sym'), or scipy.linalg.cholesky of a positive definite matrix": "ldl",
+    "use scipy.linalg.eig(a, b), or eigh(a, b) of symmetric matrices": "qz ordqz",
+    "use scipy.linalg.qr, svd or solve of the whole matrix": (
+        "cossin qr_delete qr_insert qr_multiply qr_update matrix_balance clarkson_woodruff_transform"
+    ),
+    "make it with np.concatenate and np.diag": "diagsvd fiedler_companion",
+}
+HINTS.update({f"scipy.linalg.{name}": hint for hint, names in _OF_MATRICES.items() for name in names.split()})
+
 
 def _refused(name: str, function: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -71,3 +86,6 @@ def _refuse(module: Any, names: str, title: str) -> None:
 
 _refuse(np, "matrix asmatrix bmat frombuffer", "np")
 _refuse(np.ma, _MASKED, "np.ma")
+for _name in " ".join(_OF_MATRICES.values()).split():
+    _function = getattr(scipy.linalg, _name, None)
+    hook(_function, _refused(f"scipy.linalg.{_name}", _function))

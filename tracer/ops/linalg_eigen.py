@@ -48,17 +48,20 @@ def lapack_with_work(name: str, a: np.ndarray, **options: Any) -> tuple[Any, ...
     """LAPACK's *name* on *a* with the workspace that it asks for, as kernels call it."""
     sizes = a.shape if name in ("gesdd", "geqrf") else a.shape[:1]
     found = routine(lapack, f"{name}_lwork", a.dtype)(*sizes, **options)
-    names = ("lwork", "liwork") if name == "syevd" else ("lwork",)
+    names = ("lwork", "liwork") if name.startswith("syev") else ("lwork",)
     return routine(lapack, name, a.dtype)(a, **options, **{k: int(n) for k, n in zip(names, found, strict=False)})
 
 
-def _infer_packed(a: Aval, lower: bool) -> Aval:
+def _infer_packed(a: Aval, lower: bool, driver: str) -> Aval:
     n = order(a, "eigh")
     return Aval(a.dtype, (*a.shape[:-2], n + 1, n))
 
 
-def _eigh(a: np.ndarray, lower: bool) -> Any:
-    values, vectors, info = lapack_with_work("syevd", a, lower=lower)
+def _eigh(a: np.ndarray, lower: bool, driver: str) -> Any:
+    if driver == "stevd":
+        values, vectors, info = routine(lapack, driver, a.dtype)(np.diagonal(a), np.diagonal(a, -1 if lower else 1))
+    else:
+        values, vectors, *_, info = lapack_with_work(driver, a, lower=lower)
     return np.full((len(a) + 1, len(a)), np.nan) if info else np.vstack([vectors.T, values])
 
 
@@ -105,10 +108,10 @@ def _unfolded(x: Atom, lower: bool) -> Atom:
 EIGH = register(
     Primitive(
         "eigh", LAPACK, per_matrix(_eigh, _infer_packed), _infer_packed,
-        vjp=lambda ct, out, a, lower: (_folded(of_matrix(ct), lower),),
-        jvp=lambda tangents, out, a, lower: as_packed(_unfolded(tangents[0], lower)),
+        vjp=lambda ct, out, a, lower, driver: (_folded(of_matrix(ct), lower),),
+        jvp=lambda tangents, out, a, lower, driver: as_packed(_unfolded(tangents[0], lower)),
         axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY,
-        test={"shapes": ((2, 3, 3),), "params": {"lower": True}, "then": lambda out: _both(out)},
+        test={"shapes": ((2, 3, 3),), "params": {"lower": True, "driver": "syevd"}, "then": lambda out: _both(out)},
     )
 )  # fmt: skip
 
@@ -117,10 +120,10 @@ def _both(packed: Atom) -> Var:
     return F.mul(eigenvectors(packed), along_rows(eigenvalues(packed), eigenvectors(packed).aval.shape))
 
 
-def eigh(a: Atom, lower: bool = True) -> Var:
+def eigh(a: Atom, lower: bool = True, driver: str = "syevd") -> Var:
     """Eigenvalues, ascending, and eigenvectors of the symmetric matrices that have the lower (or upper) triangles of
-    *a*, packed."""
-    return bind(EIGH, a, lower=lower)
+    *a*, packed.  Signs of vectors are those of LAPACK's *driver*: syevd, syevr, or stevd for tridiagonal ones."""
+    return bind(EIGH, a, lower=lower, driver=driver)
 
 
 _OF_PACKED: dict[str, Any] = {"shapes": ((2, 4, 3),), "of": {0: lambda x: eigh(of_matrix(x))}}

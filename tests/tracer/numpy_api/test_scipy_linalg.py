@@ -18,6 +18,8 @@ RNG = np.random.default_rng(0)
 SQUARE, TALL, SQUARES = RNG.normal(size=(3, 3)), RNG.normal(size=(4, 3)), RNG.normal(size=(2, 3, 3))
 POSITIVE = SQUARE @ SQUARE.T + np.eye(3)
 VECTOR = RNG.normal(size=3)
+BANDS = np.array([[4.0, 5.0, 6.0, 7.0], [1.0, 2.0, 1.0, 9.0], [0.5, 0.5, 8.0, 8.0]])  # from the main diagonal down
+UPPER = np.array([[7.0, 7.0, 0.5, 0.5], [7.0, 1.0, 2.0, 1.0], [4.0, 5.0, 6.0, 7.0]])
 FOUR = 4.0 * np.eye(3)
 FAR = np.array([9.0, 0.0, 0.0])
 
@@ -69,6 +71,51 @@ CASES = {
     "hankel": (lambda a: (sl.hankel(a), sl.hankel(a, np.arange(4.0))), VECTOR),
     "circulant": (sl.circulant, TALL),
     "solve_toeplitz": (lambda a: sl.solve_toeplitz((a + FAR, a * 2.0), np.ones(3)), VECTOR),
+    "companion": (sl.companion, VECTOR),
+    "leslie": (lambda a: sl.leslie(a, a[1:] ** 2), VECTOR),
+    "fiedler": (sl.fiedler, VECTOR),
+    "convolution_matrix": (
+        lambda a: tuple([sl.convolution_matrix(a, n, mode) for n in (2, 5) for mode in ("full", "same", "valid")]),
+        VECTOR,
+    ),
+    "khatri_rao": (lambda a: sl.khatri_rao(a, a[:2]), TALL),
+    "matmul_toeplitz": (lambda a: sl.matmul_toeplitz((a, a[::-1]), a), VECTOR),
+    "solve_circulant": (lambda a: sl.solve_circulant(a, SQUARE), VECTOR),
+    "waves": (lambda a: (sl.cosm(a), sl.sinm(a), sl.tanm(0.2 * a)), SQUARE),
+    "complex waves": (lambda a: (sl.cosm(mixed(a)).real, sl.sinm(mixed(a)).imag), SQUARE),
+    "hyperbolic": (lambda a: (sl.coshm(a), sl.sinhm(a), sl.tanhm(a)), SQUARES),
+    "signm": (sl.signm, SQUARE),
+    "fractional power": (
+        lambda a: (sl.fractional_matrix_power(a, 0.3), sl.fractional_matrix_power(a, -2)),
+        POSITIVE,
+    ),
+    "cholesky_banded": (
+        lambda a: (sl.cholesky_banded(a, lower=True)[:, :2], sl.cholesky_banded(a[:1], lower=True)),
+        BANDS,
+    ),
+    "upper cholesky_banded": (lambda a: sl.cholesky_banded(a)[:, 2:], UPPER),
+    "cho_solve_banded": (
+        lambda a: sl.cho_solve_banded((sl.cholesky_banded(a), False), np.arange(4.0)),
+        UPPER,
+    ),
+    "solveh_banded": (lambda a: sl.solveh_banded(a, np.eye(4), lower=True), BANDS),
+    "upper solveh_banded": (lambda a: sl.solveh_banded(a[1:], np.arange(4.0)), UPPER),
+    "eigenvalues of bands": (
+        lambda a: (sl.eigvals_banded(a, lower=True), sl.eig_banded(a, True, True, select="i", select_range=(1, 2))),
+        BANDS,
+    ),
+    "tridiagonal": (
+        lambda a: (*sl.eigh_tridiagonal(a[0], a[1, 1:]), sl.eigvalsh_tridiagonal(a[0], a[2, 1:])),
+        BANDS,
+    ),
+    "rq": (lambda a: (*sl.rq(a.T), *sl.rq(a, mode="economic"), sl.rq(a, mode="r")), TALL),
+    "spaces": (lambda a: (sl.orth(a), (lambda z: z @ z.T)(sl.null_space(a.T))), TALL),
+    "subspace_angles": (
+        lambda a: (sl.subspace_angles(a, np.ones((4, 1))), sl.subspace_angles(a[:, :2], a[:, 1:] ** 2)),
+        TALL,
+    ),
+    "orthogonal_procrustes": (lambda a: sl.orthogonal_procrustes(a, np.cos(a)), TALL),
+    "pinvh": (lambda a: sl.pinvh(a, lower=False), POSITIVE),
     "block_diag": (lambda a: sl.block_diag(a, 2.0 * a[:1], a[0], 3.0), TALL),
 }
 
@@ -140,7 +187,16 @@ def test_errors():
     for f in (sl.sqrtm, sl.logm):
         with pytest.raises(tracegrad.UnsupportedError, match="complex"):
             Traced(f, [-np.eye(2)])
-    with pytest.raises(tracegrad.UnsupportedError):
-        Traced(lambda a: sl.qr(a, pivoting=True)[0], [TALL])
+    for f in (sl.schur, sl.ldl, lambda a: sl.funm(a, np.exp), lambda a: sl.eig_banded(a)[0]):
+        with pytest.raises(tracegrad.UnsupportedError, match=r"scipy.linalg.* use "):
+            Traced(f, [POSITIVE])
+    for f, a, message in [
+        (lambda a: sl.cholesky_banded(-a, lower=True), BANDS, "1-th leading minor not positive definite"),
+        (lambda a: sl.solveh_banded(a - [[0], [6], [0]], a[0], lower=True), BANDS, "2th leading minor"),
+        (lambda a: sl.solve_circulant(a * 0.0 + 1.0, a), VECTOR, "near singular circulant matrix"),
+    ]:
+        for call in (f, lambda a, f=f: Traced(f, [a])):
+            with pytest.raises(np.linalg.LinAlgError, match=message):
+                call(a)
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         Traced(lambda a: sl.eigvalsh(a, -a), [POSITIVE])

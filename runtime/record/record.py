@@ -161,7 +161,7 @@ def _record(
             holders, left, out = Holders(recorder, given), True, None
             holders.begin()
             try:
-                with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True):
+                with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):
                     out = fn(*given.args, **given.kwargs)
                     out = unlabelled(out) if wrt else out
                 held = plan.knows_values or any(array() is not None for array in recorder.made)

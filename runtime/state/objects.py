@@ -17,6 +17,9 @@ import types
 from collections.abc import Collection
 from typing import Any, Generic
 
+import numpy as np
+
+from ...tracer.bytecode.concretize import TAKERS
 from ...tracer.bytecode.settled_text import TEXT_METHODS
 from ...tracer.bytecode.shown_names import is_known_value
 from ...tracer.ir.refusals import Refusal
@@ -137,7 +140,8 @@ def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | Stat
     if adder is not None:
         return adder
     node = walker.node("bound", value, label, site)
-    node.edge("const", "__self__", walker.visit(owner, label, site), fixed=True)
+    replaced = type(owner) is np.ndarray and value.__name__ in TAKERS
+    node.edge("const", "__self__", walker.visit(owner, label, site), fixed=not replaced)
     return node
 
 

@@ -467,6 +467,8 @@ class Substitution:
     def _adder(self, node: StateNode) -> Any:
         return self._done(node, getattr(self._part(node.edges[0].child, node.obj.__self__), node.obj.__name__))
 
+    _bound = _adder
+
     def _const(self, node: StateNode) -> Any:
         """A descriptor in a class, over other functions."""
         parts = {e.arg: self._part(e.child, getattr(node.obj, e.arg)) for e in node.edges}

@@ -269,20 +269,18 @@ def request(depth: int) -> Request:
 
 def plain_operand() -> tuple[Any, bool] | None:
     """(the object into which the caller's caller writes, that it indexes, or of which it calls a method, UNKNOWN where
-    it can't be told; whether it writes: ``z[k] = t``, ``z.fill(t)``, ``z.flat = t``); None where it does neither."""
+    it can't be told; whether it writes: ``z[k] = t``, ``z.fill(t)``, ``z.flat = t``); None in code of a library."""
     asked = request(2)
     code, at = asked.frame.f_code, asked.frame.f_lasti
     if asked.opcode == "CALL":
-        path, writes = called_path(code, at), asked.name in _WRITERS
+        path = called_path(code, at)
         found = UNKNOWN if path is None or len(path) < 2 else resolve(path[:-1], asked.frame, plain=True)
-        return (found, writes) if isinstance(found, np.ndarray) or writes or asked.name in TAKERS else None
-    if not asked.opcode.startswith(("STORE_", "BINARY_SUBSCR", "BINARY_OP [")):
-        return None
+        return None if is_internal(code.co_filename) else (found, asked.name in _WRITERS)
     instructions = instructions_of(code)
     above = {"STORE_ATTR": 0, "STORE_SLICE": 2}.get(asked.opcode, 1)
-    path = instructions.loads_below(instructions.at(at), above, 0)
+    path = instructions.loads_below(instructions.at(at), above, 0) if asked.opcode.startswith(_OPERATORS) else None
     found = UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
-    return found, asked.opcode.startswith("STORE_")
+    return None if is_internal(code.co_filename) else (found, asked.opcode.startswith("STORE_"))
 
 
 def called_by_name(method: str) -> bool:
@@ -308,6 +306,7 @@ def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
 
 
 TAKERS = frozenset(("dot", "take", "choose", "clip", "repeat", "searchsorted"))  # methods that may be given traced ones
+_OPERATORS = ("STORE_", "BINARY_SUBSCR", "BINARY_OP [")
 _WRITERS = frozenset(("fill", "put", "itemset", "__setitem__"))
 ASSIGN_HINT = (
     "a traced value cannot be written into a plain NumPy array, which could not carry its gradient; "

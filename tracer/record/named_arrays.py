@@ -10,15 +10,15 @@ are called through ``bytecode/method_calls.py``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 
 from ..bytecode.array_places import CallPlace, behind_stores, name_site
-from ..bytecode.method_calls import exchange, method_calls
+from ..bytecode.method_calls import exchange, exchange_value, method_calls, method_loads
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.site import Site, is_internal
@@ -28,6 +28,7 @@ from .recorder import current_recorder
 
 _by_lines: WeakSet[CodeType] = WeakSet()  # functions whose runs are made line by line
 _tried: WeakSet[CodeType] = WeakSet()  # functions of which one run has been, to see if that helps
+_seen: WeakKeyDictionary[CodeType, set[int]] = WeakKeyDictionary()  # calls and loads of methods that runs have made
 _SHARED = (
     "a traced value cannot be written into this plain NumPy array{}: something else shows its memory, too (another "
     "name of it, a view, an object, code in C), and would not see the value; write into a copy: z = z.copy()"
@@ -39,12 +40,14 @@ _HEAP_TYPE = 1 << 9  # the flag of a class that Python code has made
 class ByLines:
     """A context for a run of *fn*: line by line, if that has been asked for.
 
-    Of a function whose runs can't be made again (*once*) the first one is so, too, to see if it is needed."""
+    Of a function whose runs can't be made again (*once*) the first one is so, too, to see if it is needed; and later
+    ones in those of its *codes* that have calls of methods of which none has been seen."""
 
-    def __init__(self, fn: Callable[..., Any], *, once: bool = False) -> None:
+    def __init__(self, fn: Callable[..., Any], *, once: bool = False, codes: Iterable[CodeType] = ()) -> None:
         self._code = getattr(getattr(fn, "func", fn), "__code__", None)
         asked = self._code in _by_lines or (once and self._code is not None and self._code not in _tried)
-        self._on = asked and sys.gettrace() is None
+        self._unseen_alone = not asked
+        self._on = (asked or any(map(_unseen, codes))) and sys.gettrace() is None
         if once and self._code is not None:
             _tried.add(self._code)
         self._shared: dict[int, tuple[ref[np.ndarray], Site]] = {}  # by id: arrays that are not replaced
@@ -79,19 +82,40 @@ class ByLines:
             _by_lines.add(self._code)
 
     def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if is_internal(frame.f_code.co_filename):
+        code = frame.f_code
+        if is_internal(code.co_filename) or (self._unseen_alone and not _unseen(code)):
             return None
-        frame.f_trace_opcodes = bool(behind_stores(frame.f_code) or method_calls(frame.f_code))
+        frame.f_trace_opcodes = bool(behind_stores(code) or method_calls(code) or method_loads(code))
         return self._step(frame, event, arg)
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
-        begins = event in ("call", "line") or (event == "opcode" and frame.f_lasti in behind_stores(frame.f_code))
-        if begins and current_recorder() is not None:
+        code, at = frame.f_code, frame.f_lasti
+        begins = event in ("call", "line") or (event == "opcode" and at in behind_stores(code))
+        if current_recorder() is None:
+            return self._step
+        if begins:
             self._name_arrays(frame)
-        count = method_calls(frame.f_code).get(frame.f_lasti) if event == "opcode" else None
-        if count is not None and current_recorder() is not None and exchange(frame, count, is_traced):
-            self._keep()
+        if event == "opcode":
+            count = method_calls(code).get(at)
+            if count is not None:
+                _seen.setdefault(code, set()).add(at)
+                if exchange(frame, count, is_traced):
+                    self._keep()
+            if at in method_loads(code):
+                _seen.setdefault(code, set()).add(at)
+                exchange_value(frame, self._either)
         return self._step
+
+    def _either(self, method: Any, ours: Callable[..., Any]) -> Any:
+        """The bound *method* of a plain array, which with traced arguments is *ours*."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if current_recorder() is None or not any(map(is_traced, (*args, *kwargs.values()))):
+                return method(*args, **kwargs)
+            self._keep()
+            return ours(method.__self__, *args, **kwargs)
+
+        return call
 
     def _name_arrays(self, frame: FrameType) -> None:
         """Replace the plain arrays that *frame* alone holds."""
@@ -124,6 +148,12 @@ class ByLines:
                 self._keep()
             c_order = bool(array.flags.c_contiguous)
             holder[key] = wrap_array(to_atom(array), c_order=c_order) if traced else made(array, place)
+
+
+def _unseen(code: CodeType) -> bool:
+    """Whether *code* calls or loads methods, of plain arrays perhaps, where none has been seen yet."""
+    places = method_calls(code).keys() | method_loads(code)
+    return bool(places) and not places <= _seen.get(code, set())
 
 
 def _owns_memory(array: np.ndarray) -> bool:

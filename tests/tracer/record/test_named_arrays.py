@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -159,17 +161,17 @@ class Noise:
 
 
 def test_functions_that_draw():
-    """Such a function is live: its first run can't be made again, and has to know."""
+    """A live function's first run can't be made again, and has to know."""
 
     def f(a, seed):
-        return Noise(seed).draw(a)
+        return Noise(seed).draw(a) + 0 * time.time()
 
     compiled = compile_grad(f)
     for seed in range(3):
         value, gradient = compiled.value_and_grad(X, seed)
         np.testing.assert_allclose(value, f(X, seed), rtol=1e-12)
         np.testing.assert_allclose(gradient, numerical_gradient(lambda x: f(x, seed), (X,)), rtol=1e-5)  # noqa: B023
-    assert "draws random numbers" in compiled.stats.live and sys.gettrace() is None
+    assert "reads the clock" in compiled.stats.live and sys.gettrace() is None
 
 
 def test_an_array_that_something_else_shows():
@@ -291,6 +293,49 @@ def test_methods_of_plain_arrays_that_something_else_holds():
     live = compile_grad(functions[0])
     counts = [(live(X, model), sys.getrefcount(np.ndarray.dot))[1] for _ in range(4)]
     assert counts[1:] == counts[:1] * 3
+
+
+PRODUCT = np.copy(Model.B)
+product = PRODUCT.dot
+
+
+class Late(Model):
+    """Live, and comes to its methods after other calls."""
+
+    calls = 0
+
+    def loss(self, w):
+        time.time()
+        self.calls += 1
+        if self.calls == 3:
+            return np.sum(self.X.dot(w) ** 2)
+        dot = self.B.dot if self.calls > 4 else np.sum
+        return sum(np.sum(v) ** 2 for v in map(dot, [w, w * w]))
+
+
+def _handed_on(w):
+    def apply(f, x):
+        return f(x)
+
+    a = np.vander([1.0, 2.0, -1.0, 0.5])
+    total = np.sum(apply(a.dot, w) * reduce(lambda v, f: f(v), [a.dot, np.diag(a).dot], w))
+    for v in map(a.T.dot, [w, w * w]):
+        total = total + np.sum(v)
+    return total
+
+
+@needs_stack
+def test_methods_of_plain_arrays_as_values():
+    functions = (_handed_on, lambda w: np.sum(product(w) ** 2), Late().loss)
+    for f, plain in zip(functions, (*functions[:2], Late().loss), strict=True):
+        compiled = compile_grad(f)
+        for k in range(6):
+            w = X + 0.1 * k
+            np.testing.assert_allclose(compiled(w), plain(w), rtol=1e-12)
+            if f is not functions[2]:
+                np.testing.assert_allclose(compiled.grad(w), numerical_gradient(f, (w,)), rtol=1e-5, atol=1e-6)
+            PRODUCT[0] += 0.25
+        assert bool(compiled.stats.live) is (f is functions[2])
 
 
 def test_results_of_operators_on_made_arrays():

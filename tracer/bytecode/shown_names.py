@@ -21,6 +21,7 @@ import builtins
 import ctypes
 import dis
 import gc
+import inspect
 import sys
 import threading
 from collections.abc import Iterator
@@ -271,7 +272,8 @@ def _global_calls(code: CodeType) -> frozenset[tuple[str, Called]]:
 def _reads_only(code: CodeType) -> bool:
     """Whether *code*, and the functions that it makes, do nothing with their globals but read names."""
     return all(
-        _READERS.isdisjoint(part.co_names) and not any(i.opname in _USERS for i in instructions_of(part).all)
+        (_READERS if part.co_flags & inspect.CO_OPTIMIZED else _READERS | _OF_LOCALS).isdisjoint(part.co_names)
+        and not any(i.opname in _USERS for i in instructions_of(part).all)
         for part in nested(code)
     )
 
@@ -316,7 +318,8 @@ def _imports(code: CodeType) -> frozenset[str]:
 
 _MODULES_OF_VALUES = frozenset(("math", "cmath", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
-_READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
+_READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
+_OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _shown = _Shown(_REAL)

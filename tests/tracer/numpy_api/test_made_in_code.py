@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from typing import Any
 
@@ -402,3 +403,28 @@ def test_tables_of_plain_numbers_are_constants():
         return np.sum(table[:4] * a)
 
     assert len(Traced(f, [X]).graph.nodes) <= 3
+
+
+def _of_test(x):
+    z = np.zeros(3)
+    z[0] = math.sin(x[0])
+    assert z[0] is not None and len(z) == 3, f"not {z}"
+    return z.sum() * np.array([x[0], x[1] ** 2]).sum()
+
+
+def test_asserts_that_pytest_rewrites_hide_nothing():
+    """They put ``locals()`` into the code, of the test around a function, too."""
+
+    def loss(x):
+        total = _of_test(x) + math.exp(x[1])
+        assert 0 < total < 100 and np.all(np.isfinite(x))
+        return total * len(vars()) + len(dir()) + len(locals())
+
+    assert "locals" in _of_test.__code__.co_names
+    f = compile_grad(_of_test)
+    for k in range(3):
+        x = np.array([0.5, 0.3]) + k
+        assert abs(f(x) - _of_test(x)) < 1e-12
+        np.testing.assert_allclose(f.grad(x), numerical_gradient(_of_test, (x,)), rtol=1e-6)
+        np.testing.assert_allclose(compile_grad(loss)(x), loss(x))
+    assert f.stats.live == ""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from ...tracer.bytecode.concretize import called_path
-from ...tracer.bytecode.shown_names import asks, release, show
+from ...tracer.bytecode.shown_names import asks, nested, release, show
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
 from ...tracer.record import constants
@@ -40,6 +40,7 @@ _DIRECT_ONLY = {"sys", "_thread", "gc", "weakref", "_weakref", "builtins", "_con
 _AGAIN, _HERE, _ALWAYS = range(3)  # verdicts on a call of a C function
 _EVERYWHERE = Trust()  # library code for every function, whatever its settings trust besides
 _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
+_MAKERS = ("dataclasses", "collections")  # modules that make code of the names of fields
 _SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name is the user's
 
 
@@ -62,6 +63,7 @@ class Watch:
         self._shown: set[int] = set()  # ids of codes whose frames are shown the builtins of recorded code
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, Refusal | None] = {}
+        self._made: set[types.CodeType] = set()  # code of named tuples and dataclasses that the run makes
         self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
         self._collecting = False  # in this thread
         self._prior: Any = None
@@ -193,7 +195,9 @@ class Watch:
         code = frame.f_code
         self._known[id(code)] = code
         asking = asks(code, frame.f_globals) or (self._lengths and "len" in code.co_names)
-        if asking and (code.co_filename == typing.__file__ or not _library_code(code)):
+        if asking and (
+            code.co_filename == typing.__file__ or not (_library_code(code) or is_internal(code.co_filename))
+        ):
             self._shown.add(id(code))
         if id(code) in self._codes or code in self._collector:
             return
@@ -202,10 +206,15 @@ class Watch:
             self._add(Refusal.CALLS_UNSEEN(what=code.co_name, site=where), frame)
 
     def _generated(self, frame: types.FrameType) -> bool:
-        """Code that a library made (the ``__init__`` of a dataclass) and calls itself."""
+        """Code that a library made (the ``__init__`` of a dataclass) and calls itself, or makes in this run."""
         if frame.f_code.co_filename != "<string>":
             return False
+        if frame.f_code in self._made:
+            return True
         at = frame.f_back
+        if at is not None and at.f_globals.get("__name__") in _MAKERS and self._trust.file(at.f_code.co_filename):
+            self._made.update(nested(frame.f_code))
+            return True
         while at is not None and self._trust.file(at.f_code.co_filename):
             if str(at.f_globals.get("__name__", "")).startswith(_QUIET_LIBRARIES):
                 return True

@@ -37,6 +37,7 @@ scipy_solvers.py its equations and factors: solve, lu, cho_factor, solve_banded
 strides.py       sliding windows, as_strided
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
+testing.py       np.testing.assert_allclose and the like
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
 python_math      math.sin, math.hypot; python_statistics: statistics.mean
@@ -82,6 +83,7 @@ from . import (  # noqa: F401  (each fills the tables)
     special,
     statistics,
     strides,
+    testing,
     ufunc_methods,
     ufuncs,
     unsupported,
@@ -90,3 +92,4 @@ from . import (  # noqa: F401  (each fills the tables)
 dispatch.install()
 made_in_code.show_takers_of_lists()
 generators.show_generators()
+testing.show_assertions()

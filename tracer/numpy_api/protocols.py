@@ -294,8 +294,11 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
             return found
         if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
             return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
-        found = _operator(ufunc, (self, other)) if _acceptable(self, ufunc, other) else NotImplemented
-        return as_truth(found)
+        if _acceptable(self, ufunc, other):
+            return as_truth(_operator(ufunc, (self, other)))
+        if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
+            return apply(self.number(), float(other))
+        return NotImplemented
 
     return apply
 
@@ -304,6 +307,8 @@ def open_reflected(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (other, self))) is not None:
             return found
+        if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
+            other = float(other)
         return _operator(ufunc, (other, self)) if _acceptable(self, ufunc, other) else NotImplemented
 
     return apply

@@ -3,11 +3,14 @@ functions whose Python runs in each call."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import heapq
 import math
 import statistics
 import time
+from collections import namedtuple
+from fractions import Fraction
 from functools import partial, reduce
 from math import exp, sin
 from typing import Any
@@ -146,6 +149,33 @@ def objects_in_order(x):
     return first * 2 + max(heap).value * (1.0 if _Item(x[0]) >= _Item(x[1]) else 2.0)
 
 
+@program
+def fractions_and_assertions(x):
+    y = np.sin(x)
+    np.testing.assert_allclose(y**2 + np.cos(x) ** 2, np.ones(4))
+    np.testing.assert_array_less(x, 9.0)
+    np.testing.assert_almost_equal(actual=x[0] + 1 - 1, desired=x[0])
+    np.testing.assert_equal(y, np.sin(x))
+    return x[0] * Fraction(1, 3) + Fraction(1, 2) * x[1] - y.sum() / Fraction(3, 7)
+
+
+@program
+def classes_of_the_function_itself(x):
+    @dataclasses.dataclass
+    class Pair:
+        a: float
+        b: float = 2.0
+        rest: list = dataclasses.field(default_factory=list)
+
+        def __mul__(self, k):
+            return Pair(self.a * k, dataclasses.replace(self, b=x[3]).b)
+
+    point = namedtuple("point", "u v")(x[1], x[2])
+    pair = Pair(x[0]) * point.u
+    pair.rest.append(point.v)
+    return pair.a * pair.b + pair.rest[0] ** 2
+
+
 SLOW = {"statistics of numbers"}
 
 
@@ -169,6 +199,16 @@ def test_errors_of_statistics():
 
     compiled = compile_grad(f)
     assert [compiled(x) for x in CALLS] == pytest.approx([f(x) for x in CALLS], rel=1e-12)
+
+
+def test_assertions_that_fail_are_numpys():
+    f = compile_grad(lambda x: x.sum() + 0 * (np.testing.assert_allclose(x, 1.0, rtol=0.5) or 0))
+    for x in (np.ones(3), np.array([1.0, 1.2, 0.1]), np.ones(3), np.array([9.0, 1.2, 1.0])):
+        if x.max() > 1:
+            with pytest.raises(AssertionError, match="Mismatched elements: 1 / 3"):
+                f(x)
+        else:
+            assert f(x) == 3
 
 
 def test_a_class_that_is_registered_later_counts():

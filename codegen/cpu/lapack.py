@@ -291,19 +291,14 @@ def _lu_adjugate(m: PerMatrix) -> None:
                 b.store(b.fadd(m.load(target), b.fmul(share, m.load(m.at(out, k, n, j)))), target)
             b.store(b.fmul(m.load(factor), m.load(m.at(factors, k, beside))), factor)
     (sign,) = _over_pivots(m, [one], lambda t, pivot, moved: [b.select(moved, b.fneg(t[0]), t[0])])
-    b.store(sign, factor)
-    with m.each(n) as i:  # times the pivots before each row
-        with m.each(n) as j:
-            place = m.at(out, i, n, j)
-            b.store(b.fmul(m.load(place), m.load(factor)), place)
-        b.store(b.fmul(m.load(factor), m.load(m.at(factors, i, beside))), factor)
-    b.store(one, factor)
-    with m.each(n) as step:  # times the pivots after each column
-        j = b.sub(b.sub(n, I64(1)), step)
-        with m.each(n) as i:
-            place = m.at(out, i, n, j)
-            b.store(b.fmul(m.load(place), m.load(factor)), place)
-        b.store(b.fmul(m.load(factor), m.load(m.at(factors, j, beside))), factor)
+    for first, rows in ((sign, True), (one, False)):  # times the pivots before each row, and after each column
+        b.store(first, factor)
+        with m.each(n) as step:
+            k = step if rows else b.sub(b.sub(n, I64(1)), step)
+            with m.each(n) as other:
+                place = m.at(out, k, n, other) if rows else m.at(out, other, n, k)
+                b.store(b.fmul(m.load(place), m.load(factor)), place)
+            b.store(b.fmul(m.load(factor), m.load(m.at(factors, k, beside))), factor)
     m.blas("trsm", "L", "L", "T", "U", n, n, one, factors, n, out, n)
     _interchange(m, True, I64(1), n, n)
 
@@ -403,18 +398,10 @@ def _mirror(m: PerMatrix, place: ir.Value, n: ir.Value, lead: ir.Value, scale: f
         b.store(value, m.at(place, j, lead, i))
 
 
+_ROWS = (
+    _lu, _lu_solve, _lu_inverse, _lu_permutation, _lu_det, _lu_slogdet, _lu_adjugate, _solve_triangular, _solve_banded,
+    _cholesky, _cholesky_pullback,
+)  # fmt: skip
 BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
-    "lu": _lu,
-    "lu_solve": _lu_solve,
-    "lu_inverse": _lu_inverse,
-    "lu_permutation": _lu_permutation,
-    "lu_det": _lu_det,
-    "lu_slogdet": _lu_slogdet,
-    "lu_adjugate": _lu_adjugate,
-    "solve_triangular": _solve_triangular,
-    "solve_banded": _solve_banded,
-    "cholesky": _cholesky,
-    "cholesky_pullback": _cholesky_pullback,
-    **FACTORS,
-    **COMPLEX_FACTORS,
-}
+    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **COMPLEX_FACTORS
+}  # fmt: skip

@@ -9,42 +9,24 @@ ones.  Where the result is small, the copying takes a third of the time.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
-import scipy.linalg.cython_blas as cython_blas
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.primitive import LAPACK, LOOP
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
-from . import jit
 from .expressions import Numbers
-from .lapack import PerMatrix
+from .lapack import PerMatrix, library_function
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
 from .small_matrices import is_small
 
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-_get_name = ctypes.pythonapi.PyCapsule_GetName
-_get_name.restype, _get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-
-
 SMALL_PRODUCT = 1_000_000  # multiplications up to which OpenBLAS copies nothing
 FEWEST, MOST = 64, 128  # rows of A and B that are multiplied at once in A' B, if not all
-
-
-def _register_blas() -> None:
-    for name in ("dgemm", "sgemm"):
-        capsule = cython_blas.__pyx_capi__[name]
-        jit.add_symbol(f"tg_{name}", _get_pointer(capsule, _get_name(capsule)))
-
-
-_register_blas()
 
 
 def native(op: CanonicalOp) -> bool:
@@ -91,8 +73,8 @@ class CallEmitter:
         columns = y.dims[-2] if tb else y.dims[-1]
         m, k, n = self.size(rows), self.size(inner), self.size(columns)
         kind = memory_type(op.out.dtype)
-        name = "tg_dgemm" if op.out.dtype.itemsize == 8 else "tg_sgemm"
-        gemm = declare(b.module, name, ir.VoidType(), *[PTR] * 13)
+        name = "dgemm" if op.out.dtype.itemsize == 8 else "sgemm"
+        gemm = declare(b.module, library_function(name), ir.VoidType(), *[PTR] * 13)
         px, py, pc = self._buffer(x), self._buffer(y), self.pointer(op.out)
 
         def cell(value: ir.Value, kind: ir.Type) -> ir.Value:

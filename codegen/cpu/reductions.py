@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -18,6 +20,16 @@ from .expressions import ValueEmitter
 from .scalar import F64, I64, Scalars, constant, counting, declare, from_memory, memory_type, register_type, to_memory
 
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
+
+
+@contextmanager
+def accumulating(totals: Sequence[Accumulator]) -> Iterator[None]:
+    """A context in which these *totals* are added up, and at whose end they are stored."""
+    for total in totals:
+        total.start()
+    yield
+    for total in totals:
+        total.close()
 
 
 class Accumulator:

@@ -69,7 +69,10 @@ class BlockTotal(ThreadTotal):
 
     def close(self) -> None:
         del self.e.accumulators[self.op.out]
-        self.finish(self.over_block()[-1])
+        value = self.over_block()[-1]
+        before, self.e.cooperating = self.e.cooperating, True
+        self.finish(value)
+        self.e.cooperating = before
 
     def over_block(self) -> list[ir.Value]:
         """The values of all threads together, by warps and then over them."""

@@ -15,7 +15,7 @@ from functools import partial
 import llvmlite.ir as ir
 
 from ..cpu.hints import give_hint
-from ..cpu.reductions import Accumulator
+from ..cpu.reductions import Accumulator, accumulating
 from ..cpu.scalar import I64
 from ..lower.canonical import Dim, Sym
 from ..schedule.dependences import domain, domain_indices, reduced_depths
@@ -40,18 +40,15 @@ class KernelEmitter(ThreadEmitter):
             # at the level of units all threads of a block have added up the same
             spread = [mapping.by != BLOCK or len(s.path) > mapping.loops for s in closing]
             totals = [BlockShare(self, s, shares[s.out], self.block, k) for s, k in zip(closing, spread, strict=True)]
-        for total in totals:
-            total.start()
         loops = prefix(nest)[: mapping.loops]
-        if mapping.by == BLOCK:
-            self.units(loops, self.block, self.blocks, lambda: self.cooperate(loops[-1].body))
-        elif loops:
-            self.over_threads(loops)
-        else:
-            with self.alone():
-                self.items([nest])
-        for total in totals:
-            total.close()
+        with accumulating(totals):
+            if mapping.by == BLOCK:
+                self.units(loops, self.block, self.blocks, lambda: self.cooperate(loops[-1].body))
+            elif loops:
+                self.over_threads(loops)
+            else:
+                with self.alone():
+                    self.items([nest])
 
     def over_threads(self, loops: Sequence[Loop]) -> None:
         """The units of *loops*, one at a time for each thread."""
@@ -114,25 +111,17 @@ class KernelEmitter(ThreadEmitter):
                 self.statement(item)
                 continue
             closing = [s for s in statements_of(item) if s.complete == depth and carries(s.op)]
-            totals = [BlockTotal(self, s) for s in closing]
-            for total in totals:
-                total.start()
-            self.cooperating = False
-            self.units([item], self.thread, self.threads, partial(self.items, item.body))
-            self.cooperating = True
-            for total in totals:
-                total.close()
+            with accumulating([BlockTotal(self, s) for s in closing]):
+                self.cooperating = False
+                self.units([item], self.thread, self.threads, partial(self.items, item.body))
+                self.cooperating = True
         self.cooperating = False
 
     def loop(self, loop: Loop) -> None:
         """A loop that one thread runs."""
         depth = len(self.loops)
-        totals = [Accumulator(self, s) for s in statements_of(loop) if s.complete == depth and carries(s.op)]
-        for total in totals:
-            total.start()
-        self._split(loop, I64(0), self.size(loop.dim))
-        for total in totals:
-            total.close()
+        with accumulating([Accumulator(self, s) for s in statements_of(loop) if s.complete == depth and carries(s.op)]):
+            self._split(loop, I64(0), self.size(loop.dim))
 
     # ---- sums over outer axes ------------------------------------------------------------------------------------
 
@@ -226,12 +215,8 @@ class KernelEmitter(ThreadEmitter):
     def combine(self, statement: Statement, shares: Sequence[Sym], count: ir.Value) -> None:
         """One block adds up the *shares* of a reduction, of which there are *count*."""
         total = BlockTotal(self, statement)
-        total.start()
-        with self.shared_out(count) as i:
+        with accumulating([total]), self.shared_out(count) as i:
             total.put(total.merged(total.values(), [self.get(buffer, i) for buffer in shares]))
-        self.cooperating = True
-        total.close()
-        self.cooperating = False
 
     def combine_columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
         """Each thread adds up the parts of one kept element."""

@@ -21,6 +21,7 @@ import llvmlite.ir as ir
 from ..cpu import jit
 from ..cpu.loop_node import LoopEmitter, LoopFrame
 from ..cpu.loop_plan import LoopPlan, results_of
+from ..cpu.reductions import accumulating
 from ..cpu.scalar import I8, I64, counting, memory_type
 from ..lower.canonical import ONE, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of, filled, rows_from
@@ -113,21 +114,15 @@ class BlockItem(KernelEmitter):
                 self.whole_columns(statement)
             return
         closing = [s for s in statements_of(nest) if carries(s.op) and s.complete == 0 and mapping.partial]
-        totals = [BlockTotal(self, s) for s in closing]
-        for total in totals:
-            total.start()
         loops = prefix(nest)[: mapping.loops]
-        if not loops:
-            with self.first_thread():
-                self.items([nest])
-        elif mapping.by == BLOCK and not mapping.partial and all(d.dim in self.program.static for d in loops):
-            self.units(loops, I64(0), I64(1), lambda: self.cooperate(loops[-1].body))  # a few rows, one by one
-        else:
-            self.units(loops, self.thread, self.threads, lambda: self.items(loops[-1].body))
-        self.cooperating = True
-        for total in totals:
-            total.close()
-        self.cooperating = False
+        with accumulating([BlockTotal(self, s) for s in closing]):
+            if not loops:
+                with self.first_thread():
+                    self.items([nest])
+            elif mapping.by == BLOCK and not mapping.partial and all(d.dim in self.program.static for d in loops):
+                self.units(loops, I64(0), I64(1), lambda: self.cooperate(loops[-1].body))  # a few rows, one by one
+            else:
+                self.units(loops, self.thread, self.threads, lambda: self.items(loops[-1].body))
 
 
 @dataclass(eq=False)

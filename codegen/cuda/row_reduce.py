@@ -11,6 +11,7 @@ from functools import partial
 
 import llvmlite.ir as ir
 
+from ..cpu.reductions import accumulating
 from ..lower.canonical import Sym
 from ..schedule.loop_tree import Loop, Statement, carries, statements_of
 from .block_reduce import BlockShare, BlockTotal
@@ -54,13 +55,9 @@ def reduce_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: Sh
     def one_part() -> None:
         place = kernel.unit
         low, high = kernel.stretch(kernel.size(inner.dim), parts, kernel.part)
-        totals = [BlockShare(kernel, s, shares[s.out], place) for s in closing_rows(nest, mapping)]
-        for total in totals:
-            total.start()
         first = kernel.b.add(low, kernel.thread)
-        kernel.units([inner], first, kernel.threads, partial(kernel.items, inner.body), end=high)
-        for total in totals:
-            total.close()
+        with accumulating([BlockShare(kernel, s, shares[s.out], place) for s in closing_rows(nest, mapping)]):
+            kernel.units([inner], first, kernel.threads, partial(kernel.items, inner.body), end=high)
 
     kernel.units(loops, kernel.block, kernel.blocks, one_part, parts=parts)
 
@@ -73,13 +70,9 @@ def combine_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: S
         first = b.mul(kernel.unit, parts)
         for s in closing_rows(nest, mapping):
             total = BlockTotal(kernel, s)
-            total.start()
-            with kernel.shared_out(parts) as part:
+            with accumulating([total]), kernel.shared_out(parts) as part:
                 found = [kernel.get(buffer, b.add(first, part)) for buffer in shares[s.out]]
                 total.put(total.merged(total.values(), found))
-            kernel.cooperating = True
-            total.close()
-            kernel.cooperating = False
 
     kernel.units(loops, kernel.block, kernel.blocks, one_row, parts=ir.Constant(ir.IntType(64), 1))
 

@@ -46,7 +46,7 @@ ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
 SLOT_BYTES = 16
 
 # `$name` is filled in by `launcher_ir`: a number, or the address of a function or object as a constant pointer.
-# `load i64, ptr %row[i64 2]` loads a field: word 2 of the row (`native.filled`).
+# `load i64, ptr %row[i64 2]` loads a field, word 2 of the row, and a `store` of this form writes it (`native.filled`).
 LAUNCHER = r"""
 ; Is `object` an ndarray as the row says?  The cheap tests that fail most often come first.
 define internal i1 @is_expected_array(ptr %object, ptr %row) {
@@ -61,8 +61,7 @@ layout:                                             ; C-contiguous, aligned, wri
   %wanted = select i1 %written, i32 $carray_written, i32 $carray
   %carray = and i32 %flags, %wanted
   %carray.ok = icmp eq i32 %carray, %wanted
-  %nd.at = getelementptr i8, ptr %object, i64 $array_nd
-  %nd.int = load i32, ptr %nd.at
+  %nd.int = load i32, ptr %object[i8 $array_nd]
   %nd = sext i32 %nd.int to i64
   %row.nd = load i64, ptr %row[i64 2]
   %nd.ok = icmp eq i64 %nd, %row.nd
@@ -106,8 +105,7 @@ head:
   %done = icmp eq i64 %i, %n
   br i1 %done, label %end, label %body
 body:
-  %at = getelementptr ptr, ptr %results, i64 %i
-  %result = load ptr, ptr %at
+  %result = load ptr, ptr %results[ptr %i]
   call void $Py_DecRef(ptr %result)
   %i.next = add i64 %i, 1
   br label %head
@@ -152,8 +150,6 @@ arg:
 arg.body:
   %object = load ptr, ptr %args[ptr %i]
   %kind = load i64, ptr %row
-  %word1.at = getelementptr i64, ptr %row, i64 1
-  %word2.at = getelementptr i64, ptr %row, i64 2
   switch i64 %kind, label %const [ i64 $KIND_ARRAY, label %array
                                    i64 $KIND_WRITTEN, label %array
                                    i64 $KIND_FLOAT64, label %scalar
@@ -165,7 +161,7 @@ array:
 array.take:
   %data = load ptr, ptr %object[i8 $array_data]
   store ptr %data, ptr %buf
-  %array.nd = load i64, ptr %word2.at
+  %array.nd = load i64, ptr %row[i64 2]
   %array.words = add i64 %array.nd, 3
   br label %arg.next
 
@@ -177,7 +173,7 @@ scalar:                                             ; a float of an accepted typ
   %bit.a = select i1 %is.float, i64 $ACCEPT_FLOAT, i64 0
   %bit.b = select i1 %is.float64, i64 $ACCEPT_NP_FLOAT64, i64 %bit.a
   %bit = select i1 %is.float32, i64 $ACCEPT_NP_FLOAT32, i64 %bit.b
-  %accept = load i64, ptr %word1.at
+  %accept = load i64, ptr %row[i64 1]
   %accepted = and i64 %accept, %bit
   %scalar.ok = icmp ne i64 %accepted, 0
   br i1 %scalar.ok, label %scalar.read, label %mismatch
@@ -205,7 +201,7 @@ scalar.store64:
   br label %arg.next
 
 const:                                              ; this very object; it has no buffer
-  %constant = load ptr, ptr %word1.at
+  %constant = load ptr, ptr %row[i64 1]
   %const.ok = icmp eq ptr %object, %constant
   br i1 %const.ok, label %arg.next, label %mismatch
 
@@ -253,8 +249,7 @@ out.next:
   %made = phi ptr [ %new, %out.array.take ], [ null, %out.scalar ]
   %out.data = phi ptr [ %new.data, %out.array.take ], [ %out.slot, %out.scalar ]
   %out.words = phi i64 [ %out.array.words, %out.array.take ], [ 2, %out.scalar ]
-  %result.at = getelementptr ptr, ptr %results, i64 %o
-  store ptr %made, ptr %result.at
+  store ptr %made, ptr %results[ptr %o]
   store ptr %out.data, ptr %out.buf
   %o.next = add i64 %o, 1
   %out.row.next = getelementptr i64, ptr %out.row, i64 %out.words
@@ -270,8 +265,7 @@ attempt:
   %member = phi ptr [ %begin.member, %begin ], [ %next, %hop ]
   %tried.before = phi i64 [ 0, %begin ], [ %tried, %hop ]
   %done = phi i64 [ 0, %begin ], [ %next.done, %hop ]
-  %bit.at = getelementptr i64, ptr %member, i64 $bit
-  %bit.mine = load i64, ptr %bit.at
+  %bit.mine = load i64, ptr %member[i64 $bit]
   %tried = or i64 %tried.before, %bit.mine
   %n_extra = load i64, ptr %member[i64 $n_extra]
   %n_temps = load i64, ptr %member[i64 $n_temps]
@@ -289,8 +283,7 @@ temp:
 temp.body:
   %offset = load i64, ptr %offsets[i64 %t]
   %temporary = getelementptr i8, ptr %arena, i64 %offset
-  %temp.at = getelementptr ptr, ptr %temps, i64 %t
-  store ptr %temporary, ptr %temp.at
+  store ptr %temporary, ptr %temps[ptr %t]
   %t.next = add i64 %t, 1
   br label %temp
 
@@ -308,10 +301,9 @@ count:
   br i1 %counted, label %tally, label %ran
 tally:                                              ; one more run to the end (-1), or failure of this guard
   %tally.place = add i64 %failed, 1
-  %tally.at = getelementptr i64, ptr %counts, i64 %tally.place
-  %tally.before = load i64, ptr %tally.at
+  %tally.before = load i64, ptr %counts[i64 %tally.place]
   %tally.after = add i64 %tally.before, 1
-  store i64 %tally.after, ptr %tally.at
+  store i64 %tally.after, ptr %counts[i64 %tally.place]
   br label %ran
 ran:
   %held = icmp slt i64 %failed, 0
@@ -382,8 +374,7 @@ item:
   %items.done = icmp eq i64 %k, %n_given
   br i1 %items.done, label %given, label %item.body
 item.body:
-  %item.at = getelementptr ptr, ptr %results, i64 %k
-  %item.value = load ptr, ptr %item.at
+  %item.value = load ptr, ptr %results[ptr %k]
   %ignored = call i32 $PyTuple_SetItem(ptr %tuple, i64 %k, ptr %item.value)
   %k.next = add i64 %k, 1
   br label %item

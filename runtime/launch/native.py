@@ -7,6 +7,7 @@ functions and objects of this process are written into the IR as numbers, which 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from string import Template
@@ -41,16 +42,21 @@ def compile_function(text: str, name: str) -> int:
     return immortal(load(machine.emit_object(module))).address(name)
 
 
-_FIELD = re.compile(r"(%[\w.]+) = load (\w+), ptr (%[\w.]+)\[(\w+) ([^\]]+)\]")
+_FIELD = re.compile(r"^( *)(.*\b(?:load|store) .*, ptr )(%[\w.]+)\[(\w+) ([^\]]+)\]", re.MULTILINE)
 
 
 def filled(text: str, numbers: Mapping[str, int], addresses: Mapping[str, int], functions: Iterable[str]) -> str:
     """*text* with ``$name`` replaced: by numbers, by constant pointers, to functions of CPython's API among them; and
-    ``%x = load i64, ptr %table[ptr 3]``, a field, by the two instructions that load it."""
+    fields, ``%x = load i64, ptr %table[ptr 3]``, by the two instructions that load or store them."""
     pointers = {**addresses, **{name: python_api(name) for name in functions}}
     fields: dict[str, Any] = {name: f"inttoptr (i64 {address} to ptr)" for name, address in pointers.items()}
-    loads = r"\1.at = getelementptr \4, ptr \3, i64 \5\n  \1 = load \2, ptr \1.at"
-    return _FIELD.sub(loads, Template(text).substitute(fields | dict(numbers)))
+    place = itertools.count()
+
+    def in_two(m: re.Match[str]) -> str:
+        at = f"%field.{next(place)}"
+        return f"{m[1]}{at} = getelementptr {m[4]}, ptr {m[3]}, i64 {m[5]}\n{m[1]}{m[2]}{at}"
+
+    return _FIELD.sub(in_two, Template(text).substitute(fields | dict(numbers)))
 
 
 def builtins_of(

@@ -64,8 +64,7 @@ first:
   %a.same = icmp eq i64 %a.here, %a
   br i1 %a.same, label %second, label %next
 second:
-  %b.at = getelementptr i64, ptr %a.at, i64 1
-  %b.here = load i64, ptr %b.at
+  %b.here = load i64, ptr %a.at[i64 1]
   %b.same = icmp eq i64 %b.here, %b
   br i1 %b.same, label %yes, label %next
 next:
@@ -90,24 +89,20 @@ call:                                               ; the frame keeps its code a
   br label %look
 
 c_call:
-  %type.at = getelementptr i8, ptr %arg, i64 $ob_type
-  %type = load ptr, ptr %type.at
+  %type = load ptr, ptr %arg[i8 $ob_type]
   %plain = icmp eq ptr %type, $function_type
   br i1 %plain, label %function, label %other
 other:
   %defining = icmp eq ptr %type, $method_type
   br i1 %defining, label %function, label %ask
 function:
-  %ml.at = getelementptr i8, ptr %arg, i64 $m_ml
-  %ml = load i64, ptr %ml.at
-  %self.at = getelementptr i8, ptr %arg, i64 $m_self
-  %self = load ptr, ptr %self.at
+  %ml = load i64, ptr %arg[i8 $m_ml]
+  %self = load ptr, ptr %arg[i8 $m_self]
   %self.word = ptrtoint ptr %self to i64
   %unbound = icmp eq ptr %self, null
   br i1 %unbound, label %ask, label %bound
 bound:
-  %kind.at = getelementptr i8, ptr %self, i64 $ob_type
-  %kind = load ptr, ptr %kind.at
+  %kind = load ptr, ptr %self[i8 $ob_type]
   %kind.word = ptrtoint ptr %kind to i64
   %of.module = icmp eq ptr %kind, $module_type
   %of.class = icmp eq ptr %kind, $class_type
@@ -122,8 +117,7 @@ look:
   %shared = call i1 @has(ptr $shared, i64 %a, i64 %b)
   br i1 %shared, label %quiet, label %own
 own:
-  %state.at = getelementptr i8, ptr %filter, i64 $ob_sval
-  %state = load ptr, ptr %state.at
+  %state = load ptr, ptr %filter[i8 $ob_sval]
   %mine = call i1 @has(ptr %state, i64 %a, i64 %b)
   br i1 %mine, label %quiet, label %unknown
 unknown:
@@ -139,19 +133,14 @@ caller:                                             ; not harmless for everyone,
 ask:
   %a.asked = phi i64 [ 0, %other ], [ 0, %function ], [ %a, %unknown ], [ %a, %caller ]
   %b.asked = phi i64 [ 0, %other ], [ 0, %function ], [ %b, %unknown ], [ %b, %caller ]
-  %state.asked.at = getelementptr i8, ptr %filter, i64 $ob_sval
-  %state.asked = load ptr, ptr %state.asked.at
-  %a.to = getelementptr i64, ptr %state.asked, i64 1
-  store i64 %a.asked, ptr %a.to
-  %b.to = getelementptr i64, ptr %state.asked, i64 2
-  store i64 %b.asked, ptr %b.to
+  %state.asked = load ptr, ptr %filter[i8 $ob_sval]
+  store i64 %a.asked, ptr %state.asked[i64 1]
+  store i64 %b.asked, ptr %state.asked[i64 2]
   %is.call = icmp eq i32 %what, 0
   %name = select i1 %is.call, ptr $name_call, ptr $name_c_call
   store ptr %frame, ptr %args
-  %args.1 = getelementptr ptr, ptr %args, i64 1
-  store ptr %name, ptr %args.1
-  %args.2 = getelementptr ptr, ptr %args, i64 2
-  store ptr %arg, ptr %args.2
+  store ptr %name, ptr %args[ptr 1]
+  store ptr %arg, ptr %args[ptr 2]
   call void $Py_IncRef(ptr %filter)                 ; the callback may take it off
   %answer = call ptr $PyObject_Vectorcall(ptr %filter, ptr %args, i64 3, ptr null)
   call void $Py_DecRef(ptr %filter)

@@ -46,8 +46,7 @@ entry:
   %pos = alloca i64
   %key = alloca ptr
   %value = alloca ptr
-  %cell.at = getelementptr i8, ptr %self, i64 $ob_sval
-  %cell = load ptr, ptr %cell.at, align 1
+  %cell = load ptr, ptr %self[i8 $ob_sval], align 1
   %table = load ptr, ptr %cell
   %failed = call i32 $PyContextVar_Get(ptr $errors, ptr $none, ptr %value)
   %no.errors = icmp ne i32 %failed, 0

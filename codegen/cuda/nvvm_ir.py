@@ -14,8 +14,9 @@ Address spaces are left as they are: libNVVM itself sees that the arguments of a
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import llvmlite.binding as llvm
 
@@ -73,29 +74,29 @@ def _typed(text: str) -> str:
     return _SPELLING.sub(spelling, text)
 
 
+def _outermost(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """(position, character) of what is in no bracket and no string; a bracket that opens is not in itself."""
+    depth, quoted = 0, False
+    for position, c in enumerate(text[start:], start):
+        if c == '"':
+            quoted = not quoted
+        elif not quoted:
+            if depth == 0:
+                yield position, c
+            depth += (c in "[{(<") - (c in "]})>")
+
+
 def _type_end(text: str, start: int = 0) -> int:
     """The end position of the type that begins at *start*."""
-    depth = 0
-    for position in range(start, len(text)):
-        c = text[position]
-        if depth == 0 and c in " ,)" and not text.startswith((" addrspace", " x "), position):
-            return position
-        depth += (c in "[{(<") - (c in "]})>")
-    return len(text)
+    ends = (k for k, c in _outermost(text, start) if c in " ,)" and not text.startswith((" addrspace", " x "), k))
+    return next(ends, len(text))
 
 
 def _split(text: str) -> list[str]:
     """*text* at the commas that are in no bracket and no string."""
-    parts, depth, start, quoted = [], 0, 0, False
-    for position, c in enumerate(text):
-        if c == '"':
-            quoted = not quoted
-        elif not quoted:
-            depth += (c in "[{(<") - (c in "]})>")
-            if c == "," and depth == 0:
-                parts.append(text[start:position].strip())
-                start = position + 1
-    return [*parts, text[start:].strip()] if text[start:].strip() else parts
+    cuts = [-1, *[position for position, c in _outermost(text) if c == ","], len(text)]
+    parts = [text[cut + 1 : following].strip() for cut, following in itertools.pairwise(cuts)]
+    return parts if parts[-1] else parts[:-1]
 
 
 def _pointer_to(kind: str, like: str) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensors.tensor import Tensor
 from .function_module import FunctionModule
 from .functional import basic
-from .module import Module
 
 
 class ReLU(FunctionModule, function=basic.relu):
@@ -71,28 +69,12 @@ class Softsign(FunctionModule, function=basic.softsign):
     """x / (1 + \\|x\\|)"""
 
 
-class _Along(Module):
-    """A function along *dim*."""
-
-    _shown = ("dim",)
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-
-class Softmax(_Along):
+class Softmax(FunctionModule, function=basic.softmax, without=("_stacklevel", "dtype")):
     """exp(x) along *dim*, divided by its sum there."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.softmax(input, self.dim, _stacklevel=5)
 
-
-class LogSoftmax(_Along):
+class LogSoftmax(FunctionModule, function=basic.log_softmax, without=("_stacklevel", "dtype")):
     """The logarithm of ``Softmax``."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.log_softmax(input, self.dim, _stacklevel=5)
 
 
 __all__ = [

@@ -17,6 +17,7 @@ from .optimizer import (
     check_not_negative,
     check_option,
     descended,
+    options,
 )
 
 
@@ -57,20 +58,14 @@ class Adam(FusedOptimizer):
     ) -> None:
         check_learning_rate(lr)
         check_not_negative(epsilon=eps)
+        given = options(locals())
         for k in (0, 1):
             check_option(f"beta parameter at index {k}", betas[k], bool(betas[k] >= 0.0) and bool(betas[k] < 1.0))
         check_not_negative(weight_decay=weight_decay)
         if not (all(isinstance(b, float) for b in betas) or all(isinstance(b, Tensor) for b in betas)):
             raise ValueError("betas must be either both floats or both Tensors")
         check_flags(fused, foreach)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": tuple([float(b) for b in betas]), "eps": eps, "weight_decay": weight_decay,
-                "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach, "capturable": capturable,
-                "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
-            },
-        )  # fmt: skip
+        super().__init__(params, given | {"betas": tuple([float(b) for b in betas])})
 
     def _update(self, group: Group) -> None:
         names = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")

@@ -12,7 +12,7 @@ from ..tensors.modes import STATE, enable_grad, no_grad
 from ..tensors.ops_join import cat
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
-from .optimizer import Optimizer, Params, check_learning_rate, zeros_like
+from .optimizer import Optimizer, Params, check_learning_rate, options, zeros_like
 
 _Evaluate = Callable[[float], tuple[float, Any]]  # step length -> (loss, flat gradient) there
 
@@ -44,14 +44,8 @@ class LBFGS(Optimizer):
         line_search_fn: str | None = None,
     ) -> None:
         check_learning_rate(lr)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-                "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
-                "line_search_fn": line_search_fn,
-            },
-        )  # fmt: skip
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, options(locals()))
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 

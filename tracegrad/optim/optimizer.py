@@ -342,6 +342,11 @@ def descended(p: Any, g: Any, weight_decay: Any, maximize: bool, decays: bool) -
     return g + weight_decay * p if decays else g
 
 
+def options(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The options among the *arguments* of a constructor (``locals()``), which groups get."""
+    return {name: value for name, value in arguments.items() if name not in ("self", "params", "__class__")}
+
+
 def check_option(name: str, value: Any, valid: bool) -> None:
     """Raise ``Invalid <name>: <value>`` unless *valid*."""
     if not valid:

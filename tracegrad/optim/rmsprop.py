@@ -8,7 +8,7 @@ import numpy as np
 
 from ..tensors.update import fused_update
 from .adam import lerp
-from .optimizer import FusedOptimizer, Group, Params, check_learning_rate, check_not_negative, descended
+from .optimizer import FusedOptimizer, Group, Params, check_learning_rate, check_not_negative, descended, options
 
 
 class RMSprop(FusedOptimizer):
@@ -46,14 +46,7 @@ class RMSprop(FusedOptimizer):
     ) -> None:
         check_learning_rate(lr)
         check_not_negative(epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-                "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable,
-            },
-        )  # fmt: skip
+        super().__init__(params, options(locals()))
 
     def _update(self, group: Group) -> None:
         moves, centered = group["momentum"] > 0, bool(group["centered"])

@@ -15,6 +15,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descended,
+    options,
     zeros_like,
 )
 
@@ -55,14 +56,7 @@ class SGD(FusedOptimizer):
         check_flags(fused, foreach)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        super().__init__(
-            params,
-            {
-                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
-                "fused": fused,
-            },
-        )  # fmt: skip
+        super().__init__(params, options(locals()))
 
     def _update(self, group: Group) -> None:
         hyper = (group, "lr"), (group, "weight_decay"), (group, "momentum"), (group, "dampening")

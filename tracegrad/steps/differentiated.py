@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 
 from ..tensors import backward as engine
 from ..tensors.backward_pass import collect
-from ..tensors.modes import enable_grad
-from ..tensors.node import TapeNode, next_sequence
+from ..tensors.node import TapeNode
 from ..tensors.tensor import Tensor, origins
-from .step_autograd import LinkedBackward, tensors_in
+from .step_autograd import LinkedBackward, gradients_of_rerun, tensors_in
 
 
 class Argument(TapeNode):
@@ -52,14 +51,7 @@ class DerivativeBackward(TapeNode):
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
         assert self._again is not None
         self._check()
-        since = next_sequence()
-        with enable_grad():
-            results = self._again()
-        pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None and r.requires_grad]
-        if not pairs:
-            return [None] * len(self._sources)
-        outputs, given = [r for r, _ in pairs], [ct for _, ct in pairs]
-        return engine.partial_gradients(outputs, self._sources, given, since, create_graph)
+        return gradients_of_rerun(self._again, self._sources, cts, create_graph)
 
     def custom_free(self) -> None:
         self.freed = True

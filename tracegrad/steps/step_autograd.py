@@ -174,6 +174,19 @@ def _split(link: Link, nodes: Sequence[Node]) -> list[Node]:
     return kept[::-1]
 
 
+def gradients_of_rerun(
+    again: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor], cts: Sequence[Tensor | None], create_graph: bool
+) -> list[Tensor | None]:
+    """The gradients with respect to *wanted* of the results of Python that runs *again*, eagerly; *cts*: theirs."""
+    since = next_sequence()
+    with enable_grad():
+        results = again()
+    pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None and r.requires_grad]
+    if not pairs:
+        return [None] * len(wanted)
+    return engine.partial_gradients([r for r, _ in pairs], wanted, [ct for _, ct in pairs], since, create_graph)
+
+
 class LinkedBackward(TapeNode):
     """A compiled step as one operation of the eager graph."""
 
@@ -213,13 +226,12 @@ class LinkedBackward(TapeNode):
         return [next(gradients) if given else None for given in link.given]
 
     def _eagerly(self, cts: list[Tensor | None]) -> list[Tensor | None]:
+        again = self.again
+        assert again is not None
         self.check()
-        assert self.again is not None
-        since = next_sequence()
-        with enable_grad():
-            results = [r for r in tensors_in(self.again()) if r.requires_grad]
-        pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None]
-        return engine.partial_gradients([r for r, _ in pairs], self.wanted, [ct for _, ct in pairs], since, True)
+        return gradients_of_rerun(
+            lambda: [r for r in tensors_in(again()) if r.requires_grad], self.wanted, cts, create_graph=True
+        )
 
     def check(self) -> None:
         for counter, count in self.counters:

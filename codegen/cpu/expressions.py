@@ -309,8 +309,7 @@ class ValueEmitter:
     def _load(self, x: Sym, offset: ir.Value, mask: tuple[Condition, ...]) -> ir.Value:
         kind = memory_type(x.dtype)
         if not mask:
-            place = self.b.gep(self.pointer[x], [offset], inbounds=True, source_etype=kind)
-            return from_memory(self.b, self.b.load(place, typ=kind), x.dtype)
+            return self.get(x, offset)
         # a real branch: the vectoriser turns it into a masked load, and no address out of bounds is read
         allowed = self.all_conditions(mask)
         before = self.b.block
@@ -318,8 +317,7 @@ class ValueEmitter:
         after = self.b.append_basic_block("after")
         self.b.cbranch(allowed, inside, after)
         self.b.position_at_end(inside)
-        place = self.b.gep(self.pointer[x], [offset], inbounds=True, source_etype=kind)
-        loaded = self.b.load(place, typ=kind)
+        loaded = self.b.load(self.place(x, offset), typ=kind)
         self.b.branch(after)
         self.b.position_at_end(after)
         phi = self.b.phi(kind)
@@ -328,6 +326,14 @@ class ValueEmitter:
         return from_memory(self.b, phi, x.dtype)
 
     def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
-        kind = memory_type(x.dtype)
-        place = self.b.gep(self.pointer[x], [self._offset(x, at, ())], inbounds=True, source_etype=kind)
-        self.b.store(to_memory(self.b, value, x.dtype), place)
+        self.put(x, self._offset(x, at, ()), value)
+
+    def place(self, x: Sym, offset: ir.Value) -> ir.Value:
+        """The address of element number *offset* of *x*."""
+        return self.b.gep(self.pointer[x], [offset], inbounds=True, source_etype=memory_type(x.dtype))
+
+    def put(self, x: Sym, offset: ir.Value, value: ir.Value) -> None:
+        self.b.store(to_memory(self.b, value, x.dtype), self.place(x, offset))
+
+    def get(self, x: Sym, offset: ir.Value) -> ir.Value:
+        return from_memory(self.b, self.b.load(self.place(x, offset), typ=memory_type(x.dtype)), x.dtype)

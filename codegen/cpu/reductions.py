@@ -17,7 +17,7 @@ from ..schedule.dependences import reduced_depths
 from ..schedule.index_maps import Indices
 from ..schedule.loop_tree import Statement
 from .expressions import ValueEmitter
-from .scalar import F64, I64, Scalars, constant, counting, declare, from_memory, memory_type, register_type, to_memory
+from .scalar import F64, I64, Scalars, constant, counting, declare, register_type
 
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
@@ -91,10 +91,8 @@ class Accumulator:
             for d, k in zip(out.dims, _places(out.dims), strict=True)
         )
         base = e._offset(out, at, ())
-        kind = memory_type(self.dtype)
         with counting(b, count) as i:
-            place = b.gep(e.pointer[out], [b.add(base, i, flags=("nsw",))], inbounds=True, source_etype=kind)
-            b.store(to_memory(b, self.identity(), self.dtype), place)
+            e.put(out, b.add(base, i, flags=("nsw",)), self.identity())
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
         b, name = self.e.b, self.op.prim.name
@@ -140,10 +138,8 @@ class Accumulator:
             b.store(self.combine(b.load(slot, typ=register_type(self.dtype)), value), slot)
         else:
             kept = tuple(i for a, i in enumerate(at) if a not in op.params["axes"])
-            kind = memory_type(self.dtype)
-            place = b.gep(e.pointer[op.out], [e._offset(op.out, kept, ())], inbounds=True, source_etype=kind)
-            total = from_memory(b, b.load(place, typ=kind), self.dtype)
-            b.store(to_memory(b, self.combine(total, value), self.dtype), place)
+            offset = e._offset(op.out, kept, ())
+            e.put(op.out, offset, self.combine(e.get(op.out, offset), value))
 
     def _update_arg(self, value: ir.Value, at: Indices) -> None:
         b = self.e.b

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -18,6 +18,7 @@ import numpy as np
 
 from ...tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, HALF
 from . import jit, vecmath
+from .hints import give_hint
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -317,18 +318,26 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
 
 
 @contextmanager
-def counting(b: ir.IRBuilder, n: ir.Value) -> Iterator[ir.Value]:
-    """A context for a loop over 0 <= i < n: code written inside is its body."""
+def ranging(b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = "") -> Iterator[ir.Value]:
+    """A context for a loop over *first*, *first* + *step*, ... below *end*, none of them negative: code written inside
+    is its body."""
     before, body, after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
-    b.cbranch(b.icmp_signed(">", n, I64(0)), body, after)
+    b.cbranch(b.icmp_signed("<", first, end), body, after)
     b.position_at_end(body)
     i = b.phi(I64)
-    i.add_incoming(I64(0), before)
+    i.add_incoming(first, before)
     yield i
-    following = b.add(i, I64(1), flags=("nuw", "nsw"))
+    following = b.add(i, step, flags=("nuw", "nsw"))
     i.add_incoming(following, b.block)
-    b.cbranch(b.icmp_signed("<", following, n), body, after)
+    back = b.cbranch(b.icmp_signed("<", following, end), body, after)
+    if hint:
+        give_hint(back, hint)
     b.position_at_end(after)
+
+
+def counting(b: ir.IRBuilder, n: ir.Value) -> AbstractContextManager[ir.Value]:
+    """A context for a loop over 0 <= i < n."""
+    return ranging(b, I64(0), n, I64(1))
 
 
 def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:

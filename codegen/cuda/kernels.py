@@ -16,13 +16,13 @@ import llvmlite.ir as ir
 
 from ..cpu.hints import give_hint
 from ..cpu.reductions import Accumulator, accumulating
-from ..cpu.scalar import I64
+from ..cpu.scalar import I64, ranging
 from ..lower.canonical import Dim, Sym
 from ..schedule.dependences import domain, domain_indices, reduced_depths
 from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, statements_of
 from .block_reduce import BlockShare, BlockTotal, ThreadTotal
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Mapping, prefix
-from .threads import Range, ThreadEmitter
+from .threads import ThreadEmitter
 
 
 class KernelEmitter(ThreadEmitter):
@@ -175,7 +175,7 @@ class KernelEmitter(ThreadEmitter):
                 for total in totals:
                     total.update(domain_indices(total.op))
             return
-        with Range(self.b, low, high, I64(1)) as i:
+        with ranging(self.b, low, high, I64(1)) as i:
             places[axes[0]] = i
             inner = self.size(domain(totals[0].op)[axes[1]]) if len(axes) > 1 else I64(0)
             self._summed(totals, places, axes[1:], I64(0), inner)
@@ -224,7 +224,7 @@ class KernelEmitter(ThreadEmitter):
         with self.spread(units) as unit:
             total = ThreadTotal(self, statement)
             total.start()
-            with Range(b, I64(0), parts, I64(1)) as part:
+            with ranging(b, I64(0), parts, I64(1)) as part:
                 place = b.add(b.mul(part, units, flags=("nsw",)), unit, flags=("nsw",))
                 total.put(total.merged(total.values(), [self.get(buffer, place) for buffer in shares]))
             self.put(statement.out, unit, total.values()[-1])

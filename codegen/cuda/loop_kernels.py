@@ -22,7 +22,7 @@ from ..cpu import jit
 from ..cpu.loop_node import LoopEmitter, LoopFrame
 from ..cpu.loop_plan import LoopPlan, results_of
 from ..cpu.reductions import accumulating
-from ..cpu.scalar import I8, I64, counting, memory_type
+from ..cpu.scalar import I8, I64, counting, memory_type, ranging
 from ..lower.canonical import ONE, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of, filled, rows_from
 from ..schedule.loop_tree import Loop, Statement, carries, statements_of
@@ -32,7 +32,6 @@ from .block_reduce import BlockTotal
 from .kernels import KernelEmitter
 from .loop_strategy import Way, repeated
 from .mapping import BLOCK, COLUMNS, THREAD, mapping_of, prefix
-from .threads import Range
 
 # ---- one thread ------------------------------------------------------------------------------------------------
 
@@ -174,7 +173,7 @@ class BlockFrame(ThreadFrame):
     @contextmanager
     def each(self, count: ir.Value) -> Iterator[ir.Value]:
         self.kernel.barrier()
-        with Range(self.b, self.kernel.thread, count, self.kernel.threads) as i:
+        with ranging(self.b, self.kernel.thread, count, self.kernel.threads) as i:
             yield i
         self.kernel.written = True
 
@@ -197,7 +196,7 @@ def write_loop(kernel: KernelEmitter, way: Way) -> None:
         return
     work = {w.sym: w for w in way.plan.work}
     count = kernel.size(way.batch)
-    with Range(kernel.b, kernel.block, count, kernel.blocks) if way.by == BLOCK else kernel.spread(count) as index:
+    with ranging(kernel.b, kernel.block, count, kernel.blocks) if way.by == BLOCK else kernel.spread(count) as index:
 
         def pointer(sym: Sym) -> ir.Value:
             base = kernel.pointer[sym]

@@ -20,13 +20,12 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ..cpu.reductions import product
-from ..cpu.scalar import I64, Scalars, constant, register_type
+from ..cpu.scalar import I64, Scalars, constant, ranging, register_type
 from ..lower.canonical import Const, Dim, Sym
 from ..schedule.dependences import domain, domain_indices
 from ..schedule.loop_tree import Loop, Statement, statements_of
 from .kernels import KernelEmitter
 from .mapping import THREAD, Extent, Mapping
-from .threads import Range
 
 
 def axes_of(statement: Statement) -> tuple[tuple[Dim, ...], Dim]:
@@ -108,7 +107,7 @@ class Scan:
         b, e = self.b, self.e
         with e.spread(self.rows) as row:
             x = self.cell(constant(self.dtype, -0.0))
-            with Range(b, I64(0), b.sub(self.parts, I64(1)), I64(1)) as part:
+            with ranging(b, I64(0), b.sub(self.parts, I64(1)), I64(1)) as part:
                 place = b.add(b.mul(part, self.rows), row)
                 found, before = [e.get(buffer, place) for buffer in self.shares], self.get(x)
                 e.put(self.shares[0], place, before)
@@ -151,7 +150,7 @@ class Scan:
         for d in reversed(self.dims):
             places.insert(0, b.urem(row, e.size(d)))
             row = b.udiv(row, e.size(d))
-        with Range(b, *e.stretch(self.length, self.parts, part), I64(1)) as t, e.at([*places, t]):
+        with ranging(b, *e.stretch(self.length, self.parts, part), I64(1)) as t, e.at([*places, t]):
             at = domain_indices(self.op)
             step(e.value(self.op.ins[0], at if self.op.ins[0].dims else ()), e.value(self.op.ins[1], at))
 

@@ -6,13 +6,13 @@ memory.  ``ptx.py`` defines them for a GPU, ``tests/support/simulator.py`` on th
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import llvmlite.ir as ir
 
-from ..cpu.hints import give_hint
 from ..cpu.loop_nest import ItemEmitter
-from ..cpu.scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
+from ..cpu.scalar import I32, I64, PTR, declare, ranging
 from ..lower.canonical import Canonical, Sym
 from ..schedule.index_maps import Indices
 from ..schedule.loop_tree import Schedule
@@ -93,51 +93,14 @@ class ThreadEmitter(ItemEmitter):
         """A context in which only the first thread of all is."""
         return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
 
-    # ---- memory and ranges -----------------------------------------------------------------------------------------
+    # ---- ranges ----------------------------------------------------------------------------------------------------
 
-    def put(self, buffer: Sym, place: ir.Value, value: ir.Value) -> None:
-        kind = memory_type(buffer.dtype)
-        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
-        self.b.store(to_memory(self.b, value, buffer.dtype), where)
-
-    def get(self, buffer: Sym, place: ir.Value) -> ir.Value:
-        kind = memory_type(buffer.dtype)
-        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
-        return from_memory(self.b, self.b.load(where, typ=kind), buffer.dtype)
-
-    def spread(self, count: ir.Value) -> Range:
+    def spread(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
         """All threads of all blocks over 0 <= i < count."""
         b = self.b
         first = b.add(b.mul(self.block, self.threads), self.thread)
-        return Range(b, first, count, b.mul(self.threads, self.blocks))
+        return ranging(b, first, count, b.mul(self.threads, self.blocks))
 
-    def shared_out(self, count: ir.Value) -> Range:
+    def shared_out(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
         """The threads of the block over 0 <= i < count."""
-        return Range(self.b, self.thread, count, self.threads)
-
-
-class Range:
-    """A loop as a context: *first*, *first* + *step*, ... below *end*."""
-
-    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = ""):
-        self.b, self.first, self.end, self.step, self.hint = b, first, end, step, hint
-
-    def __enter__(self) -> ir.Value:
-        b = self.b
-        before, self.body, self.after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
-        b.cbranch(b.icmp_signed("<", self.first, self.end), self.body, self.after)
-        b.position_at_end(self.body)
-        self.i = b.phi(I64)
-        self.i.add_incoming(self.first, before)
-        return self.i
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is not None:
-            return
-        b = self.b
-        following = b.add(self.i, self.step, flags=("nsw",))
-        self.i.add_incoming(following, b.block)
-        back = b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
-        if self.hint:
-            give_hint(back, self.hint)
-        b.position_at_end(self.after)
+        return ranging(self.b, self.thread, count, self.threads)

@@ -21,14 +21,13 @@ import numpy as np
 from ...tracer.ir.aval import FLOAT16
 from ...tracer.ir.primitive import ELEMENTWISE
 from ..cpu.hints import ROLLED
-from ..cpu.scalar import I64, from_memory, memory_type, to_memory
+from ..cpu.scalar import I64, from_memory, memory_type, ranging, to_memory
 from ..lower.canonical import ONE, Canonical, Dim, Sym
 from ..schedule.affine import loop_var
 from ..schedule.index_maps import Condition, Indices
 from ..schedule.loop_tree import Loop, Schedule, Statement, carries
 from .kernels import KernelEmitter
 from .mapping import THREAD, Mapping, prefix
-from .threads import Range
 
 VECTOR = 16  # bytes that a thread loads at once
 MOST = 4  # lanes
@@ -112,7 +111,7 @@ class LaneEmitter(KernelEmitter):
         first, step = b.add(b.mul(self.block, self.threads), self.thread), b.mul(self.threads, self.blocks)
         count = self.count(self.dims)
         groups = b.select(self._aligned(loops[-1].body), b.udiv(count, I64(self.lanes)), I64(0))
-        with Range(b, first, groups, step, ROLLED) as group:
+        with ranging(b, first, groups, step, ROLLED) as group:
             self._group(loops, b.mul(group, I64(self.lanes), flags=("nsw",)))
         rest = b.add(b.mul(groups, I64(self.lanes), flags=("nsw",)), first)
         self.units(loops, rest, step, lambda: self.items(loops[-1].body), ROLLED)

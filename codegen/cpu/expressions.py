@@ -8,8 +8,9 @@ builder for the home of each loop, and a scope of values at hand for each home a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial, reduce
 from typing import Any
 
 import llvmlite.ir as ir
@@ -39,6 +40,11 @@ class Numbers:
         if found is None:
             found = self._sizes[dim] = self._read_size(dim)
         return found
+
+    def count(self, b: ir.IRBuilder, dims: Iterable[Dim]) -> ir.Value:
+        """The number of elements along all *dims*, at the position of *b*."""
+        sizes = [self.size(d) for d in dims if d != ONE]
+        return reduce(partial(b.mul, flags=("nsw",)), sizes) if sizes else I64(1)
 
     def _read_size(self, dim: Dim) -> ir.Value:
         place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)

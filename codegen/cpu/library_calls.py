@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.primitive import LAPACK, LOOP
-from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
+from ..lower.canonical import Canonical, CanonicalOp, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
 from .expressions import Numbers
 from .lapack import PerMatrix, library_function
-from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
+from .scalar import I8, I32, I64, PTR, cell, constant, counting, declare, memory_type, to_memory
 from .small_matrices import is_small
 
 SMALL_PRODUCT = 1_000_000  # multiplications up to which OpenBLAS copies nothing
@@ -44,7 +45,7 @@ class CallEmitter:
     def __init__(self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, pointer: Any, numbers: Numbers):
         self.program, self.stored = program, stored
         self.b, self.entry, self.pointer = b, numbers.entry, pointer
-        self.size, self.const = numbers.size, numbers.const
+        self.size, self.const, self._count = numbers.size, numbers.const, partial(numbers.count, b)
 
     def emit(self, op: CanonicalOp) -> None:
         if op.prim.kind == LAPACK:
@@ -54,13 +55,6 @@ class CallEmitter:
 
     def _buffer(self, x: Any) -> ir.Value:
         return self.pointer(buffer_of(self.program, self.stored, x))
-
-    def _count(self, dims: tuple[Dim, ...]) -> ir.Value:
-        total: ir.Value = I64(1)
-        for d in dims:
-            if d != ONE:
-                total = self.b.mul(total, self.size(d))
-        return total
 
     def _matmul(self, op: CanonicalOp) -> None:
         if is_small(op, self.program.static):
@@ -77,21 +71,13 @@ class CallEmitter:
         gemm = declare(b.module, library_function(name), ir.VoidType(), *[PTR] * 13)
         px, py, pc = self._buffer(x), self._buffer(y), self.pointer(op.out)
 
-        def cell(value: ir.Value, kind: ir.Type) -> ir.Value:
-            slot = self.entry.alloca(kind)
-            b.store(value, slot)
-            return slot
-
-        def int_cell(value: ir.Value) -> ir.Value:
-            return cell(b.trunc(value, I32), I32)
-
         def leading(value: ir.Value) -> ir.Value:
-            return int_cell(b.select(b.icmp_signed(">", value, I64(1)), value, I64(1)))
+            return b.select(b.icmp_signed(">", value, I64(1)), value, I64(1))
 
-        letter_y, letter_x = cell(I8(ord("T" if tb else "N")), I8), cell(I8(ord("T" if ta else "N")), I8)
-        one, zero = cell(constant(op.out.dtype, 1), kind), cell(constant(op.out.dtype, 0), kind)
-        n_cell, m_cell, k_cell = int_cell(n), int_cell(m), int_cell(k)
-        ldy, ldx, ldc = leading(k if tb else n), leading(m if ta else k), leading(n)
+        numbers = (n, m, k, leading(k if tb else n), leading(m if ta else k), leading(n))
+        n_cell, m_cell, k_cell, ldy, ldx, ldc = [cell(self.entry, b, b.trunc(x, I32)) for x in numbers]
+        letter_y, letter_x = [cell(self.entry, b, I8(ord("T" if turned else "N"))) for turned in (tb, ta)]
+        one, zero = [cell(self.entry, b, constant(op.out.dtype, value)) for value in (1, 0)]
         empty = b.icmp_signed("==", b.mul(m, n), I64(0))
         with b.if_then(b.not_(empty)), counting(b, self._count(op.out.dims[:-2])) as batch:
             at_x = b.gep(px, [b.mul(batch, b.mul(m, k))], source_etype=kind)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Const, Operand, Sym
+from ..lower.canonical import Body, Canonical, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of
 from ..schedule.loop_tree import Loop, Schedule, Statement, item_buffers
 from .expressions import Numbers
@@ -71,11 +71,7 @@ class LoopValues:
         return slots
 
     def count(self, sym: Operand) -> ir.Value:
-        total: ir.Value = I64(1)
-        for d in sym.dims:
-            if d != ONE:
-                total = self.b.mul(total, self.numbers.size(d))
-        return total
+        return self.numbers.count(self.b, sym.dims)
 
     def stride(self, sym: Operand) -> ir.Value:
         """Elements from one row *sym* of xs or ys to the next."""

@@ -17,7 +17,7 @@ from ..schedule.dependences import reduced_depths
 from ..schedule.index_maps import Indices
 from ..schedule.loop_tree import Statement
 from .expressions import ValueEmitter
-from .scalar import F64, I64, Scalars, constant, counting, declare, register_type
+from .scalar import F64, I64, Scalars, cell, constant, counting, declare, register_type
 
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
@@ -69,11 +69,9 @@ class Accumulator:
     def start(self) -> None:
         e = self.e
         if self.in_register:
-            self.slot = e.entry.alloca(register_type(self.dtype))
-            e.b.store(self.identity(), self.slot)
+            self.slot = cell(e.entry, e.b, self.identity())
             if self.op.prim.name in ("argmax", "argmin"):
-                self.where = e.entry.alloca(I64)
-                e.b.store(I64(0), self.where)
+                self.where = cell(e.entry, e.b, I64(0))
         else:
             self._fill()
 
@@ -83,9 +81,7 @@ class Accumulator:
         out = self.op.out
         wide = [d for d in out.dims if d != ONE]
         outer = len(e.loops)
-        count: ir.Value = I64(1)
-        for d in wide[outer:]:
-            count = b.mul(count, e.size(d))
+        count = e.numbers.count(b, wide[outer:])
         at = tuple(
             ZERO if d == ONE else (loop_var(k) if k < outer else ZERO)
             for d, k in zip(out.dims, _places(out.dims), strict=True)
@@ -158,14 +154,11 @@ class Accumulator:
     def begin_partials(self, length: ir.Value | None) -> None:
         """Add up partial sums of CHUNK elements from now on, and those with the rounding errors taken into account;
         *length*: of the loop, where it is this accumulator's only one."""
-        e, kind = self.e, register_type(self.dtype)
+        e = self.e
         self.length = length
-        self.partial, self.lost = e.entry.alloca(kind), e.entry.alloca(kind)
-        for cell in (self.partial, self.lost):
-            e.b.store(self.identity(), cell)
+        self.partial, self.lost = [cell(e.entry, e.b, self.identity()) for _ in range(2)]
         if length is None:
-            self.count = e.entry.alloca(I64)
-            e.b.store(I64(0), self.count)
+            self.count = cell(e.entry, e.b, I64(0))
 
     def end_partial(self, elements: ir.Value, last: ir.Value) -> None:
         """Add the partial sum, to which so many *elements* have gone, to the total: of the only loop one that is not

@@ -317,6 +317,13 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
     return x
 
 
+def cell(entry: ir.IRBuilder, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A place in the function's frame, which holds *value* from here on; *entry* is at the function's begin."""
+    place = entry.alloca(value.type)
+    b.store(value, place)
+    return place
+
+
 @contextmanager
 def ranging(b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = "") -> Iterator[ir.Value]:
     """A context for a loop over *first*, *first* + *step*, ... below *end*, none of them negative: code written inside

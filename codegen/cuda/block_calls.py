@@ -11,7 +11,7 @@ import llvmlite.ir as ir
 
 from ..cpu.library_calls import CallEmitter
 from ..cpu.loop_values import Frame
-from ..cpu.scalar import I64, constant, counting, memory_type
+from ..cpu.scalar import I64, cell, constant, counting, memory_type
 from ..lower.canonical import CanonicalOp
 from .threads import ThreadEmitter
 
@@ -37,8 +37,7 @@ class ThreadCalls(CallEmitter):
         at_y = b.add(b.mul(batch, b.mul(k, n)), b.mul(column, k) if tb else column)
         step_x, step_y = (m if ta else I64(1)), (I64(1) if tb else n)
         px, py = self._buffer(x), self._buffer(y)
-        total = self.entry.alloca(kind)
-        b.store(constant(op.out.dtype, 0), total)
+        total = cell(self.entry, b, constant(op.out.dtype, 0))
         with counting(b, k) as i:
             one = b.load(b.gep(px, [b.add(at_x, b.mul(i, step_x))], source_etype=kind), typ=kind)
             other = b.load(b.gep(py, [b.add(at_y, b.mul(i, step_y))], source_etype=kind), typ=kind)

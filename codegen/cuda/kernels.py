@@ -64,10 +64,8 @@ class KernelEmitter(ThreadEmitter):
         With *parts*, over the parts of each; ``unit`` and ``part`` are then their numbers.
         """
         b = self.b
-        count: ir.Value = I64(1)
         sizes = [self.size(loop.dim) for loop in loops]
-        for size in sizes:
-            count = b.mul(count, size, flags=("nsw",))
+        count = self.count([loop.dim for loop in loops])
         if parts is not None:
             count = b.mul(count, parts, flags=("nsw",))
         count = count if end is None else end
@@ -205,10 +203,7 @@ class KernelEmitter(ThreadEmitter):
         return self.b.select(self.b.icmp_signed("<", x, I64(1)), I64(1), x)
 
     def count(self, dims: Sequence[Dim]) -> ir.Value:
-        total: ir.Value = I64(1)
-        for d in dims:
-            total = self.b.mul(total, self.size(d), flags=("nsw",))
-        return total
+        return self.numbers.count(self.b, dims)
 
     # ---- the second stage ------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ..cpu.reductions import product
-from ..cpu.scalar import I64, Scalars, constant, ranging, register_type
+from ..cpu.scalar import I64, Scalars, cell, constant, ranging, register_type
 from ..lower.canonical import Const, Dim, Sym
 from ..schedule.dependences import domain, domain_indices
 from ..schedule.loop_tree import Loop, Statement, statements_of
@@ -189,9 +189,7 @@ class Scan:
         return self.s.select(self.s.cmp("<", x, self.s.const(0)), self.s.neg(x), x)
 
     def cell(self, value: ir.Value) -> ir.Value:
-        slot = self.e.entry.alloca(self.kind)
-        self.b.store(value, slot)
-        return slot
+        return cell(self.e.entry, self.b, value)
 
     def get(self, cell: ir.Value) -> ir.Value:
         return self.b.load(cell, typ=self.kind)

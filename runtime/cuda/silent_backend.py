@@ -5,9 +5,7 @@ Python that CuPy runs to read a value for control flow (it may compile a kernel)
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ import numpy as np
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Node
-from ..state.watch import restore_profile
+from ..state.watch import unwatched
 
 
 class Unwatched:
@@ -25,26 +23,13 @@ class Unwatched:
         self._backend = backend
 
     def asarray(self, value: Any) -> Any:
-        with _unwatched():
+        with unwatched():
             return self._backend.asarray(value)
 
     def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
-        with _unwatched():
+        with unwatched():
             self._backend.run_nodes(nodes, env)
 
     def download(self, value: Any) -> np.ndarray:
-        with _unwatched():
+        with unwatched():
             return self._backend.download(value)
-
-
-@contextmanager
-def _unwatched() -> Iterator[None]:
-    profile = sys.getprofile()
-    if profile is None:
-        yield
-        return
-    sys.setprofile(None)
-    try:
-        yield
-    finally:
-        restore_profile(profile)

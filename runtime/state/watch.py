@@ -17,7 +17,8 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...tracer.bytecode.concretize import called_path
@@ -310,6 +311,17 @@ def restore_profile(profile: Any) -> None:
         profile.install()
     else:
         sys.setprofile(profile)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """A context in which this thread is not watched, for what has its own place in a recording."""
+    profile = sys.getprofile()
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        restore_profile(profile)
 
 
 def _library_code(code: types.CodeType) -> bool:

@@ -107,31 +107,30 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
-def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+def _kaiming(fill: Callable[[float], Tensor], tensor: Tensor, a: float, mode: str, nonlinearity: str) -> Tensor:
+    """*fill* by the standard deviation with which the variance is kept; an empty tensor is left alone."""
+    if not math.prod(tensor.shape):
+        return tensor
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return calculate_gain(nonlinearity, a) / math.sqrt(fan_in if mode == "fan_in" else fan_out)
+    return fill(calculate_gain(nonlinearity, a) / math.sqrt(fan_in if mode == "fan_in" else fan_out))
 
 
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
     """Uniform, with variance gain² / fan."""
-    if not math.prod(tensor.shape):
-        return tensor
-    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound, generator)
+    bound = math.sqrt(3.0)
+    return _kaiming(lambda std: uniform_(tensor, -bound * std, bound * std, generator), tensor, a, mode, nonlinearity)
 
 
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
     """Normal, with variance gain² / fan."""
-    if not math.prod(tensor.shape):
-        return tensor
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+    return _kaiming(lambda std: normal_(tensor, 0.0, std, generator), tensor, a, mode, nonlinearity)
 
 
 # ---- matrices of a certain form --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ that it sets, steps of schedulers (``runtime/record/effects.py`` has all others)
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from ..runtime.state.rebuild import leads_to_effects
 from ..runtime.state.state_graph import Edge, Leaf, StateNode
 from ..runtime.state.state_plan import Snapshot
 from ..runtime.state.values import is_leaf, same
-from ..runtime.state.watch import restore_profile
+from ..runtime.state.watch import unwatched
 from ..tensors.capture import Capture, number_at
 from ..tensors.inplace import detach, views
 from ..tensors.modes import STATE
@@ -155,13 +154,12 @@ class Outside:
 
         self._capture.undone.append(undo)
         given = [self._plain(a) for a in args]
-        profile, STATE.capture = sys.getprofile(), None
-        sys.setprofile(None)  # what it does it does in each replay, too
+        STATE.capture = None
         try:
-            method(scheduler, *given)
+            with unwatched():  # what it does it does in each replay, too
+                method(scheduler, *given)
         finally:
             STATE.capture = self._capture
-            restore_profile(profile)
             for number in numbers:
                 number.before = number_at(number.place)
                 group, key = number.place

@@ -16,7 +16,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -125,33 +125,33 @@ class TensorMade:
         tensor_of(source, f"r[{self.result}]")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TensorRecording(Recording):
     """Results of the graph: ``writes`` (input whose memory takes result k), then those of ``GradAssigned`` effects and
     the returned ones, whose numbers count from after the writes."""
 
-    places: list[Place] = field(kw_only=True)  # of the inputs
-    writes: list[int] = field(kw_only=True)
-    looked: list[tuple[Place, bool]] = field(kw_only=True)  # (tensor whose .grad was read, whether it was None)
-    settings: list[tuple[dict[str, Any], str, Any]] = field(kw_only=True)  # (group, key, value): of optimizers
-    held: list[tuple[int, list[int]]] = field(kw_only=True)  # (a tensor's position in the state, the leaves that it is)
-    named: list[tuple[dict[str, Any], str]] = field(kw_only=True)  # those that the user's code may look at
-    schedulers: list[Any] = field(kw_only=True)  # whose steps are taken
-    tensors: list[tuple[Tensor, tuple[Any, ...]]] = field(kw_only=True)  # from outside, and the facts about them
-    arguments_as: list[Tensor | None] = field(kw_only=True)  # for each leaf the tensor that it has to be, if any
-    free: list[int] = field(kw_only=True)  # inputs that are arrays, perhaps others in each call
-    memory: Memory = field(kw_only=True)  # of the other tensors
-    one_memory: list[tuple[Place, Place]] = field(kw_only=True)  # an argument, and another tensor over its array
-    link: Link | None = field(kw_only=True)  # derivative of the returned tensors (``step_autograd.py``)
-    wanted: list[Place] = field(kw_only=True)  # the tensors of the link
-    counted: list[Place] = field(kw_only=True)  # those that must not be written to before its backward
-    payload: list[int] = field(kw_only=True)  # the results that go with the link
-    requires: list[bool] = field(kw_only=True)  # whether each returned tensor requires gradients
-    fn: Callable[..., Any] = field(kw_only=True)
-    capture: Capture | None = field(kw_only=True)
-    returned: Any = field(kw_only=True)  # the result of the run
-    write_back: Callable[[], None] | None = field(kw_only=True)  # has its effects on the outside at once
-    on_host: Placement | None = field(kw_only=True)  # inputs and results on the host, of a recording on a CUDA device
+    places: list[Place]  # of the inputs
+    writes: list[int]
+    looked: list[tuple[Place, bool]]  # (tensor whose .grad was read, whether it was None)
+    settings: list[tuple[dict[str, Any], str, Any]]  # (group, key, value): of optimizers
+    held: list[tuple[int, list[int]]]  # (a tensor's position in the state, the leaves that it is)
+    named: list[tuple[dict[str, Any], str]]  # those that the user's code may look at
+    schedulers: list[Any]  # whose steps are taken
+    tensors: list[tuple[Tensor, tuple[Any, ...]]]  # from outside, and the facts about them
+    arguments_as: list[Tensor | None]  # for each leaf the tensor that it has to be, if any
+    free: list[int]  # inputs that are arrays, perhaps others in each call
+    memory: Memory  # of the other tensors
+    one_memory: list[tuple[Place, Place]]  # an argument, and another tensor over its array
+    link: Link | None  # derivative of the returned tensors (``step_autograd.py``)
+    wanted: list[Place]  # the tensors of the link
+    counted: list[Place]  # those that must not be written to before its backward
+    payload: list[int]  # the results that go with the link
+    requires: list[bool]  # whether each returned tensor requires gradients
+    fn: Callable[..., Any]
+    capture: Capture | None
+    returned: Any  # the result of the run
+    write_back: Callable[[], None] | None  # has its effects on the outside at once
+    on_host: Placement | None  # inputs and results on the host, of a recording on a CUDA device
     _check: Callable[..., bool] | None = None  # of ``holds``
     _read: Callable[..., list[Any]] | None = None  # of ``values``
 

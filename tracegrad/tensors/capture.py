@@ -15,7 +15,6 @@ Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ import numpy as np
 
 from ..runtime.cuda.arrays import byte_bounds, upload
 from ..runtime.record.unwrap_tracers import Settled
-from ..runtime.state.watch import restore_profile
+from ..runtime.state.watch import unwatched
 from ..tracer.ir.aval import FLOAT
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
@@ -192,12 +191,8 @@ class Capture:
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
         self.streams.setdefault(id(generator), (generator, generator._stream.bit_generator.state))
-        profile = sys.getprofile()
-        sys.setprofile(None)  # the draw is known here, and is no reason not to replay
-        try:
+        with unwatched():  # the draw is known here, and is no reason not to replay
             array = np.asarray(draw())
-        finally:
-            restore_profile(profile)
         var = self.add_input("fresh", array, "random numbers", (draw, generator))
         self.drawn[var] = array
         return self.put(TracedArray(var, self.recorder), CPU)

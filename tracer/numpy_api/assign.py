@@ -18,6 +18,7 @@ from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast_with_warnin
 from ..ops.indexing import SCATTER_ADD, SCATTER_SET, gather
 from ..ops.shape import reshape
 from ..record.array import UFUNC_METHODS, TracedArray, constant, is_traced, to_atom
+from ..record.integers import recorded
 from ..record.made_arrays import writable
 from .bounds import positions
 from .index_plan import Access, is_single_bool, parse_basic
@@ -28,7 +29,7 @@ from .registry import implements
 
 def _value_atom(value: Any, dtype: np.dtype) -> Atom:
     """The value of an assignment in the dtype of its target, as NumPy converts it."""
-    return cast_with_warning(to_atom(value), dtype)
+    return cast_with_warning(to_atom(recorded(value)), dtype)
 
 
 def fitted(v: Atom, shape: Ints) -> Atom:
@@ -59,7 +60,7 @@ def _setitem(self: TracedArray, index: Any, value: Any) -> None:
             self[None] = value
         return
     mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
-    if isinstance(mask, list) and not is_traced(mask):
+    if isinstance(mask, list) and not is_traced(mask := recorded(mask)):
         mask = np.asarray(mask)
     if (
         isinstance(mask, (TracedArray, np.ndarray))

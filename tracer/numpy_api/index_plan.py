@@ -23,7 +23,7 @@ from ..ops.indexing import gather
 from ..ops.shape import reshape, transpose
 from ..record.array import TracedArray, is_traced, to_atom, wrap
 from ..record.buffers import PickStep, SliceStep
-from ..record.integers import TracedInt
+from ..record.integers import TracedInt, recorded
 from ..record.recorder import require_recorder
 from .bounds import from_front, positions, true_positions
 
@@ -125,6 +125,7 @@ def _classify(item: Any) -> Any:
             )
         return item
     if isinstance(item, (list, tuple)):
+        item = recorded(item)
         return wrap(to_atom(item)) if is_traced(item) else _as_index_array(np.asarray(item))
     if isinstance(item, (bool, np.bool_)):
         return np.asarray(item)

@@ -19,6 +19,7 @@ from ..ir.aval import FLOAT, SUPPORTED
 from ..ir.graph import Lit
 from ..ops.elementwise import cast_with_warning
 from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, wrap_array
+from ..record.integers import recorded
 from ..record.made_arrays import MadeArray, is_traced_at, made
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
@@ -79,6 +80,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **kw
 
 
 def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndmin: int = 0, **kwargs: Any) -> Any:
+    a = recorded(a)
     if is_traced(a):
         return _of_traced(a, dtype, copy, order, ndmin)
     found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
@@ -115,6 +117,7 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
     """*plain*, ``np.asarray`` and others, which give an array as it is where they can."""
 
     def convert(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        a = recorded(a)
         if is_traced(a):
             return _of_traced(a, dtype, kwargs.get("copy"), kwargs.get("order", args[0] if args else order), 0)
         if isinstance(a, (TracedSeries, TracedFrame)):

@@ -145,6 +145,17 @@ def _stops(node: Node) -> bool:
     return body is not None and (bool(node.params.get("stops")) or any(map(_stops, body.nodes)))
 
 
+def recorded(value: Any) -> Any:
+    """*value*, or a list of it with traced numbers for those ints of the recording that it is or holds; a plain array
+    would ask for them."""
+    if type(value) is TracedInt:
+        return value.array()
+    if isinstance(value, (list, tuple)) and not _PLAIN_NUMBERS.issuperset(map(type, value)):
+        parts = [recorded(v) for v in value]
+        return parts if any(a is not b for a, b in zip(parts, value, strict=True)) else value
+    return value
+
+
 class TracedInt:
     """An int between *low* and *high*, computed from the ints at *places*.  ``_signed``: its zero may be -0.0 in
     ``atom``."""
@@ -481,6 +492,7 @@ def _comparison(ufunc: Any, operation: Callable[[Any, Any], bool]) -> Callable[.
     return lambda self, other: self._compare(ufunc, operation, other)
 
 
+_PLAIN_NUMBERS = {int, float, bool}
 _COMPARISONS = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip

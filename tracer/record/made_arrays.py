@@ -23,6 +23,7 @@ from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.site import is_internal
 from ..ops.elementwise import broadcast_to, cast
 from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
+from .integers import recorded
 from .recorder import RecordAgainError, Recorder, current_recorder
 
 _Places = WeakKeyDictionary[Any, set[int | str]]  # code -> calls in it
@@ -122,13 +123,14 @@ class MadeArray(np.ndarray):
         return MadeArray if is_internal(sys._getframe(1).f_code.co_filename) else np.ndarray
 
     def __getitem__(self, index: Any) -> Any:
-        if is_traced(index) and current_recorder() is not None:
+        found = recorded(index) if self.dtype.kind in "fc" else index  # ints of a table mean what Python has to know
+        if is_traced(found) and current_recorder() is not None:
             self._meets()
             return wrap_array(to_atom(self.plain()))[index]
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if is_traced(value) or is_traced(index):
+        if is_traced(recorded(value)) or is_traced(recorded(index)):
             refuse_write(self, "z[...] = t")
         super().__setitem__(index, value)
 

@@ -17,7 +17,7 @@ from ...tracer.record.integers import IntegersAskedError, limit_of
 from ..config import config
 from ..recent import Recent
 from ..record.call_key import VALUE, Call, unwrap
-from ..record.differentiable import leaf_names
+from ..record.differentiable import leaf_names, leaf_rows
 
 MAX_RAISED = 8  # recordings of one form that are dropped for exceptions
 FIRST = "first call with arguments of these types and shapes"
@@ -48,10 +48,11 @@ class IntArguments:
         form = self._form(call)
         if form.settled:
             return call
-        for k, limit in _ints(call).items():
-            if limit and call.leaves[k] != form.first.get(k):
-                form.varying.add(k)
-        found = {k: limit for k, limit in _ints(call).items() if limit and k in form.varying - form.asked.keys()}
+        ints = _ints(call)
+        if new := [k for k in ints.keys() - form.varying if ints[k] and call.leaves[k] != form.first.get(k)]:
+            rows = leaf_rows(call.tree)  # the others of a list are likely to vary, too
+            form.varying.update({k for k in ints if rows[k] in {rows[n] for n in new}})
+        found = {k: limit for k, limit in ints.items() if limit and k in form.varying - form.asked.keys()}
         return call.with_numbers(found) if found else call
 
     def refuse(self, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> None:

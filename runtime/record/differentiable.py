@@ -44,6 +44,13 @@ def _leaf_names(parameters: Sequence[str], tree: Any) -> Sequence[str]:
     return tuple(names)
 
 
+@lru_cache(maxsize=1024)
+def leaf_rows(tree: Any) -> Sequence[tuple[Any, ...]]:
+    """The ways to the leaves, without places in lists: equal for one list, or for one place of the records in it."""
+    ways = optree.treespec_accessors(tree)
+    return tuple([tuple([None if p.type is list else p.entry for p in way]) for way in ways])
+
+
 def _is_attribute(entry: Any) -> bool:
     return hasattr(entry, "field") or isinstance(entry, optree.GetAttrEntry)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import numerical_gradient
 from int_programs import differences, same
 from selection import seeds
 
@@ -61,6 +62,51 @@ def test_ints_that_are_computed_with_are_numbers_of_the_run(name):
     assert compiled.stats.traces == 3, compiled.stats
     assert compiled.stats.compiles <= 2
     assert "another value of `n`: from now on a number of the run" in compiled.stats.retraces
+
+
+def characters(w, tokens, targets):
+    """One-hot vectors of a recurrent network, in a dict of arrays that are written into."""
+    xs, hs, loss = {}, {-1: np.zeros(2)}, 0.0
+    for t in range(len(tokens)):
+        xs[t] = np.zeros(7)
+        xs[t][tokens[t]] = 1
+        hs[t] = np.tanh(xs[t][:2] * w[0] + hs[t - 1] * w[1] + xs[t][2:4] * w[2])
+        loss -= np.log(np.exp(hs[t][0] * w[3]) / np.sum(np.exp(np.outer(hs[t], w))) + w[targets[t]] ** 2)
+    return loss
+
+
+def labels(w, tokens, targets):
+    """Rows of the identity, indices that are gathered in an array, a mask that is written, counts."""
+    onehot, chosen, seen, counts = np.eye(7)[tokens], np.zeros(4, int), np.zeros(7), np.zeros(7)
+    for k in range(4):
+        chosen[k] = targets[k]
+        counts[tokens[k]] += 1
+    seen[targets] = 1.0
+    return (
+        np.sum(onehot @ w * w[chosen])
+        + np.sum(w[np.array(targets)] ** 2)
+        + w @ (seen + counts**2)
+        + w[tokens[:2]] @ w[:2]
+    )
+
+
+def pairs(w, tokens, targets):
+    total = 0.0
+    for i, j in zip(tokens, targets, strict=True):
+        total = total + np.log1p(np.exp(-w[i] * w[j]))
+    return total / len(tokens)
+
+
+@pytest.mark.parametrize("plain", [characters, labels, pairs])
+def test_lists_of_ints_that_are_indices_are_numbers_of_the_run(plain):
+    """Where one of a list varies, all do: they are no recordings for each value, as in training on pieces of a text."""
+    compiled, rng = compile_grad(plain), np.random.default_rng(0)
+    for _ in range(12):
+        given = X, rng.integers(0, 7, 4).tolist(), rng.integers(0, 7, 4).tolist()
+        value, gradient = compiled.value_and_grad(*given)
+        assert np.isclose(value, plain(*given), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, given), rtol=1e-5, atol=1e-8)
+    assert compiled.stats.traces <= 5 and not compiled.stats.live, compiled.stats
 
 
 def test_small_exponents_have_kernels_of_their_own():

@@ -19,7 +19,7 @@ from ..schedule.affine import add, loop_var
 from ..schedule.dependences import domain_indices
 from ..schedule.index_maps import Condition
 from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, loops_of, statements_of
-from ..schedule.schedule import interior
+from ..schedule.schedule import interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
 from .hints import SCALAR, SIMPLE, UNROLLED, give_hint
@@ -128,8 +128,9 @@ class ItemEmitter(ValueEmitter):
         """An innermost loop that reads through pads or shifts, piece by piece.
 
         A piece goes on for as long as the same conditions hold.  Pieces in which all of them hold, one, or none, have a
-        loop of their own without any condition (the parts of an array that was put together from slices); all
-        others have one that looks at the conditions in every iteration.
+        loop of their own without any condition (the parts of an array that was put together from slices), but for
+        conditions that hold in a few iterations only (the ends of a roll): these do not hold there.  All others have
+        one that looks at the conditions in every iteration.
         """
         b, depth = self.b, len(self.loops)
         conditions = interior(self.program, loop, depth, self.schedule.reads)
@@ -163,7 +164,7 @@ class ItemEmitter(ValueEmitter):
             if given is not None:
                 self.assumed = outside[0] | given
                 self.refused = outside[1] | (frozenset(conditions) - given)
-            few = edges and given != frozenset(conditions)
+            few = edges and given != pieces[0][1]
             self._counted(loop, at, stop, SCALAR if few else SIMPLE if given is None else "")
             self.assumed, self.refused = outside
             b.branch(join)
@@ -174,11 +175,12 @@ class ItemEmitter(ValueEmitter):
 
     def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
         """The condition sets (as bit masks) that get a loop of their own; None stands for all others."""
-        pieces: dict[int, frozenset[Condition] | None] = {(1 << len(conditions)) - 1: frozenset(conditions)}
-        if len(conditions) == 1:
+        long = {c: 1 << k for k, c in enumerate(conditions) if not short(self.program, c)}
+        pieces: dict[int, frozenset[Condition] | None] = {sum(long.values()): frozenset(long)}
+        if len(conditions) == len(long) == 1:
             return [*pieces.items(), (0, frozenset())]
-        if not edges and len(conditions) <= MAX_PARTS:
-            pieces.update((1 << k, frozenset([c])) for k, c in enumerate(conditions))
+        if not edges and len(long) <= MAX_PARTS:
+            pieces.update((bit, frozenset([c])) for c, bit in long.items())
             pieces[0] = frozenset()
         return [*pieces.items(), (-1, None)]
 

@@ -6,13 +6,26 @@ rewritten graph is what gets the signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Hashable
 from dataclasses import replace
 
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS, HALF, Aval
-from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building, live_nodes, read_vars
+from ...tracer.ir.graph import (
+    Atom,
+    Builder,
+    Graph,
+    Lit,
+    Node,
+    Var,
+    bind,
+    building,
+    by_value,
+    identity,
+    live_nodes,
+    read_vars,
+)
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
 from ...tracer.ops.shape import transpose
@@ -86,6 +99,7 @@ def _part(node: Node, producers: Producers) -> Atom | None:
     return node.prim.lower(*node.inputs, **node.params)
 
 
+OF_FORMULAS = frozenset((0.5, *range(-4, 5)))  # numbers that are rather part of a formula than data
 RULES: dict[str, Rule] = {
     "cast": _cast,
     "matmul": _matmul,
@@ -134,9 +148,19 @@ def _reduced(graph: Graph) -> Graph:
     return apply_rules(widen_sums(prune_loops(graph, _reduced)))
 
 
+def _key(atom: Atom) -> Hashable:
+    """What an operand is for nodes that compute the same.  Numbers of formulas (the 1 of ``1 - x``) are told apart by
+    value; other numbers are data: where two are equal now, a later program may find them different."""
+    if isinstance(atom, Lit) and not atom.structural and atom.value in OF_FORMULAS:
+        return by_value(atom)
+    return identity(atom)
+
+
 def apply_rules(graph: Graph) -> Graph:
-    """*graph* with the rules applied, or itself where none does."""
+    """*graph* with the rules applied and nodes that compute the same as earlier ones removed, or itself where there is
+    nothing to do."""
     producers: Producers = {}
+    seen: dict[Hashable, Node] = {}
     renamed: dict[Var, Atom] = {}
     builder = Builder()
     changed = False
@@ -158,6 +182,12 @@ def apply_rules(graph: Graph) -> Graph:
                 rule = _part
             result = rule(moved, producers) if rule is not None else None
             if result is None:
+                key = (node.prim, tuple(map(_key, inputs)), tuple(node.params.values()))
+                first = seen.setdefault(key, moved)
+                if first is not moved:
+                    changed = True
+                    renamed.update(zip(node.outs, first.outs, strict=True))
+                    continue
                 builder.nodes.append(moved)
                 producers[node.out] = moved
                 continue

@@ -24,6 +24,9 @@ from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
 SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
+CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
+SHORT = 4  # iterations that are not worth a loop of their own
+MAX_SHORT = 16  # conditions of one loop that hold in so few
 REDUNDANT_FLOPS = 3  # the threshold per iteration of a loop that the value does not depend on
 
 
@@ -147,7 +150,8 @@ def _initially_stored(program: Canonical) -> set[Sym]:
 
 
 def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]) -> list[Condition]:
-    """The conditions by which an innermost *loop* is split, into an interior in which they hold and edges.
+    """The conditions by which an innermost *loop* is split, into an interior and edges.  In the interior those hold
+    that are not ``short``.
 
     None where they exclude each other: rows of one array that are read one by one have no interior in common.
     """
@@ -163,12 +167,18 @@ def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]
             if kind == "mod" or mine not in ([1], [-1]) or any(t[0] not in "is" for t, _ in index.terms):
                 continue
             found[condition] = None
-            if bound in program.static:
+            if bound in program.static and not short(program, condition):
                 size = program.static[bound]
                 begin = -index.const if mine == [1] else index.const - size + 1
                 latest[index.terms] = max(begin, latest.get(index.terms, begin))
                 first_end[index.terms] = min(begin + size, first_end.get(index.terms, begin + size))
-    return [] if any(latest[terms] >= first_end[terms] for terms in latest) else list(found)
+    several = sum(short(program, c) for c in found) > MAX_SHORT
+    return [] if several or any(latest[terms] >= first_end[terms] for terms in latest) else list(found)
+
+
+def short(program: Canonical, condition: Condition) -> bool:
+    """Whether *condition* holds in a few iterations only, as those at the ends of a roll do."""
+    return program.static.get(condition[2], SHORT + 1) <= SHORT
 
 
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
@@ -208,9 +218,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     for op in program.ops:
         if op.out in placer.stored or is_call(op):
             continue
-        cost = (op.prim.cost if op.prim.kind == ELEMENTWISE else 0) + sum(
-            costs.get(x, 0) for x in op.ins if isinstance(x, Sym)
-        )
+        own = op.prim.cost if op.prim.kind == ELEMENTWISE else CHOICE_FLOPS if op.prim.name == "concat" else 0
+        cost = own + sum(costs.get(x, 0) for x in op.ins if isinstance(x, Sym))
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1

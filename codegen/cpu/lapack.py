@@ -8,7 +8,7 @@ To add a routine: a row of the kind LAPACK (``tracer/ops/linalg.py``), and a fun
 result, ``m.size(x, axis)`` is the length of one of the last two axes of an operand, ``m.call("potrf", "U", n, m.out,
 n)`` calls dpotrf or spotrf with letters, numbers (i64) and addresses in LAPACK's order, without the last argument
 ``info``, which it returns.  ``m.work(count)`` is memory for *count* elements, ``m.integers(count)`` for pivots.  The
-functions of ``lapack_complex.py`` call zgetrf or cgetrf.
+functions of ``OF_COMPLEX`` call zpotrf or cpotrf.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
-from .lapack_complex import BY_LAPACK as COMPLEX_FACTORS
 from .lapack_factors import BY_LAPACK as FACTORS
+from .lapack_factors import OF_COMPLEX
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
 from .small_matrices import is_small, small
 
@@ -57,7 +57,8 @@ class PerMatrix:
         self.params = op.params
         self.kind = memory_type(op.out.dtype)
         self.wide = op.out.dtype.itemsize == 8
-        self.letter = ("zc" if op.prim.name in COMPLEX_FACTORS else "ds")[not self.wide]
+        self.parts = 2 if op.prim.name in OF_COMPLEX else 1  # of a number
+        self.letter = ("zc" if self.parts == 2 else "ds")[not self.wide]
         self.ins: list[ir.Value] = []
         self.out: ir.Value = I64(0)
         self._allocated: list[ir.Value] = []
@@ -87,7 +88,8 @@ class PerMatrix:
 
     def size(self, operand: int, axis: int) -> ir.Value:
         """The length of the *axis*, -1 or -2, of the matrices of an operand."""
-        return self.calls.size(self.op.ins[operand].dims[axis])
+        length = self.calls.size(self.op.ins[operand].dims[axis])
+        return length if self.parts == 1 or axis == -2 else self.b.udiv(length, I64(self.parts))
 
     def is_one(self, operand: int, axis: int) -> bool:
         return self.op.ins[operand].dims[axis] == ONE
@@ -100,7 +102,11 @@ class PerMatrix:
         b = self.b
         offset = index[0] if len(index) == 1 else b.mul(index[0], index[1])
         offset = b.add(offset, index[2]) if len(index) == 3 else offset
-        return b.gep(place, [offset], source_etype=self.kind)
+        return self.part(place, offset if self.parts == 1 else b.mul(offset, I64(self.parts)))
+
+    def part(self, place: ir.Value, index: ir.Value) -> ir.Value:
+        """The address *index* real numbers on."""
+        return self.b.gep(place, [index], source_etype=self.kind)
 
     def load(self, place: ir.Value) -> ir.Value:
         return self.b.load(place, typ=self.kind)
@@ -142,6 +148,10 @@ class PerMatrix:
 
     def work(self, count: ir.Value) -> ir.Value:
         """Memory for *count* elements."""
+        return self._memory(count, (8 if self.wide else 4) * self.parts)
+
+    def real_work(self, count: ir.Value) -> ir.Value:
+        """Memory for *count* real numbers."""
         return self._memory(count, 8 if self.wide else 4)
 
     def _memory(self, count: ir.Value, itemsize: int) -> ir.Value:
@@ -153,11 +163,14 @@ class PerMatrix:
 
     def copy(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
         with self.each(count) as i:
-            self.b.store(self.load(self.at(source, i)), self.at(target, i))
+            here, there = self.at(source, i), self.at(target, i)
+            for k in range(self.parts):
+                self.b.store(self.load(self.part(here, I64(k))), self.part(there, I64(k)))
 
     def fill(self, target: ir.Value, count: ir.Value, value: float) -> None:
+        """Write *value* to *count* real numbers."""
         with self.each(count) as i:
-            self.b.store(self.number(value), self.at(target, i))
+            self.b.store(self.number(value), self.part(target, i))
 
     def swap(self, x: ir.Value, y: ir.Value, count: ir.Value, step: ir.Value) -> None:
         """Exchange *count* elements from the addresses *x* and *y* on, *step* apart."""
@@ -403,5 +416,5 @@ _ROWS = (
     _cholesky, _cholesky_pullback,
 )  # fmt: skip
 BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
-    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **COMPLEX_FACTORS
+    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **OF_COMPLEX
 }  # fmt: skip

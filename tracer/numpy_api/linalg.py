@@ -19,7 +19,6 @@ from ..ops import linalg as ops
 from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.linalg_cholesky import cholesky, is_positive
-from ..ops.linalg_complex import adjoint
 from ..ops.linalg_det_complex import complex_slogdet
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis, transpose
@@ -159,7 +158,7 @@ def _solve(a: Any, b: Any) -> Any:
 
 @implements(np.linalg.tensorsolve)
 def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    x, y = matrices(a, b)
+    x, y = matrices(a, b, complex_too=True)
     if axes is not None:
         last = [one_axis(k, x.aval.ndim, "np.linalg.tensorsolve") for k in axes]
         x = transpose(x, (*[k for k in range(x.aval.ndim) if k not in last], *last))
@@ -247,9 +246,9 @@ def cholesky_of(x: Atom, error: Words) -> Atom:
 def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
     (x,) = matrices(a, complex_too=True)
     squares(x)
-    x = adjoint(x) if upper else x
+    x = ops.adjoint(x) if upper else x
     found = cholesky_of(x, "Matrix is not positive definite")
-    return wrap(adjoint(found) if upper else found)
+    return wrap(ops.adjoint(found) if upper else found)
 
 
 # ---- products ------------------------------------------------------------------------------------------------------

@@ -11,19 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import COMPLEX, INT, Aval
+from ..ir.aval import COMPLEX, FLOAT, INT, Aval
 from ..ir.errors import MatrixError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
 from ..ops import linalg_eig as general
-from ..ops import linalg_eigen as symmetric
-from ..ops.complex import blocks_of, from_blocks, square_of_size
+from ..ops.complex import from_blocks, square_of_size
 from ..ops.elementwise import F, broadcast_to, cast, like
-from ..ops.linalg_eig_complex import complex_eigenvalues, complex_eigenvectors
-from ..ops.linalg_eigh_complex import complex_eigh
+from ..ops.linalg_eig_complex import complex_eig, complex_eig_of_real
+from ..ops.linalg_eigen import eigh
 from ..ops.linalg_pinv import above, pinv
 from ..ops.linalg_qr import qr
-from ..ops.linalg_svd import packed_svd, singular_values_of, svd
+from ..ops.linalg_svd import singular_values_of, svd
 from ..ops.product import matmul
 from ..ops.reduce import reduce
 from ..ops.shape import reshape
@@ -70,7 +69,7 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
         raise ValueError(f"Unrecognized mode '{mode}'")
     if mode == "raw":
         raise UnsupportedError.here("np.linalg.qr with mode='raw' is not supported: use mode='reduced'")
-    x = _rectangles(a)
+    x = _rectangles(a, True)
     whole = mode == "complete"
     q, r = qr(x, whole) if x.aval.size else _of_nothing(np.linalg.qr, x.aval, "complete" if whole else "reduced")
     return wrap(r) if mode == "r" else _QRResult(wrap(q), wrap(r))
@@ -84,10 +83,7 @@ def eigh_of(x: Atom, lower: bool = True, driver: str = "syevd") -> tuple[Atom, A
     squares(x)
     if not x.aval.size:
         return _of_nothing(np.linalg.eigh, x.aval)
-    if x.aval.is_complex:
-        return complex_eigh(x, lower)
-    packed = symmetric.eigh(x, lower, driver)
-    return symmetric.eigenvalues(packed), symmetric.eigenvectors(packed)
+    return eigh(x, lower, driver)
 
 
 def _uplo(name: str) -> bool:
@@ -108,35 +104,39 @@ def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
     return wrap(eigh_of(_one(a, True), lower)[0])
 
 
-def one_of_two(values: Atom) -> Atom:
-    """Those of complex matrices, from those of their blocks, which come in pairs."""
-    *batch, n = values.aval.shape
-    pairs = reshape(values, (*batch, n // 2, 2))
-    return F.mul(reduce("sum", pairs, (len(batch) + 1,)), like(0.5, values))
-
-
 def eig_of(x: Atom) -> tuple[Atom, Atom]:
     """Eigenvalues and eigenvectors of matrices: real ones, if all are."""
     squares(x)
     if not x.aval.size:
         return _of_nothing(np.linalg.eig, x.aval)
     must_hold(F.isfinite(x), "Array must not contain infs or NaNs")
+    if x.aval.is_complex:
+        return complex_eig(x)
     packed = general.eig(x)
     imaginary = general.imaginary_parts(packed)
     real = reduce("all", F.eq(imaginary, like(0, imaginary)), tuple(range(imaginary.aval.ndim)))
     if require_recorder("linear algebra").guard(real, "linalg"):
         return general.real_eigenvalues(packed), general.real_eigenvectors(packed)
-    return complex_eigenvalues(packed), complex_eigenvectors(packed)
+    return complex_eig_of_real(packed)
+
+
+def _eig_in_double(a: Any) -> list[Any]:
+    """As NumPy computes them, whatever the precision of *a*: in single precision their order may be another one."""
+    x = _one(a, True)
+    lane = COMPLEX.get(x.aval.dtype, x.aval.dtype)
+    found = eig_of(cast(x, np.promote_types(x.aval.dtype, FLOAT)))
+    of_lane = {v: k for k, v in COMPLEX.items()}
+    return [wrap(cast(v, of_lane[lane] if v.aval.is_complex else lane)) for v in found]
 
 
 @implements(np.linalg.eig)
 def _eig(a: Any) -> Any:
-    return _EigResult(*map(wrap, eig_of(_one(a))))
+    return _EigResult(*_eig_in_double(a))
 
 
 @implements(np.linalg.eigvals)
 def _eigvals(a: Any) -> Any:
-    return wrap(eig_of(_one(a))[0])
+    return _eig_in_double(a)[0]
 
 
 # ---- singular values -----------------------------------------------------------------------------------------------
@@ -157,8 +157,6 @@ def values_of(x: Atom) -> Atom:
     """The singular values of matrices, descending."""
     if not x.aval.size:
         return _of_nothing(np.linalg.svd, x.aval, compute_uv=False)
-    if x.aval.is_complex:
-        return one_of_two(values_of(blocks_of(x)))
     s = singular_values_of(x)
     _found(s, _NO_SVD)
     return s
@@ -166,7 +164,7 @@ def values_of(x: Atom) -> Atom:
 
 @implements(np.linalg.svd)
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    x = _rectangles(a, complex_too=hermitian or not compute_uv)
+    x = _rectangles(a, True)
     if hermitian:
         found = _svd_of_symmetric(x)
         return _SVDResult(*found) if compute_uv else found[1]
@@ -214,12 +212,7 @@ def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np.
 
 def pinv_of(x: Atom, cutoff: Atom) -> tuple[Atom, Atom]:
     """The pseudo-inverses of *x*, and its singular values."""
-    if x.aval.is_complex:
-        inverse, s = pinv_of(blocks_of(x), cutoff)
-        return from_blocks(inverse, x.aval.dtype), one_of_two(s)
-    s = values_of(x)
-    m, n = x.aval.shape[-2:]
-    return pinv(packed_svd(x), m, n, cutoff), s
+    return pinv(x, cutoff), values_of(x)
 
 
 @implements(np.linalg.lstsq)

@@ -18,11 +18,12 @@ from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import blocks_of, conjugate, from_blocks
 from ..ops.elementwise import F, broadcast_to, promote
-from ..ops.linalg_complex import hermitian, solve_adjoint
+from ..ops.linalg_complex import solve_adjoint
 from ..ops.linalg_eig import eig as packed_eig
-from ..ops.linalg_eig_complex import complex_eigenvalues
+from ..ops.linalg_eig_complex import complex_eig, complex_eig_of_real
+from ..ops.linalg_eigen import hermitian
 from ..ops.linalg_functions import sylvester
-from ..ops.linalg_gaps import along_rows
+from ..ops.linalg_phases import scaled
 from ..ops.linalg_qr import qr
 from ..ops.product import matmul
 from ..ops.shape import reshape, slice_axis
@@ -72,7 +73,7 @@ def _qr(
     if mode not in ("full", "qr", "r", "economic", "raw"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
     reject("scipy.linalg.qr", "use it without", pivoting=pivoting, mode=mode == "raw")
-    q, r = map(wrap, qr(filled(matrix(a, check_finite), "scipy.linalg.qr"), mode != "economic"))
+    q, r = map(wrap, qr(filled(matrix(a, check_finite, True), "scipy.linalg.qr"), mode != "economic"))
     return (r,) if mode == "r" else (q, r)
 
 
@@ -91,7 +92,7 @@ def _svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:  # fmt: skip
-    x = matrix(a, check_finite)
+    x = matrix(a, check_finite, True)
     return tuple(map(wrap, svd_of(x, full_matrices))) if compute_uv else wrap(values_of(x))
 
 
@@ -104,9 +105,9 @@ def _svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> An
 def _polar(a: Any, side: str = "right") -> Any:
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
-    u, s, vh = svd_of(filled(matrix(a), "scipy.linalg.polar"))
-    basis = ops.transposed(vh) if side == "right" else u
-    positive = matmul(F.mul(basis, along_rows(s, basis.aval.shape)), basis, False, True)
+    u, s, vh = svd_of(filled(matrix(a, False, True), "scipy.linalg.polar"))
+    basis = ops.adjoint(vh) if side == "right" else u
+    positive = ops.times(scaled(basis, s), basis, False, True)
     return wrap(matmul(u, vh)), wrap(positive)
 
 
@@ -115,7 +116,9 @@ def _eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> Any:
     reject("scipy.linalg.eigvals", "bring it to a standard problem", b=b, homogeneous_eigvals=homogeneous_eigvals)
-    return wrap(complex_eigenvalues(_packed_eig(a, check_finite)))
+    x = filled(matrix(a, check_finite, True), "scipy.linalg.eigvals")
+    squares(x)
+    return wrap((complex_eig(x) if x.aval.is_complex else complex_eig_of_real(packed_eig(x)))[0])
 
 
 @hooked("eig")
@@ -127,13 +130,7 @@ def _eig(
         "scipy.linalg.eig", "bring it to a standard problem", b=b, left=left, homogeneous_eigvals=homogeneous_eigvals
     )
     values = _eigvals(a, None, check_finite=check_finite)
-    return (values, wrap(eig_of(matrix(a))[1])) if right else values
-
-
-def _packed_eig(a: Any, check_finite: bool) -> Atom:
-    x = filled(matrix(a, check_finite), "scipy.linalg.eigvals")
-    squares(x)
-    return packed_eig(x)
+    return (values, wrap(eig_of(matrix(a, False, True))[1])) if right else values
 
 
 @hooked("eigh")
@@ -167,19 +164,12 @@ def _generalised(x: Atom, b: Atom, lower: bool) -> tuple[Atom, Atom]:
     """Those of A v = w B v with v' B v = 1, by the Cholesky factor of B."""
     if x.aval.shape != b.aval.shape:
         raise ShapeError.here(f"wrong b dimensions {b.aval.shape}, should be {x.aval.shape}")
-    x, b = promote(symmetric(x, lower), symmetric(b, lower))
+    x, b = promote(hermitian(x, lower), hermitian(b, lower))
     reject("scipy.linalg.eigh", "give the lower triangles", lower=x.aval.is_complex and not lower)  # phases are others
     factor = cholesky_of(b, "The leading minor of B is not positive definite")
     inner = ops.solve_triangular(conjugate(factor), ops.solve_triangular(factor, x, True), True, True, right=True)
     values, vectors = eigh_of(inner, lower)
     return values, solve_adjoint(factor, vectors, True)
-
-
-def symmetric(x: Atom, lower: bool) -> Atom:
-    """The symmetric or Hermitian matrices of one triangle."""
-    if x.aval.is_complex:
-        return hermitian(x, lower)
-    return F.add(ops.triangle(x, lower), ops.transposed(ops.triangle(x, lower, False)))
 
 
 @hooked("eigvalsh")

@@ -19,7 +19,8 @@ from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import conjugate
 from ..ops.elementwise import F, cast, like
-from ..ops.linalg_complex import adjoint, hermitian_part, solve_adjoint
+from ..ops.linalg import adjoint, hermitian_part
+from ..ops.linalg_complex import solve_adjoint
 from ..ops.linalg_lu import lu_packed, lu_permutation, lu_repacked
 from ..ops.product import matmul
 from ..ops.shape import iota, reshape, slice_axis

@@ -12,14 +12,14 @@ from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
 from ..ops.elementwise import F, cast, like, promote
+from ..ops.linalg_eigen import hermitian
 from ..ops.linalg_pinv import above
-from ..ops.product import matmul
 from ..ops.reduce import reduce
 from ..record.array import FUNCTIONS, wrap
 from .linalg import matrices, squares
 from .linalg_factors import lstsq_of, pinv_of, question, svd_of, values_of
 from .registry import atom_of
-from .scipy_linalg import filled, hooked, matrix, symmetric
+from .scipy_linalg import filled, hooked, matrix
 
 
 @hooked("pinv")
@@ -43,7 +43,7 @@ def _pinvh(
 ) -> Any:  # fmt: skip
     x = matrix(a, check_finite, True)
     squares(x)
-    return _pinv(wrap(symmetric(x, lower)), atol=atol, rtol=rtol, return_rank=return_rank, check_finite=False)
+    return _pinv(wrap(hermitian(x, lower)), atol=atol, rtol=rtol, return_rank=return_rank, check_finite=False)
 
 
 def _rank(s: Atom, shape: Ints, rcond: Any) -> int:
@@ -54,7 +54,7 @@ def _rank(s: Atom, shape: Ints, rcond: Any) -> int:
 
 @hooked("orth")
 def _orth(A: Any, rcond: Any = None) -> Any:
-    x = filled(matrix(A, True), "scipy.linalg.orth")
+    x = filled(matrix(A, True, True), "scipy.linalg.orth")
     u, s, _ = svd_of(x)
     return wrap(u)[:, : _rank(s, x.aval.shape, rcond)]
 
@@ -63,9 +63,9 @@ def _orth(A: Any, rcond: Any = None) -> Any:
 def _null_space(
     A: Any, rcond: Any = None, *, overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = "gesdd"
 ) -> Any:
-    x = filled(matrix(A, check_finite), "scipy.linalg.null_space")
+    x = filled(matrix(A, check_finite, True), "scipy.linalg.null_space")
     _, s, vh = svd_of(x, True)
-    return wrap(vh)[_rank(s, x.aval.shape, rcond) :].T
+    return np.conj(wrap(vh)[_rank(s, x.aval.shape, rcond) :].T)
 
 
 @hooked("subspace_angles")
@@ -73,8 +73,8 @@ def _subspace_angles(A: Any, B: Any) -> Any:
     first, second = scipy.linalg.orth(wrap(atom_of(A))), scipy.linalg.orth(wrap(atom_of(B)))
     if len(first) != len(second):
         raise ShapeError.here(f"A and B must have the same number of rows, got {first.shape[0]} and {second.shape[0]}")
-    inner = first.T @ second
-    outside = second - first @ inner if first.shape[1] >= second.shape[1] else first - second @ inner.T
+    inner = np.conj(first.T) @ second
+    outside = second - first @ inner if first.shape[1] >= second.shape[1] else first - second @ np.conj(inner.T)
     cosines, sines = scipy.linalg.svdvals(inner), scipy.linalg.svdvals(outside)
     small = cosines**2 >= 0.5
     return np.where(small, np.arcsin(np.clip(sines, -1.0, 1.0)), np.arccos(np.clip(cosines[::-1], -1.0, 1.0)))
@@ -82,12 +82,12 @@ def _subspace_angles(A: Any, B: Any) -> Any:
 
 @hooked("orthogonal_procrustes")
 def _orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> Any:
-    x, y = matrix(A, check_finite), matrix(B, check_finite)
+    x, y = matrix(A, check_finite, True), matrix(B, check_finite, True)
     if x.aval.ndim != 2 or x.aval.shape != y.aval.shape:
         raise ShapeError.here(f"the shapes of A and B differ ({x.aval.shape} vs {y.aval.shape})")
     x, y = promote(x, y)
-    u, s, vh = map(wrap, svd_of(matmul(y, x, True, False)))
-    return (u @ vh).T, np.sum(s)
+    u, s, vh = map(wrap, svd_of(ops.times(x, y, True)))
+    return u @ vh, np.sum(s)
 
 
 @hooked("lstsq")

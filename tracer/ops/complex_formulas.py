@@ -113,7 +113,7 @@ def _exp(z: Lanes) -> Lanes:
     size = F.exp(x)
     if is_zero(y):
         return size, y
-    return size * F.cos(y), F.select(F.eq(y, like(0, y)), y, size * F.sin(y))
+    return size * F.cos(y), F.select(F.logical_and(F.eq(y, like(0, y)), F.isinf(size)), y, size * F.sin(y))
 
 
 def _expm1(z: Lanes) -> Lanes:

@@ -24,6 +24,7 @@ from ..ir.axes import UNKNOWN, Axes, AxesRule, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, Primitive, register
+from .complex import conjugate
 from .elementwise import BROADCAST, F, like
 from .product import matmul
 from .reduce import expand, reduce
@@ -74,13 +75,37 @@ def per_matrix(function: Callable[..., Any], infer: Callable[..., Aval]) -> Call
 
 def routine(module: Any, name: str, dtype: np.dtype) -> Any:
     """LAPACK's or BLAS's *name* for *dtype*."""
-    return getattr(module, ("s" if dtype.itemsize == 4 else "d") + name)
+    return getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
 
 
 def transposed(x: Atom) -> Atom:
     """The transposes of the matrices *x*."""
     n = x.aval.ndim
     return transpose(x, (*range(n - 2), n - 1, n - 2))
+
+
+def adjoint(x: Atom) -> Atom:
+    """The conjugates of the transposes."""
+    return conjugate(transposed(x))
+
+
+def times(x: Atom, y: Atom, adjoint_x: bool = False, adjoint_y: bool = False) -> Atom:
+    """x @ y, or with their adjoints."""
+    return matmul(conjugate(x) if adjoint_x else x, conjugate(y) if adjoint_y else y, adjoint_x, adjoint_y)
+
+
+def symmetric_part(x: Atom) -> Atom:
+    return F.mul(like(0.5, x), F.add(x, transposed(x)))
+
+
+def hermitian_part(x: Atom) -> Atom:
+    """(x + x') / 2"""
+    return F.mul(like(0.5, x), F.add(x, adjoint(x)))
+
+
+def skew_part(x: Atom) -> Atom:
+    """(x - x') / 2"""
+    return F.mul(like(0.5, x), F.sub(x, adjoint(x)))
 
 
 def triangle(x: Atom, lower: bool, diagonal: bool = True) -> Atom:
@@ -447,7 +472,3 @@ def solve_triangular(
     """The solutions X of T X = b, or of X T = b with *right*, where T is the lower or upper triangle of *a*, or its
     transpose; with *unit* its diagonal is 1."""
     return bind(SOLVE_TRIANGULAR, a, b, lower=lower, trans=trans, unit=unit, right=right)
-
-
-def symmetric_part(x: Atom) -> Atom:
-    return F.mul(like(0.5, x), F.add(x, transposed(x)))

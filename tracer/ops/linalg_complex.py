@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Atom, Pair
-from .complex import RULES, conjugate
+from .complex import RULES, by_lane, conjugate
 from .elementwise import F, like, whole_lanes
 from .linalg import diagonal, solve_triangular, transposed, triangle
 from .linalg_cholesky import cholesky
@@ -51,22 +51,6 @@ def _rows(x: Atom) -> Atom:
     return reshape(concat(parts, len(batch) + 1), (*batch, 2 * n, k))
 
 
-def adjoint(x: Atom) -> Atom:
-    return conjugate(transposed(x))
-
-
-def hermitian_part(x: Atom) -> Atom:
-    """(x + x') / 2"""
-    return F.mul(like(0.5, x), F.add(x, adjoint(x)))
-
-
-def hermitian(x: Atom, lower: bool) -> Atom:
-    """The Hermitian matrices of one triangle of the complex *x*."""
-    other = conjugate(transposed(triangle(x, lower, False)))
-    re, im = whole_lanes(F.add(triangle(x, lower), other))
-    return Pair(re, F.select(diagonal_mask(im.aval.shape), like(0, im), im), x.aval.dtype)
-
-
 def _cholesky(a: Atom) -> Atom:
     """LAPACK takes no notice of imaginary parts on the diagonal."""
     re, im = whole_lanes(a)
@@ -89,10 +73,9 @@ def _solve_triangular(a: Atom, b: Atom, lower: bool, trans: bool, unit: bool, ri
     return x if pivots is None else F.div(x, along_columns_of(diagonal(a), b.aval.shape))
 
 
-def along_columns_of(v: Atom, shape: tuple[int, ...]) -> Pair:
+def along_columns_of(v: Atom, shape: tuple[int, ...]) -> Atom:
     """x[..., i, j] = v[..., i]"""
-    re, im = (along_columns(lane, shape) for lane in whole_lanes(v))
-    return Pair(re, im, v.aval.dtype)
+    return by_lane(lambda x: along_columns(x, shape), v)
 
 
 def solve_adjoint(a: Atom, b: Atom, lower: bool) -> Atom:

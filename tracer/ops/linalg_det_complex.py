@@ -9,54 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import COMPLEX, Aval
-from ..ir.errors import GraphError
+from ..ir.aval import Aval
 from ..ir.graph import Atom, Pair, Var, bind, lanes
 from ..ir.primitive import LAPACK, Primitive, register
-from .complex import buffer_of, complex_of, conjugate, from_blocks
+from .complex import conjugate, from_blocks
 from .elementwise import F
 from .linalg import inner_product, lu, lu_inverse, matrix_axes, over_matrices, part, transposed
+from .linalg_numbers import COMPLEX
 from .shape import concat, reshape
-
-_OF_LANES = {lane: dtype for dtype, lane in COMPLEX.items()}
-
-
-def rows_of(z: Atom) -> Atom:
-    """The complex matrices *z*, (..., m, n), as LAPACK has them: (..., m, 2 n), parts one beside the other."""
-    *rows, n = z.aval.shape
-    return reshape(buffer_of(z), (*rows, 2 * n))
-
-
-def from_rows(x: Atom) -> Pair:
-    """The complex matrices of ``rows_of``."""
-    *rows, n = x.aval.shape
-    return complex_of(reshape(x, (*rows, n // 2, 2)), _OF_LANES[x.aval.dtype])
-
-
-def numbers_of(x: np.ndarray) -> np.ndarray:
-    """``from_rows`` of arrays."""
-    return np.ascontiguousarray(x).view(_OF_LANES[x.dtype])
-
-
-def order_of_rows(x: Aval, what: str) -> int:
-    if x.ndim < 2 or x.shape[-1] != 2 * x.shape[-2]:
-        raise GraphError(f"{what} of {x}")
-    return x.shape[-2]
 
 
 def _infer(a: Aval) -> Aval:
-    order_of_rows(a, "complex_slogdet")
+    COMPLEX.order(a, "complex_slogdet")
     return Aval(a.dtype, (*a.shape[:-2], 3))
 
 
 def _slogdet(a: Any) -> Any:
-    sign, log = np.linalg.slogdet(numbers_of(np.asarray(a)))
+    sign, log = np.linalg.slogdet(COMPLEX.array(np.asarray(a)))
     return np.stack([sign.real, sign.imag, log], axis=-1)
 
 
 def _inverse(a: Atom) -> Atom:
     """The transposes of the inverses."""
-    z = from_rows(a)
+    z = COMPLEX.load(a)
     return transposed(from_blocks(lu_inverse(lu(z)), z.aval.dtype))
 
 
@@ -64,11 +39,11 @@ def _vjp(ct: Atom, out: Var, a: Atom) -> tuple[Atom]:
     along, across = part(ct, 2), F.sub(F.mul(part(ct, 1), part(out, 0)), F.mul(part(ct, 0), part(out, 1)))
     inverse = conjugate(_inverse(a))
     re, im = (over_matrices(x, inverse.aval.shape) for x in (along, across))
-    return (rows_of(F.mul(Pair(re, im, inverse.aval.dtype), inverse)),)
+    return (COMPLEX.store(F.mul(Pair(re, im, inverse.aval.dtype), inverse)),)
 
 
 def _jvp(tangents: Any, out: Var, a: Atom) -> Atom:
-    re, im = lanes(inner_product(_inverse(a), from_rows(tangents[0])))
+    re, im = lanes(inner_product(_inverse(a), COMPLEX.load(tangents[0])))
     found = (F.neg(F.mul(part(out, 1), im)), F.mul(part(out, 0), im), re)
     return concat([reshape(x, (*x.aval.shape, 1)) for x in found], out.aval.ndim - 1)
 
@@ -83,5 +58,5 @@ COMPLEX_SLOGDET = register(
 
 def complex_slogdet(z: Atom) -> tuple[Pair, Atom]:
     """The signs and the logarithms of the sizes of the determinants of the complex matrices *z*."""
-    found = bind(COMPLEX_SLOGDET, rows_of(z))
+    found = bind(COMPLEX_SLOGDET, COMPLEX.store(z))
     return Pair(part(found, 0), part(found, 1), z.aval.dtype), part(found, 2)

@@ -11,6 +11,7 @@ beamforming (2017), for the normalised vectors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,22 +19,27 @@ import numpy as np
 from ..ir.aval import Aval
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
+from .complex import by_lane, conjugate
 from .elementwise import F, like
-from .linalg import diagonal, lu, lu_solve, matrix_axes, order, per_matrix, transposed
-from .linalg_eigen import columns_axes, lapack_with_work, parting_of, row_axes, row_of
+from .linalg import adjoint, diagonal, lu, lu_solve, matrix_axes, order, per_matrix, times, transposed
+from .linalg_eigen import columns_axes, lapack_with_work, row_axes, row_of
 from .linalg_gaps import (
+    NO_LIMIT,
     UNKNOWN,
-    Limit,
+    Parting,
     Rates,
     along_rows,
+    any_of,
     diagonal_matrix,
+    equal_pairs,
     limit_of,
     over_gaps,
     parting_values,
     size_of,
     turning,
 )
-from .product import matmul
+from .linalg_numbers import numbers_of
+from .linalg_phases import inner_of_columns, largest, scaled, settled, turned_by, turns
 from .shape import concat, full, slice_axis
 
 _ANY = ((-3.0, 3.0),)
@@ -92,60 +98,81 @@ def imaginary_parts(packed: Atom) -> Atom:
 _OF_PACKED: dict[str, Any] = {"shapes": ((2, 5, 3),), "of": {0: lambda x: eig(_with_real(of_matrix(x)))}}
 
 
+# ---- derivatives, of real and of complex ones ---------------------------------------------------------------------
+
+
+def _divided(v: Atom, x: Atom, by_adjoint: bool = False) -> Atom:
+    """inv(V) x, or inv(V') x."""
+    return conjugate(lu_solve(lu(v), conjugate(x), True)) if by_adjoint else lu_solve(lu(v), x)
+
+
+def values_pullback(v: Atom, ct: Atom) -> Atom:
+    """The cotangent of A for one of its eigenvalues."""
+    return _divided(v, adjoint(F.mul(v, by_lane(lambda x: along_rows(x, v.aval.shape), conjugate(ct)))), True)
+
+
+def values_pushed(v: Atom, moved: Atom) -> Atom:
+    """The tangent of the eigenvalues for one of A."""
+    return diagonal(_divided(v, times(moved, v)))
+
+
+def vectors_pullback(values: Atom, v: Atom, g: Atom, rates: Rates) -> Atom:
+    """The cotangent of A for one of its eigenvectors."""
+    products = times(v, v, True)
+
+    def num(x: Atom) -> Atom:
+        """Without what only changes the length of vectors."""
+        return conjugate(F.sub(times(v, x, True), scaled(products, inner_of_columns(v, x)[0])))
+
+    turn = conjugate(turning(values, numbers_of(v)))
+    g = settled(g, v, largest(v), inner_of_columns(v, g)[1])
+    found = over_gaps(num(g), values, limit_of(rates, num, g, turn), size_of(g, rates.parting))
+    return _divided(v, times(conjugate(found), v, False, True), True)
+
+
+def vectors_pushed(values: Atom, v: Atom, moved: Atom) -> Atom:
+    """The tangent of the eigenvectors for one of A."""
+    inner = _divided(v, times(moved, v))
+    turned = times(v, over_gaps(inner, values, NO_LIMIT, size_of(inner)))
+    turned = F.sub(turned, scaled(v, inner_of_columns(v, turned)[0]))
+    return turned_by(turned, v, turns(turned, v, largest(v)))
+
+
+def parting_of(
+    values: Var, vectors: Var, load: Callable[[Atom, int], Atom], store: Callable[[Atom, int], Atom]
+) -> Parting:
+    """Equal ones among the eigenvalues *values* and their *vectors*, in buffers that are read and written by *load* and
+    *store*."""
+    w, v = load(values, 1), load(vectors, 2)
+    return Parting(values, vectors, any_of(equal_pairs(w)), lambda: store(times(v, turning(w, numbers_of(v))), 2))
+
+
 # ---- parts of the packed value -----------------------------------------------------------------------------------
-
-
-def _divided(v: Atom, x: Atom, trans: bool = False) -> Atom:
-    """inv(V) x, or its transpose times x."""
-    return lu_solve(lu(v), x, trans)
-
-
-def _values_vjp(ct: Atom, out: Var, packed: Atom) -> tuple[Atom]:
-    v = real_eigenvectors(packed)
-    return (as_packed(_divided(v, transposed(F.mul(v, along_rows(ct, v.aval.shape))), True)),)
-
-
-def _values_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
-    v = real_eigenvectors(packed)
-    return diagonal(_divided(v, matmul(of_matrix(tangents[0]), v)))
 
 
 REAL_EIGENVALUES = register(
     Primitive(
         "real_eigenvalues", VIEW, lambda packed, xp=np: packed[..., -2, :],
         lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1])),
-        vjp=_values_vjp, jvp=_values_jvp, axes=row_axes, domain=_ANY,
+        vjp=lambda ct, out, packed: (as_packed(values_pullback(real_eigenvectors(packed), ct)),),
+        jvp=lambda tangents, out, packed: values_pushed(real_eigenvectors(packed), of_matrix(tangents[0])),
+        axes=row_axes, domain=_ANY,
         lower=lambda packed: row_of(packed, packed.aval.shape[-1]),
         test=_OF_PACKED,
     )
 )  # fmt: skip
 
 
-def _vectors_vjp(ct: Atom, out: Var, packed: Atom, rates: Rates = UNKNOWN) -> tuple[Atom]:
-    values, lengths = real_eigenvalues(packed), matmul(out, out, True, False)
-
-    def num(x: Atom) -> Atom:
-        """Without what only changes the length of vectors."""
-        inner = matmul(out, x, True, False)
-        return F.sub(inner, F.mul(lengths, along_rows(diagonal(inner), inner.aval.shape)))
-
-    found = over_gaps(num(ct), values, limit_of(rates, num, ct, turning(values)), size_of(ct, rates.parting))
-    return (as_packed(_divided(out, matmul(found, out, False, True), True)),)
-
-
-def _vectors_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
-    moved = _divided(out, matmul(of_matrix(tangents[0]), out))
-    turned = matmul(out, over_gaps(moved, real_eigenvalues(packed), Limit(None, None), size_of(moved)))
-    stretch = diagonal(matmul(out, turned, True, False))
-    return F.sub(turned, F.mul(out, along_rows(stretch, out.aval.shape)))
-
-
 REAL_EIGENVECTORS = register(
     Primitive(
         "real_eigenvectors", VIEW, lambda packed, xp=np: packed[..., :-2, :].swapaxes(-1, -2),
         lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1], packed.shape[-1])),
-        vjp=_vectors_vjp, jvp=_vectors_jvp, axes=columns_axes, singular=True, domain=_ANY,
-        parting=lambda out, packed: parting_of(real_eigenvalues(packed), out),
+        vjp=lambda ct, out, packed, rates=UNKNOWN: (
+            as_packed(vectors_pullback(real_eigenvalues(packed), out, ct, rates)),
+        ),
+        jvp=lambda tangents, out, packed: vectors_pushed(real_eigenvalues(packed), out, of_matrix(tangents[0])),
+        axes=columns_axes, singular=True, domain=_ANY,
+        parting=lambda out, packed: parting_of(real_eigenvalues(packed), out, lambda x, k: x, lambda x, k: x),
         lower=lambda packed: transposed(of_matrix(packed)),
         test=_OF_PACKED,
     )

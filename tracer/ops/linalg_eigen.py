@@ -1,16 +1,19 @@
-"""Eigenvalues and eigenvectors of symmetric matrices, and of general ones that have real eigenvalues.
+"""Eigenvalues and eigenvectors of symmetric and of Hermitian matrices.
 
-``eigh`` packs them into one value of shape (..., n + 1, n): row j < n is eigenvector j, the last row has the
+``eigh`` packs them into one value of shape (..., n + 1, n): row j < n is eigenvector j, the last row begins with the
 eigenvalues.  That value is opaque, as the factors of ``lu`` are (``linalg.py``): its cotangents and tangents are those
 of A, in rows 0 to n - 1.  ``eigenvalues`` and ``eigenvectors`` read it.  So the eigenvalues know their derivative
-without that of the vectors, which does not exist where some are equal (``linalg_gaps.py``).
+without that of the vectors, which does not exist where some are equal (``linalg_gaps.py``).  Complex matrices have rows
+of their own, by the same rules (``linalg_numbers.py``).
 
 With P = V' dA V:  dw = diag P,  dV = V (P[i, j] / (w[j] - w[i])).  M. B. Giles: Collected matrix derivative results
-for forward and reverse mode algorithmic differentiation (2008), 3.1.
+for forward and reverse mode algorithmic differentiation (2008), 3.1.  Of complex vectors LAPACK leaves the first
+elements real, or the last ones where it reads the upper triangle (``linalg_phases.py``).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,27 +21,27 @@ from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.axes import PART, Axes, Params, Shape, Shapes
-from ..ir.graph import Atom, Var, bind
+from ..ir.graph import Atom, Pair, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
-from .elementwise import F
-from .linalg import matrix_axes, order, per_matrix, routine, transposed, triangle
+from .elementwise import F, like, whole_lanes
+from .linalg import adjoint as adjoint_of
+from .linalg import hermitian_part, matrix_axes, per_matrix, routine, skew_part, times, transposed, triangle
 from .linalg_gaps import (
+    NO_LIMIT,
     UNKNOWN,
-    Limit,
     Parting,
     Rates,
-    along_rows,
-    antisymmetric_limit,
-    antisymmetric_part,
     any_of,
+    diagonal_mask,
     equal_pairs,
     limit_of,
     over_gaps,
     size_of,
+    skew_limit,
     turning,
 )
-from .product import matmul
-from .reduce import reduce
+from .linalg_numbers import REAL, Field, by_numbers, numbers_of
+from .linalg_phases import inner_of_columns, real_row, scaled, settled, turned_by, turns
 from .shape import PAD, SLICE, reshape, slice_axis
 
 _ANY = ((-3.0, 3.0),)
@@ -48,25 +51,30 @@ def lapack_with_work(name: str, a: np.ndarray, **options: Any) -> tuple[Any, ...
     """LAPACK's *name* on *a* with the workspace that it asks for, as kernels call it."""
     sizes = a.shape if name in ("gesdd", "geqrf") else a.shape[:1]
     found = routine(lapack, f"{name}_lwork", a.dtype)(*sizes, **options)
-    names = ("lwork", "liwork") if name.startswith("syev") else ("lwork",)
-    return routine(lapack, name, a.dtype)(a, **options, **{k: int(n) for k, n in zip(names, found, strict=False)})
+    names = {"heevd": ("lwork", "liwork", "lrwork"), "heevr": ("lwork", "lrwork", "liwork")}.get(
+        name, ("lwork", "liwork") if name.startswith("syev") else ("lwork",)
+    )
+    lengths = {k: int(n.real) for k, n in zip(names, found, strict=False)}
+    return routine(lapack, name, a.dtype)(a, **options, **lengths)
 
 
-def _infer_packed(a: Aval, lower: bool, driver: str) -> Aval:
-    n = order(a, "eigh")
-    return Aval(a.dtype, (*a.shape[:-2], n + 1, n))
+def _infer(numbers: Field, a: Aval, lower: bool, driver: str) -> Aval:
+    return Aval(a.dtype, (*a.shape[:-2], numbers.order(a, "eigh") + 1, a.shape[-1]))
 
 
-def _eigh(a: np.ndarray, lower: bool, driver: str) -> Any:
+def _eigh(numbers: Field, a: np.ndarray, lower: bool, driver: str) -> Any:
     if driver == "stevd":
         values, vectors, info = routine(lapack, driver, a.dtype)(np.diagonal(a), np.diagonal(a, -1 if lower else 1))
     else:
-        values, vectors, *_, info = lapack_with_work(driver, a, lower=lower)
-    return np.full((len(a) + 1, len(a)), np.nan) if info else np.vstack([vectors.T, values])
+        name = driver if numbers is REAL else driver.replace("sy", "he")
+        values, vectors, *_, info = lapack_with_work(name, numbers.array(a), lower=lower)
+    found = np.zeros((len(a) + 1, a.shape[1]), a.dtype)
+    found[:-1], found[-1, : len(a)] = numbers.raw(vectors.T), values
+    return np.full_like(found, np.nan) if info else found
 
 
 def as_packed(x: Atom) -> Atom:
-    """A cotangent or tangent *x* of A as one of its packed eigenvalues and -vectors."""
+    """A cotangent or tangent of A, the buffer *x*, as one of its packed eigenvalues and -vectors."""
     shape = (*x.aval.shape[:-2], x.aval.shape[-2] + 1, x.aval.shape[-1])
     return bind(PAD, x, start=(0,) * len(shape), step=(1,) * len(shape), shape=shape)
 
@@ -96,104 +104,152 @@ def columns_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
 
 
 def _folded(x: Atom, lower: bool) -> Atom:
-    """The cotangent of one triangle, from that of the symmetric matrix."""
-    return F.add(triangle(x, lower), triangle(transposed(x), lower, False))
+    """The cotangent of one triangle, from that of the Hermitian matrix."""
+    x = hermitian_part(x)
+    return F.add(triangle(x, lower), triangle(x, lower, False))
 
 
-def _unfolded(x: Atom, lower: bool) -> Atom:
-    """The symmetric matrix of one triangle."""
-    return F.add(triangle(x, lower), transposed(triangle(x, lower, False)))
+def hermitian(x: Atom, lower: bool) -> Atom:
+    """The symmetric or Hermitian matrices of one triangle of *x*."""
+    found = F.add(triangle(x, lower), adjoint_of(triangle(x, lower, False)))
+    if not x.aval.is_complex:
+        return found
+    re, im = whole_lanes(found)
+    return Pair(re, F.select(diagonal_mask(im.aval.shape), like(0, im), im), x.aval.dtype)
 
 
-EIGH = register(
-    Primitive(
-        "eigh", LAPACK, per_matrix(_eigh, _infer_packed), _infer_packed,
-        vjp=lambda ct, out, a, lower, driver: (_folded(of_matrix(ct), lower),),
-        jvp=lambda tangents, out, a, lower, driver: as_packed(_unfolded(tangents[0], lower)),
-        axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY,
-        test={"shapes": ((2, 3, 3),), "params": {"lower": True, "driver": "syevd"}, "then": lambda out: _both(out)},
+EIGH = by_numbers(
+    lambda numbers: register(
+        Primitive(
+            f"{numbers.prefix}eigh", LAPACK, per_matrix(partial(_eigh, numbers), partial(_infer, numbers)),
+            partial(_infer, numbers),
+            vjp=lambda ct, out, a, lower, driver: (numbers.store(_folded(numbers.load(of_matrix(ct)), lower)),),
+            jvp=lambda tangents, out, a, lower, driver: as_packed(
+                numbers.store(hermitian(numbers.load(tangents[0]), lower))
+            ),
+            axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY,
+            test={
+                "shapes": ((2, 3, 3 * numbers.parts),), "params": {"lower": numbers is REAL, "driver": "syevd"},
+                "then": lambda out: numbers.store(
+                    scaled(eigenvectors(out, numbers, numbers is REAL), eigenvalues(out, numbers))
+                ),
+            },
+        )
     )
 )  # fmt: skip
 
 
-def _both(packed: Atom) -> Var:
-    return F.mul(eigenvectors(packed), along_rows(eigenvalues(packed), eigenvectors(packed).aval.shape))
+def eigh(a: Atom, lower: bool = True, driver: str = "syevd") -> tuple[Atom, Atom]:
+    """Eigenvalues, ascending, and eigenvectors of the symmetric or Hermitian matrices that have the lower (or upper)
+    triangles of *a*.  Signs of vectors are those of LAPACK's *driver*: syevd, syevr, or stevd for real tridiagonal
+    ones."""
+    numbers = numbers_of(a)
+    packed = bind(EIGH[a.aval.is_complex], numbers.store(a), lower=lower, driver=driver)
+    return eigenvalues(packed, numbers), eigenvectors(packed, numbers, lower)
 
 
-def eigh(a: Atom, lower: bool = True, driver: str = "syevd") -> Var:
-    """Eigenvalues, ascending, and eigenvectors of the symmetric matrices that have the lower (or upper) triangles of
-    *a*, packed.  Signs of vectors are those of LAPACK's *driver*: syevd, syevr, or stevd for tridiagonal ones."""
-    return bind(EIGH, a, lower=lower, driver=driver)
+def _of_packed(numbers: Field) -> dict[str, Any]:
+    def packed(x: Atom) -> Atom:
+        return bind(EIGH[numbers.parts - 1], of_matrix(x), lower=True, driver="syevd")
 
-
-_OF_PACKED: dict[str, Any] = {"shapes": ((2, 4, 3),), "of": {0: lambda x: eigh(of_matrix(x))}}
+    return {"shapes": ((2, 4, 3 * numbers.parts),), "of": {0: packed}}
 
 
 # ---- parts of the packed value -----------------------------------------------------------------------------------
 
 
-def _values_vjp(ct: Atom, out: Var, packed: Atom) -> tuple[Atom]:
-    v = eigenvectors(packed)
-    return (as_packed(matmul(F.mul(v, along_rows(ct, v.aval.shape)), v, False, True)),)
+def _values_vjp(numbers: Field, ct: Atom, out: Var, packed: Atom) -> tuple[Atom]:
+    v = eigenvectors(packed, numbers)
+    return (as_packed(numbers.store(times(scaled(v, ct), v, False, True))),)
 
 
-def _values_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
-    v = eigenvectors(packed)
-    moved = matmul(of_matrix(tangents[0]), v)
-    return reduce("sum", F.mul(v, moved), (v.aval.ndim - 2,))
+def _values_jvp(numbers: Field, tangents: Any, out: Var, packed: Atom) -> Atom:
+    v = eigenvectors(packed, numbers)
+    return inner_of_columns(v, times(numbers.load(of_matrix(tangents[0])), v))[0]
 
 
-EIGENVALUES = register(
-    Primitive(
-        "eigenvalues", VIEW, lambda packed, xp=np: packed[..., -1, :],
-        lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1])),
-        vjp=_values_vjp, jvp=_values_jvp, axes=row_axes, domain=_ANY,
-        lower=lambda packed: row_of(packed, packed.aval.shape[-1]),
-        test=_OF_PACKED,
+def _values_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    rank = len(shape)
+    return Axes(((*range(rank - 1), None, None),), {rank - 1: PART})
+
+
+EIGENVALUES = by_numbers(
+    lambda numbers: register(
+        Primitive(
+            f"{numbers.prefix}eigenvalues", VIEW, lambda packed, xp=np: packed[..., -1, : packed.shape[-2] - 1],
+            lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-2] - 1)),
+            vjp=partial(_values_vjp, numbers), jvp=partial(_values_jvp, numbers), domain=_ANY,
+            axes=row_axes if numbers is REAL else _values_axes, test=_of_packed(numbers),
+            lower=lambda packed: first_of_row(packed, packed.aval.shape[-2] - 1),
+        )
     )
 )  # fmt: skip
 
 
-def _vectors_vjp(ct: Atom, out: Var, packed: Atom, rates: Rates = UNKNOWN) -> tuple[Atom]:
-    values = eigenvalues(packed)
+def first_of_row(x: Atom, n: int) -> Atom:
+    """x[..., n, :n]"""
+    return slice_axis(row_of(x, n), x.aval.ndim - 2, 0, n)
+
+
+def _real(v: Atom, lower: bool) -> Atom:
+    return real_row(v, 0 if lower else v.aval.shape[-1] - 1)
+
+
+def _vectors_vjp(numbers: Field, ct: Atom, out: Var, packed: Atom, lower: bool, rates: Rates = UNKNOWN) -> tuple[Atom]:
+    def columns(x: Atom) -> Atom:
+        return transposed(numbers.load(x))
 
     def num(x: Atom) -> Atom:
-        return matmul(out, x, True, False)
+        return times(v, x, True)
 
-    limit = antisymmetric_limit(limit_of(rates, num, ct, turning(values)))
-    found = over_gaps(antisymmetric_part(num(ct)), values, limit, size_of(ct, rates.parting))
-    return (as_packed(matmul(matmul(out, found), out, False, True)),)
-
-
-def _vectors_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
-    moved = matmul(of_matrix(tangents[0]), out)
-    return matmul(
-        out, over_gaps(matmul(out, moved, True, False), eigenvalues(packed), Limit(None, None), size_of(moved))
-    )
+    values, v, g, rates = eigenvalues(packed, numbers), columns(out), columns(ct), rates.mapped(columns)
+    g = settled(g, v, _real(v, lower), inner_of_columns(v, g)[1])
+    limit = skew_limit(limit_of(rates, num, g, turning(values, numbers)))
+    found = over_gaps(skew_part(num(g)), values, limit, size_of(g, rates.parting))
+    return (as_packed(numbers.store(times(times(v, found), v, False, True))),)
 
 
-def parting_of(values: Var, vectors: Var) -> Parting:
-    """Equal ones among the eigenvalues *values*, and their vectors."""
-    return Parting(values, vectors, any_of(equal_pairs(values)), lambda: matmul(vectors, turning(values)))
+def _vectors_jvp(numbers: Field, tangents: Any, out: Var, packed: Atom, lower: bool) -> Atom:
+    v, a = transposed(numbers.load(out)), numbers.load(of_matrix(tangents[0]))
+    moved = times(a, v)
+    moved = times(v, over_gaps(times(v, moved, True), eigenvalues(packed, numbers), NO_LIMIT, size_of(moved)))
+    moved = turned_by(moved, v, turns(moved, v, _real(v, lower)))
+    return numbers.store(transposed(moved))
 
 
-EIGENVECTORS = register(
-    Primitive(
-        "eigenvectors", VIEW, lambda packed, xp=np: packed[..., :-1, :].swapaxes(-1, -2),
-        lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1], packed.shape[-1])),
-        vjp=_vectors_vjp, jvp=_vectors_jvp, axes=columns_axes, singular=True, domain=_ANY,
-        parting=lambda out, packed: parting_of(eigenvalues(packed), out),
-        lower=lambda packed: transposed(of_matrix(packed)),
-        test=_OF_PACKED,
+def _vectors_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    rank = len(shape)
+    return Axes(((*range(rank - 2), None, rank - 1),), {rank - 2: PART})
+
+
+def _parting(numbers: Field, out: Var, packed: Atom, lower: bool) -> Parting:
+    values = eigenvalues(packed, numbers)
+
+    def turned() -> Atom:
+        v = transposed(numbers.load(out))
+        return numbers.store(transposed(times(v, turning(values, numbers))))
+
+    return Parting(values, out, any_of(equal_pairs(values)), turned)
+
+
+EIGENVECTORS = by_numbers(
+    lambda numbers: register(
+        Primitive(
+            f"{numbers.prefix}eigenvectors", VIEW, lambda packed, lower, xp=np: packed[..., :-1, :],
+            lambda packed, lower: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-2] - 1, packed.shape[-1])),
+            vjp=partial(_vectors_vjp, numbers), jvp=partial(_vectors_jvp, numbers), axes=_vectors_axes, singular=True,
+            domain=_ANY, parting=partial(_parting, numbers), lower=lambda packed, lower: of_matrix(packed),
+            test={**_of_packed(numbers), "params": {"lower": True}},
+        )
     )
 )  # fmt: skip
 
 
-def eigenvalues(packed: Atom) -> Var:
+def eigenvalues(packed: Atom, numbers: Field) -> Var:
     """The eigenvalues (..., n)."""
-    return bind(EIGENVALUES, packed)
+    return bind(EIGENVALUES[numbers.parts - 1], packed)
 
 
-def eigenvectors(packed: Atom) -> Var:
+def eigenvectors(packed: Atom, numbers: Field, lower: bool = True) -> Atom:
     """The eigenvectors, columns of (..., n, n)."""
-    return bind(EIGENVECTORS, packed)
+    return transposed(numbers.load(bind(EIGENVECTORS[numbers.parts - 1], packed, lower=lower)))

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.aval import INT
-from ..ir.graph import Atom, Var
-from .elementwise import F, cast, like
-from .linalg import over_matrices, transposed
-from .product import matmul
+from ..ir.aval import COMPLEX, INT
+from ..ir.graph import Atom, Pair, Var, structural
+from .complex import by_lane, conjugate, square_of_size
+from .elementwise import F, cast, like, whole_lanes
+from .linalg import over_matrices, skew_part, times
+from .linalg_numbers import REAL, Field
 from .reduce import expand, reduce
 from .shape import full, iota
 
@@ -49,6 +50,10 @@ class Rates(NamedTuple):
     turning: Any
     both: Any
 
+    def mapped(self, function: Callable[[Any], Any]) -> Rates:
+        """*function* of the changes."""
+        return self if self is UNKNOWN else Rates(*[None if x is None else function(x) for x in self])
+
 
 UNKNOWN = Rates(*["unknown"] * 4)  # of a cotangent that depends on the values in a way that nobody can tell
 NO_RATES = Rates(None, None, None, None)
@@ -62,6 +67,9 @@ class Limit(NamedTuple):
     zero: Any
 
 
+NO_LIMIT = Limit(None, None)
+
+
 def limit_of(rates: Rates, product: Callable[[Any], Atom], ct: Any, turn: Atom) -> Limit | None:
     """The limit for a *num* that is *product* of a cotangent, such as V' x; None if *rates* are not known.
 
@@ -72,7 +80,7 @@ def limit_of(rates: Rates, product: Callable[[Any], Atom], ct: Any, turn: Atom) 
         return None
     known = [product(x) for x in (rates.turning, rates.growing, rates.both) if x is not None]
     moved = product(ct) if rates.growing is None else F.add(product(ct), product(rates.growing))
-    zero = functools.reduce(F.add, known, matmul(turn, moved, True, False))
+    zero = functools.reduce(F.add, known, times(turn, moved, True))
     return Limit(None if rates.parting is None else product(rates.parting), zero)
 
 
@@ -83,22 +91,27 @@ def parting_values(values: Atom) -> Atom:
     return expand(steps, shape, tuple(range(len(shape) - 1)))
 
 
-def turning(values: Atom) -> Atom:
-    """Antisymmetric matrices without zeros between equal *values*: a way to turn their vectors."""
+def turning(values: Atom, numbers: Field) -> Atom:
+    """Matrices X = -X' without zeros between equal *values*: a way to turn their vectors."""
     shape = (*values.aval.shape, values.aval.shape[-1])
-    k = iota(shape[-1], values.aval.dtype)
+    k = iota(shape[-1], COMPLEX.get(values.aval.dtype, values.aval.dtype))
     angles = F.add(F.mul(along_columns(k, shape[-2:]), like(1.7, k)), F.mul(along_rows(k, shape[-2:]), like(0.6, k)))
-    turns = antisymmetric_part(F.sin(angles))
+    turns = skew_part(F.sin(angles))
     turns = expand(turns, shape, tuple(range(len(shape) - 2))) if len(shape) > 2 else turns
-    return F.select(equal_pairs(values), turns, like(0, turns))
+    turns = F.select(equal_pairs(values), turns, like(0, turns))
+    return turns if numbers is REAL else Pair(turns, F.abs(turns), numbers.dtype(turns))
 
 
 def equal_pairs(values: Atom) -> Atom:
     """The mask of the pairs of different *values* that are equal up to rounding."""
     shape = (*values.aval.shape, values.aval.shape[-1])
-    gaps = F.abs(F.sub(along_rows(values, shape), along_columns(values, shape)))
-    equal = F.le(gaps, along_rows(rounding(values), shape))
+    equal = F.le(F.abs(_differences(values, shape)), along_rows(rounding(values), shape))
     return F.logical_and(equal, F.logical_not(diagonal_mask(shape)))
+
+
+def _differences(values: Atom, shape: tuple[int, ...]) -> Atom:
+    """x[..., i, j] = values[..., j] - values[..., i]"""
+    return by_lane(lambda v: F.sub(along_rows(v, shape), along_columns(v, shape)), values)
 
 
 def any_of(mask: Atom) -> Atom:
@@ -128,14 +141,10 @@ def diagonal_matrix(v: Atom) -> Atom:
     return F.select(diagonal_mask(wide.aval.shape), wide, like(0, wide))
 
 
-def antisymmetric_part(x: Atom) -> Atom:
-    return F.mul(like(0.5, x), F.sub(x, transposed(x)))
-
-
 def size_of(*xs: Any) -> Atom:
     """(...,), the norms of those of *xs* that are matrices, added: a scale of rounding errors, without a derivative."""
     norms = [
-        F.sqrt(reduce("sum", F.square(F.stop_gradient(x)), (x.aval.ndim - 2, x.aval.ndim - 1)))
+        F.sqrt(reduce("sum", square_of_size(F.stop_gradient(x)), (x.aval.ndim - 2, x.aval.ndim - 1)))
         for x in xs if isinstance(x, Var)
     ]  # fmt: skip
     return functools.reduce(F.add, norms)
@@ -143,7 +152,7 @@ def size_of(*xs: Any) -> Atom:
 
 def noise_of(x: Atom) -> Atom:
     """The rounding errors of a cotangent *x*, which a program has computed, relative to its size."""
-    return like(float(np.finfo(x.aval.dtype).eps) ** 0.75, x)
+    return structural(float(np.finfo(x.aval.dtype).eps) ** 0.75, COMPLEX.get(x.aval.dtype, x.aval.dtype))
 
 
 def plus(x: Any, y: Atom) -> Atom:
@@ -152,26 +161,28 @@ def plus(x: Any, y: Atom) -> Atom:
 
 def rounding(values: Atom) -> Atom:
     """Differences of *values*, (..., n), up to which they are equal, as large as LAPACK's errors; in the same shape."""
-    size = reduce("max", F.abs(F.stop_gradient(values)), (values.aval.ndim - 1,))
-    eps = float(np.finfo(values.aval.dtype).eps)
-    return expand(
-        F.mul(size, like(4 * eps * values.aval.shape[-1], values)), values.aval.shape, (values.aval.ndim - 1,)
-    )
+    shape, eps = values.aval.shape, float(np.finfo(values.aval.dtype).eps)
+    size = reduce("max", F.abs(F.stop_gradient(values)), (len(shape) - 1,))
+    return expand(F.mul(size, like(4 * eps * shape[-1], size)), shape, (len(shape) - 1,))
 
 
-def antisymmetric_limit(limit: Limit | None) -> Limit | None:
-    """*limit* for the antisymmetric part of its *num*."""
+def skew_limit(limit: Limit | None) -> Limit | None:
+    """*limit* for the part X = -X' of its *num*."""
     if limit is None:
         return None
-    return Limit(*[None if x is None else antisymmetric_part(x) for x in limit])
+    return Limit(*[None if x is None else skew_part(x) for x in limit])
 
 
 def quotient(num: Atom, den: Atom, small: Atom, limit: Limit | None, den_rate: Atom, scale: Atom) -> Atom:
     """*num* / *den*; its limit where *den* is *small* (a mask).
 
     *den_rate* is the change of *den* with values that part, without zeros; *scale*, a number for each matrix, is the
-    size of what *num* is a difference of.
+    size of what *num* is a difference of.  Lanes of complex numbers are numbers of their own.
     """
+    if num.aval.is_complex:
+        by_lanes = zip(*[[x] * 2 if x is None else whole_lanes(x) for x in (num, *(limit or NO_LIMIT))], strict=True)
+        re, im = (quotient(x, den, small, limit and Limit(*of_x), den_rate, scale) for x, *of_x in by_lanes)
+        return Pair(re, im, num.aval.dtype)
     scale = over_matrices(scale, num.aval.shape)
     ordinary = F.div(F.select(small, like(0, num), num), F.select(small, like(1, den), den))
     if limit is None:
@@ -188,13 +199,15 @@ def quotient(num: Atom, den: Atom, small: Atom, limit: Limit | None, den_rate: A
 def over_gaps(num: Atom, values: Atom, limit: Limit | None, scale: Atom) -> Atom:
     """num[i, j] / (values[j] - values[i]); 0 on the diagonal."""
     shape = num.aval.shape
-    diagonal = diagonal_mask(shape)
-
-    def differences(v: Atom) -> Atom:
-        return F.select(diagonal, like(1, v), F.sub(along_rows(v, shape), along_columns(v, shape)))
-
-    parts = quotient(num, differences(values), equal_pairs(values), limit, differences(parting_values(values)), scale)
-    return F.select(diagonal, like(0, num), parts)
+    diagonal, small = diagonal_mask(shape), equal_pairs(values)
+    dens = [_differences(v, shape) for v in (values, by_lane(parting_values, values))]
+    if values.aval.is_complex:  # times the conjugate of the difference, over the square of its size
+        num = F.select(small, num, F.mul(num, conjugate(dens[0])))
+        if limit is not None and limit.rate is not None:
+            limit = Limit(F.mul(limit.rate, conjugate(dens[1])), limit.zero)
+        dens = list(map(square_of_size, dens))
+    den, den_rate = (F.select(diagonal, like(1, x), x) for x in dens)
+    return F.select(diagonal, like(0, num), quotient(num, den, small, limit, den_rate, scale))
 
 
 def over_sums(num: Atom, values: Atom, limit: Limit | None, scale: Atom) -> Atom:

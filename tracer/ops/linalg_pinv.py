@@ -8,6 +8,7 @@ least squares problems whose variables separate (1973).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,49 +16,61 @@ import numpy as np
 from ..ir.aval import Aval
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import VIEW, Primitive, register
+from .complex import conjugate
 from .elementwise import F, like
-from .linalg import matrix_axes
-from .linalg_gaps import along_rows
-from .linalg_svd import Sides, as_packed, cut, of_matrix, packed_svd
-from .product import matmul
+from .linalg import matrix_axes, times
+from .linalg_numbers import Field, by_numbers, numbers_of
+from .linalg_phases import scaled
+from .linalg_svd import Sides, as_packed, of_matrix, packed_svd
 from .reduce import expand, reduce
+from .shape import slice_axis
 
 
-def _plain(packed: Atom, m: int, n: int) -> tuple[Atom, Atom, Atom]:
-    """U', V and s as plain values."""
+def _plain(packed: Any, m: int, n: int, numbers: Field) -> tuple[Any, Any, Any]:
+    """U', V and s as plain values, or arrays."""
     sides = Sides(m, n, False)
-    ut, v, s = cut(packed, sides.ut, sides.v, (sides.k,))
-    return ut, v, s
+    ut, vht = numbers.cut(packed, sides.ut, sides.v)
+    if isinstance(packed, Var):
+        return conjugate(ut), conjugate(vht), slice_axis(packed, packed.aval.ndim - 1, sides.vectors(numbers), sides.k)
+    return ut.conj(), vht.conj(), packed[..., sides.vectors(numbers) :]
+
+
+def _test(numbers: Field) -> dict[str, Any]:
+    sides = Sides(4, 3, False)
+    return {
+        "shapes": ((2, sides.size(numbers)), (2,)), "params": {"m": 4, "n": 3},
+        "of": {0: lambda x: packed_svd(of_matrix(x, sides, numbers))},
+    }  # fmt: skip
+
+
+def _infer(numbers: Field, packed: Aval, m: int, n: int) -> Aval:
+    return Aval(packed.dtype, (*packed.shape[:-1], m, n * numbers.parts))
 
 
 # ---- A again -----------------------------------------------------------------------------------------------------
 
 
-def _product(packed: Atom, m: int, n: int) -> Atom:
-    ut, v, s = _plain(packed, m, n)
-    return matmul(ut, F.mul(v, along_rows(s, v.aval.shape)), True, True)
+def _product(numbers: Field, packed: Atom, m: int, n: int) -> Atom:
+    uh, v, s = _plain(packed, m, n, numbers)
+    return numbers.store(times(uh, scaled(v, s), True, True))
 
 
-def _product_impl(packed: np.ndarray, m: int, n: int) -> Any:
-    ut, v, s = cut(packed, *_shapes(m, n))
-    return ut.swapaxes(-1, -2) @ (v * s[..., None, :]).swapaxes(-1, -2)
+def _product_impl(numbers: Field, packed: np.ndarray, m: int, n: int) -> Any:
+    uh, v, s = _plain(packed, m, n, numbers)
+    return numbers.raw((uh.swapaxes(-1, -2) @ (v * s[..., None, :]).swapaxes(-1, -2)).conj())
 
 
-def _shapes(m: int, n: int) -> tuple[tuple[int, ...], ...]:
-    sides = Sides(m, n, False)
-    return sides.ut, sides.v, (sides.k,)
-
-
-SVD_MATRIX = register(
-    Primitive(
-        "svd_matrix", VIEW, _product_impl, lambda packed, m, n: Aval(packed.dtype, (*packed.shape[:-1], m, n)),
-        vjp=lambda ct, out, packed, m, n: (as_packed(ct, Sides(m, n, False)),),
-        jvp=lambda tangents, out, packed, m, n: of_matrix(tangents[0], Sides(m, n, False)),
-        axes=matrix_axes("p", "mn"), lower=_product, domain=((-3.0, 3.0),),
-        test={
-            "shapes": ((2, 24),), "params": {"m": 4, "n": 3},
-            "of": {0: lambda x: packed_svd(of_matrix(x, Sides(4, 3, False)))},
-        },
+SVD_MATRIX = by_numbers(
+    lambda numbers: register(
+        Primitive(
+            f"{numbers.prefix}svd_matrix", VIEW, partial(_product_impl, numbers), partial(_infer, numbers),
+            vjp=lambda ct, out, packed, m, n: (as_packed(numbers.load(ct), Sides(m, n, False)),),
+            jvp=lambda tangents, out, packed, m, n: numbers.store(
+                of_matrix(tangents[0], Sides(m, n, False), numbers)
+            ),
+            axes=matrix_axes("p", "mn"), lower=partial(_product, numbers), domain=((-3.0, 3.0),),
+            test={**_test(numbers), "shapes": _test(numbers)["shapes"][:1]},
+        )
     )
 )  # fmt: skip
 
@@ -72,57 +85,58 @@ def above(s: Atom, cutoff: Atom) -> Atom:
     return F.gt(s, expand(least, shape, (len(shape) - 1,)))
 
 
-def _lower(packed: Atom, cutoff: Atom, m: int, n: int) -> Atom:
-    ut, v, s = _plain(packed, m, n)
+def _lower(numbers: Field, packed: Atom, cutoff: Atom, m: int, n: int) -> Atom:
+    uh, v, s = _plain(packed, m, n, numbers)
     kept = above(s, cutoff)
     inverse = F.select(kept, F.div(like(1, s), F.select(kept, s, like(1, s))), like(0, s))
-    return matmul(F.mul(v, along_rows(inverse, v.aval.shape)), ut)
+    return numbers.store(times(scaled(v, inverse), uh))
 
 
-def _pinv_impl(packed: np.ndarray, cutoff: np.ndarray, m: int, n: int) -> Any:
-    ut, v, s = cut(packed, *_shapes(m, n))
+def _pinv_impl(numbers: Field, packed: np.ndarray, cutoff: np.ndarray, m: int, n: int) -> Any:
+    uh, v, s = _plain(packed, m, n, numbers)
     kept = s > (s.max(-1) * cutoff)[..., None]
     inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(s.dtype)
-    return (v * inverse[..., None, :]) @ ut
+    return numbers.raw((v * inverse[..., None, :]) @ uh)
 
 
-def _vjp(ct: Atom, out: Var, packed: Atom, cutoff: Atom, m: int, n: int) -> tuple[Atom, None]:
-    a = bind(SVD_MATRIX, packed, m=m, n=n)
-    back = F.neg(matmul(matmul(out, ct, True, False), out, False, True))
-    left = matmul(ct, out, True, False)  # G' P
-    left = F.sub(left, matmul(a, matmul(out, left)))
-    right = matmul(out, ct, False, True)  # P G'
-    right = F.sub(right, matmul(matmul(right, out), a))
-    outer = F.add(matmul(left, out, False, True), matmul(out, right, True, False))
+def _vjp(numbers: Field, ct: Atom, out: Var, packed: Atom, cutoff: Atom, m: int, n: int) -> tuple[Atom, None]:
+    a = numbers.load(bind(SVD_MATRIX[numbers.parts - 1], packed, m=m, n=n))
+    p, g = numbers.load(out), numbers.load(ct)
+    back = F.neg(times(times(p, g, True), p, False, True))
+    left = times(g, p, True)  # G' P
+    left = F.sub(left, times(a, times(p, left)))
+    right = times(p, g, False, True)  # P G'
+    right = F.sub(right, times(times(right, p), a))
+    outer = F.add(times(left, p, False, True), times(p, right, True))
     return as_packed(F.add(back, outer), Sides(m, n, False)), None
 
 
-def _jvp(tangents: Any, out: Var, packed: Atom, cutoff: Atom, m: int, n: int) -> Atom | None:
+def _jvp(numbers: Field, tangents: Any, out: Var, packed: Atom, cutoff: Atom, m: int, n: int) -> Atom | None:
     if tangents[0] is None:
         return None
-    a, moved = bind(SVD_MATRIX, packed, m=m, n=n), of_matrix(tangents[0], Sides(m, n, False))
-    back = F.neg(matmul(matmul(out, moved), out))
-    left = matmul(moved, out, True, True)  # dA' P'
-    left = F.sub(left, matmul(out, matmul(a, left)))
-    right = matmul(out, moved, True, True)  # P' dA'
-    right = F.sub(right, matmul(matmul(right, a), out))
-    return F.add(back, F.add(matmul(left, out), matmul(out, right)))
+    a = numbers.load(bind(SVD_MATRIX[numbers.parts - 1], packed, m=m, n=n))
+    p, moved = numbers.load(out), of_matrix(tangents[0], Sides(m, n, False), numbers)
+    back = F.neg(times(times(p, moved), p))
+    left = times(moved, p, True, True)  # dA' P'
+    left = F.sub(left, times(p, times(a, left)))
+    right = times(p, moved, True, True)  # P' dA'
+    right = F.sub(right, times(times(right, a), p))
+    return numbers.store(F.add(back, F.add(times(left, p), times(p, right))))
 
 
-PINV = register(
-    Primitive(
-        "pinv", VIEW, _pinv_impl, lambda packed, cutoff, m, n: Aval(packed.dtype, (*packed.shape[:-1], n, m)),
-        vjp=_vjp, jvp=_jvp, axes=matrix_axes("p", "", "nm"), lower=_lower,
-        domain=((-3.0, 3.0), (1e-9, 2e-9)),
-        test={
-            "shapes": ((2, 24), (2,)), "params": {"m": 4, "n": 3},
-            "of": {0: lambda x: packed_svd(of_matrix(x, Sides(4, 3, False)))},
-        },
+PINV = by_numbers(
+    lambda numbers: register(
+        Primitive(
+            f"{numbers.prefix}pinv", VIEW, partial(_pinv_impl, numbers),
+            lambda packed, cutoff, m, n: _infer(numbers, packed, n, m),
+            vjp=partial(_vjp, numbers), jvp=partial(_jvp, numbers), axes=matrix_axes("p", "", "nm"),
+            lower=partial(_lower, numbers), domain=((-3.0, 3.0), (1e-9, 2e-9)), test=_test(numbers),
+        )
     )
 )  # fmt: skip
 
 
-def pinv(packed: Atom, m: int, n: int, cutoff: Atom) -> Atom:
-    """The pseudo-inverses of the matrices (..., m, n) with these factors, without singular values of at most *cutoff*
-    (...,) times the largest."""
-    return bind(PINV, packed, cutoff, m=m, n=n)
+def pinv(a: Atom, cutoff: Atom) -> Atom:
+    """The pseudo-inverses of the matrices *a*, without singular values of at most *cutoff* (...,) times the largest."""
+    numbers, (m, n) = numbers_of(a), a.aval.shape[-2:]
+    return numbers.load(bind(PINV[a.aval.is_complex], packed_svd(a), cutoff, m=m, n=n))

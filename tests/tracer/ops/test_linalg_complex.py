@@ -53,6 +53,34 @@ CASES: dict[str, tuple[Any, Any]] = {
         ),
         A,
     ),
+    "svd": (lambda a: tuple(np.linalg.svd(a, full_matrices=False)), numbers(2, 4, 3)),
+    "wide svd": (lambda a: tuple(np.linalg.svd(a, False)), numbers(2, 5)),
+    "whole svd": (
+        lambda a: (lambda u, s, vh: (u[:, :2], s, vh, u[:, 2:] @ adjoint(u[:, 2:])))(*np.linalg.svd(a)),
+        numbers(4, 2),
+    ),
+    "svd of a row, a column, a number": (
+        lambda a: (np.linalg.svd(a[:1], False)[2], np.linalg.svd(a[:, :1], False)[0], np.linalg.svd(a[:1, :1])[0]),
+        A,
+    ),
+    "polar": (sl.polar, A),
+    "qr": (lambda a: tuple(np.linalg.qr(a)), numbers(2, 4, 3)),
+    "wide qr": (lambda a: (*np.linalg.qr(a[:2]), np.linalg.qr(a[:1, :1], "r"), *sl.qr(a)), A),
+    "complete qr": (
+        lambda a: (lambda q, r: (q[:, :2], r, q[:, 2:] @ adjoint(q[:, 2:])))(*np.linalg.qr(a, "complete")),
+        numbers(4, 2),
+    ),
+    "eig": (lambda a: tuple(np.linalg.eig(a)), PAIR),
+    "eigvals": (lambda a: (np.linalg.eigvals(a), sl.eigvals(a), *sl.eig(a)), A),
+    "pinv": (np.linalg.pinv, numbers(2, 2, 3)),
+    "norms": (
+        lambda a: (
+            np.linalg.norm(a, 2), np.linalg.norm(a, -2), np.linalg.norm(a, "nuc"), np.linalg.cond(a),
+            np.linalg.matrix_rank(a) * a[0], np.linalg.matrix_power(a, -3), np.linalg.multi_dot([a, a, a[0]]),
+            np.linalg.tensorsolve(a, a[0]), np.linalg.tensorinv(a.reshape(3, 3, 1), 1),
+        ),
+        A,
+    ),
     "solve_triangular": (
         lambda a: (
             sl.solve_triangular(a, a[0]), sl.solve_triangular(a, a[:, 1:], trans="T", lower=True),
@@ -63,10 +91,11 @@ CASES: dict[str, tuple[Any, Any]] = {
     ),
 }  # fmt: skip
 QUICK = ("cholesky",)  # the registry has quick cases of the others
+TWICE_DERIVED = ("cholesky", "det", "upper eigh", "solve", "wide svd", "wide qr")  # what it does not have
 
 
 def parts(found: Any) -> tuple[Any, ...]:
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    return sum(map(parts, found), ()) if isinstance(found, (tuple, list)) else (found,)
 
 
 @pytest.mark.parametrize("name", [pytest.param(c, marks=() if c in QUICK else SLOW) for c in CASES])
@@ -92,6 +121,9 @@ def test_values_and_derivatives(name: str) -> None:
     assert single.dtype == np.complex64
     np.testing.assert_allclose(single, gradient, rtol=5e-2, atol=5e-3 * scale)
 
+    if name not in TWICE_DERIVED:
+        return
+
     def length(z: Any) -> Any:
         return np.sum(np.abs(first.grad(z)) ** 2)
 
@@ -105,6 +137,86 @@ def test_one_triangle_is_read() -> None:
     np.testing.assert_allclose(compile_grad(np.linalg.cholesky)(z), np.linalg.cholesky(z), rtol=1e-12)
     gradient = compile_grad(lambda z: np.sum(np.abs(np.linalg.cholesky(z)[:, 0]))).grad(z)
     np.testing.assert_allclose(gradient, adjoint(gradient), rtol=1e-12)
+
+
+def weighted(x: Any) -> Any:
+    """A sum that depends on each element of *x* in another way."""
+    k = np.arange(x.size).reshape(x.shape)
+    return np.sum(np.sin(x.real + k) + np.cos(2 * x.imag - k))
+
+
+def of_eigenvalues(f: Any) -> Any:
+    def run(a: Any) -> Any:
+        w, v = np.linalg.eigh((a + adjoint(a)) / 2)
+        return weighted((v * f(w)) @ adjoint(v))
+
+    return run
+
+
+def of_singular_values(f: Any, count: int = 3) -> Any:
+    def run(a: Any) -> Any:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        return weighted((u * f(s))[:, :count] @ vh[:count])
+
+    return run
+
+
+def by_eig(a: Any) -> Any:
+    w, v = np.linalg.eig(a)
+    return weighted((v * np.exp(w)) @ np.linalg.inv(v))
+
+
+LEFT, RIGHT = np.linalg.qr(numbers(4, 3))[0], np.linalg.qr(A)[0]
+TWICE, ZERO = RIGHT @ np.diag([2, 2, 5]) @ adjoint(RIGHT), np.zeros((3, 3), complex)
+INVARIANT: dict[str, tuple[Any, list[Any]]] = {
+    "exponential": (of_eigenvalues(np.exp), [TWICE, np.eye(3) + 0j, ZERO]),
+    "projector": (of_eigenvalues(lambda w: w < 3), [TWICE]),
+    "itself": (of_singular_values(lambda s: s), [TWICE, LEFT @ np.diag([1, 1, 0]) @ RIGHT, ZERO]),
+    "polar factor": (of_singular_values(np.ones_like), [TWICE @ RIGHT, LEFT, adjoint(LEFT)]),
+    "truncated": (of_singular_values(lambda s: s, 2), [LEFT @ np.diag([5, 5, 1]) @ RIGHT]),
+    "by eig": (by_eig, [1j * TWICE, np.diag([1, 1, 1 + 1j])]),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(c, marks=() if c == "truncated" else SLOW) for c in INVARIANT])
+def test_what_does_not_depend_on_the_choice_of_vectors(name: str) -> None:
+    f, points = INVARIANT[name]
+    judge = (lambda a: weighted(sl.expm(a))) if name == "by eig" else f  # eig has no differences near equal eigenvalues
+    compiled = compile_grad(f)
+    for a in points:
+        np.testing.assert_allclose(compiled.grad(a), complex_gradient(judge, a), rtol=3e-6, atol=3e-6)
+
+
+@SLOW
+def test_what_depends_on_the_choice_of_vectors_has_no_finite_derivative() -> None:
+    for f in (
+        lambda a: weighted(np.linalg.eigh(a)[1]), lambda a: np.abs(np.linalg.eigh(a)[1][0, 0]) ** 2,
+        lambda a: weighted(np.linalg.svd(a)[0]), lambda a: weighted(np.linalg.eig(a)[1]),
+    ):  # fmt: skip
+        compiled = compile_grad(f)
+        for a in (np.eye(3) + 0j, np.diag([1, 1, 2 + 0j]), ZERO):
+            assert not np.isfinite(compiled.grad(a)).all()
+    for f in (lambda a: weighted(np.linalg.qr(a, "complete")[0]), lambda a: weighted(np.linalg.svd(a)[0])):
+        assert np.isnan(compile_grad(f).grad(numbers(5, 3))).any()
+
+
+def test_decompositions_of_odd_matrices() -> None:
+    """Without elements, singular, with NaN."""
+    for f in (np.linalg.svd, np.linalg.qr, np.linalg.eig, np.linalg.eigvals, np.linalg.pinv):
+        compiled = compile_grad(lambda a, f=f: f(a))
+        for shape in ((0, 0), (2, 0, 0)):
+            empty = np.empty(shape, complex)
+            for ours, theirs in zip(parts(compiled(empty)), parts(f(empty)), strict=True):
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        singular = np.ones((3, 3)) * 1j
+        for ours, theirs in zip(parts(compiled(singular)), parts(f(singular)), strict=True):
+            np.testing.assert_allclose(np.abs(ours[..., 0]), np.abs(theirs[..., 0]), atol=1e-7)
+    lost = np.full((3, 3), np.nan + 0j)
+    for f in (np.linalg.svd, np.linalg.eig):
+        with pytest.raises(np.linalg.LinAlgError):
+            f(lost)
+        with pytest.raises(np.linalg.LinAlgError):
+            compile_grad(lambda a, f=f: f(a))(lost)
 
 
 @SLOW

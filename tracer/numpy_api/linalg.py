@@ -68,8 +68,8 @@ def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
     if any(atom.aval.is_complex for atom in atoms):
         if not complex_too:
             raise UnsupportedError.here(
-                "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, cholesky, eigh, "
-                "svdvals, norm, cond, det, slogdet, and functions as scipy.linalg.expm; compose it from those"
+                "of complex matrices there are the functions of np.linalg, and the better known ones of scipy.linalg: "
+                "compose it from those"
             )
         dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)
     return tuple([cast(atom, dtype) for atom in atoms])

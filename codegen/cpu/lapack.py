@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import llvmlite.ir as ir
@@ -35,18 +35,14 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 _name = ctypes.pythonapi.PyCapsule_GetName
 _name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 
-_registered: set[str] = set()
 
-
+@cache
 def library_function(name: str) -> str:
     """The symbol of BLAS's or LAPACK's function *name*, ``dgemm``, in kernels."""
-    symbol = f"tg_{name}"
-    if name not in _registered:
-        table = cython_blas.__pyx_capi__
-        capsule = table[name] if name in table else cython_lapack.__pyx_capi__[name]
-        jit.add_symbol(symbol, _pointer(capsule, _name(capsule)))
-        _registered.add(name)
-    return symbol
+    table = cython_blas.__pyx_capi__
+    capsule = table[name] if name in table else cython_lapack.__pyx_capi__[name]
+    jit.add_symbol(f"tg_{name}", _pointer(capsule, _name(capsule)))
+    return f"tg_{name}"
 
 
 class PerMatrix:

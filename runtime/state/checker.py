@@ -23,6 +23,7 @@ from abc import get_cache_token
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,6 @@ _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets anothe
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"
 _FAIL = ": return None"  # the end of a line that tests something
-_codes: dict[str, types.CodeType] = {}
-_CODE_LIMIT = 512
 
 
 @dataclass(slots=True)
@@ -96,12 +95,7 @@ class Digest:
         """A function whose *lines* read the state as a checker does, and *names*."""
         cells = self.cells | {name: types.CellType(value) for name, value in names.items()}
         source = "\n  ".join([f" def {head}:", *lines, ""])
-        code = _codes.get(source)
-        if code is None:
-            code = _compile(source, sorted(cells))
-            if len(_codes) >= _CODE_LIMIT:
-                _codes.clear()
-            _codes[source] = code
+        code = _compile(source, tuple(sorted(cells)))
         return types.FunctionType(code, self.main, code.co_name, None, tuple([cells[n] for n in code.co_freevars]))
 
     def hides(self, code: types.CodeType) -> bool:
@@ -111,7 +105,8 @@ class Digest:
         return not own.isdisjoint(self.bare) or not vars(builtins).keys().isdisjoint({*code.co_names} - self.bare)
 
 
-def _compile(source: str, cells: list[str]) -> types.CodeType:
+@lru_cache(512)
+def _compile(source: str, cells: tuple[str, ...]) -> types.CodeType:
     head = "def _outer():\n" + (f" {' = '.join(cells)} = None\n" if cells else "")
     module = compile(head + source, "<tracegrad state check>", "exec")
     outer = next(c for c in module.co_consts if isinstance(c, types.CodeType))

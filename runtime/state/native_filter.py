@@ -14,7 +14,7 @@ Two data structures:
 * :class:`Filter`: what is installed, one for each watched run. It has a set of its own next to :data:`SHARED`, that of
   the process. It is callable as a Python profiler is, so that ``sys.setprofile(sys.getprofile())`` goes on watching.
 
-Start reading at :meth:`Filter.install`. Where :func:`available` says no, the watch is its callback in Python.
+Start reading at :meth:`Filter.install`. Where it is :func:`unavailable`, the watch is its callback in Python.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import threading
 import types
 from array import array
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ...codegen.cpu.machine_code import immortal
@@ -260,21 +261,18 @@ class Filter(bytes):
 _shared_cell = immortal((ctypes.c_int64 * 1)())
 SHARED = immortal(PairSet(_shared_cell))  # a thread may be watched while the interpreter ends
 _set_profile = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(("PyEval_SetProfile", ctypes.pythonapi))
-_address = 0
-_fault: str | None = None
 
 
-def available() -> bool:
-    """Whether runs can be watched natively; compiles the filter at the first call."""
-    global _fault
-    if not _address and _fault is None:
-        _fault = fault()
-        if _fault is None:
-            try:
-                _compiled()
-            except Exception as error:  # no such target, an LLVM that reads the text otherwise
-                _fault = f"the filter did not compile: {error}"
-    return _fault is None
+@lru_cache(None)
+def unavailable() -> str | None:
+    """The reason why runs can't be watched natively, or None; compiles the filter."""
+    found = fault()
+    if found is None:
+        try:
+            _compiled()
+        except Exception as error:  # no such target, an LLVM that reads the text otherwise
+            found = f"the filter did not compile: {error}"
+    return found
 
 
 def fault() -> str | None:
@@ -298,13 +296,10 @@ def fault() -> str | None:
     return None
 
 
+@lru_cache(None)
 def _compiled() -> int:
     """The address of the filter."""
-    global _address
-    with _lock:
-        if not _address:
-            _address = compile_function(_filter_ir(), "tracegrad_watch")
-        return _address
+    return compile_function(_filter_ir(), "tracegrad_watch")
 
 
 def _filter_ir() -> str:

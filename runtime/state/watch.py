@@ -30,7 +30,7 @@ from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
 from .libraries import AMBIENT, RUN_TIME, ambient, impure
-from .native_filter import Filter, available
+from .native_filter import Filter, unavailable
 from .quiet_calls import mark
 from .seeded_draws import SeededDraws
 from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, methods_impurity
@@ -83,7 +83,7 @@ class Watch:
         recorder = current_recorder()
         if recorder is not None:
             recorder.seeds = self.draws.seed_numpy
-        if callable(self._prior) or not available():
+        if callable(self._prior) or unavailable():
             sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
         else:
             if sys.gettrace() is None:  # a debugger sees everything

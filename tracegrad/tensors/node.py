@@ -7,6 +7,7 @@ cycles and goes when its last tensor goes; chains of any length are taken down w
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import OrderedDict
 from typing import Any
@@ -134,17 +135,12 @@ class AccumulateGrad(TapeNode):
         return id(self.variable)
 
 
-_classes: dict[str, type[TapeNode]] = {}
-
-
 def next_sequence() -> int:
     """A new sequence number, below those of all later nodes."""
     return next(_sequence)
 
 
+@functools.cache
 def node_class(name: str) -> type[TapeNode]:
     """The class of nodes that show *name*."""
-    found = _classes.get(name)
-    if found is None:
-        found = _classes[name] = type(name, (TapeNode,), {"label": name})
-    return found
+    return type(name, (TapeNode,), {"label": name})

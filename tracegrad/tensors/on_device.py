@@ -11,9 +11,9 @@ arrays compute them by NumPy's protocols.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,6 @@ class _Recorder(Recorder):
 
 
 _recorded: Recent[Any, Recorded] = Recent(lambda: PER_OP * config.max_derivatives)
-_lock = threading.RLock()
 
 
 def compute(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:
@@ -142,12 +141,12 @@ def calculated(function: Callable[..., Any], data: Any, *statics: Any) -> Any:
     """``function(data, *statics)`` for a raw array wherever it lies; *function* stands in a module."""
     if not on_cuda(data):
         return function(data, *statics)
-    with _lock:
-        op = _functions.setdefault(function, EagerOp(function.__name__, function))
-    return compute(op, [data], statics)
+    return compute(_operation(function), [data], statics)
 
 
-_functions: dict[Callable[..., Any], EagerOp] = {}
+@cache
+def _operation(function: Callable[..., Any]) -> EagerOp:
+    return EagerOp(function.__name__, function)
 
 
 def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:

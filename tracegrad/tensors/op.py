@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,9 @@ class EagerOp:
         self.node_class: Any = None  # made by node.py, which knows the base class
         self._last: tuple[Any, LocalVjp] | None = None  # (key, the derivative that was asked for last)
         self._derived: Recent[Any, LocalVjp] = Recent(lambda: config.max_derivatives)
-        self._dtypes: dict[Any, list[np.dtype]] = {}  # dtypes of results, where an operand has half precision
+        self._dtypes: Recent[Any, list[np.dtype]] = Recent(
+            lambda: config.max_derivatives
+        )  # dtypes of results, where an operand has half precision
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -101,15 +104,13 @@ class EagerOp:
     def _result_dtypes(self, avals: _Avals, statics: tuple[Any, ...]) -> list[np.dtype]:
         """The dtypes of the results for operands of these kinds, as the operation's recording has them."""
         key = (avals, statics)
-        found = self._dtypes.get(key)
+        found = self._dtypes.find(key)
         if found is None:
             recorder = Recorder(abstract=True)
             with off(), recording(recorder):
                 made = self.fn(*[TracedArray(Var(a), recorder) for a in avals], *statics)
                 found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
-            if len(self._dtypes) >= config.max_derivatives:
-                self._dtypes.clear()
-            self._dtypes[key] = found
+            self._dtypes.keep(key, found)
         return found
 
     def saves(
@@ -120,7 +121,6 @@ class EagerOp:
         return frozenset(k for v in found for k in v.saved_in), frozenset(k for v in found for k in v.saved_out)
 
 
-_avals: dict[Any, Aval] = {}
 _WEAK_FLOAT = Aval(FLOAT, (), True)
 _WEAK_INT = Aval(INT, (), True)
 
@@ -133,13 +133,10 @@ def aval_of(value: Any) -> Aval:
         return value
     if type(value) is int:
         return _WEAK_INT
-    key = (value.dtype, value.shape)
-    found = _avals.get(key)
-    if found is None:
-        if len(_avals) > 1 << 14:
-            _avals.clear()
-        found = _avals[key] = Aval(*key)
-    return found
+    return _aval(value.dtype, value.shape)
+
+
+_aval = lru_cache(1 << 14)(Aval)
 
 
 class LocalVjp(EagerOp):

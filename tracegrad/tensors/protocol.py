@@ -7,6 +7,7 @@ arguments around them are static (``encoded``); arrays among them are constant o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -71,23 +72,17 @@ def decoded(code: Any, arrays: tuple[Any, ...]) -> Any:
 
 # ---- functions -----------------------------------------------------------------------------------------------------
 
-_ops: dict[Any, EagerOp] = {}
 
+@cache
+def _op(function: Callable[..., Any], method: str) -> EagerOp:
+    call = function if method == "__call__" else getattr(function, method)
 
-def _op(function: Callable[..., Any], method: str = "__call__") -> EagerOp:
-    key = (function, method)
-    found = _ops.get(key)
-    if found is None:
-        call = function if method == "__call__" else getattr(function, method)
+    def run(*values: Any) -> Any:
+        *arrays, args, kwargs = values
+        result = call(*decoded(args, tuple(arrays)), **decoded(kwargs, tuple(arrays)))
+        return tuple([_own(r) for r in result]) if isinstance(result, (tuple, list)) else _own(result)
 
-        def run(*values: Any) -> Any:
-            *arrays, args, kwargs = values
-            result = call(*decoded(args, tuple(arrays)), **decoded(kwargs, tuple(arrays)))
-            return tuple([_own(r) for r in result]) if isinstance(result, (tuple, list)) else _own(result)
-
-        name = "".join(part.capitalize() for part in function.__name__.split("_"))
-        found = _ops[key] = EagerOp(name, run)
-    return found
+    return EagerOp("".join(part.capitalize() for part in function.__name__.split("_")), run)
 
 
 def _own(result: Any) -> Any:

@@ -21,6 +21,7 @@ read, or takes a variable number of arguments, stands for itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from inspect import CO_VARARGS
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,7 @@ def _reader(body: _Function, name: str, doc: str, result: str = "{1}") -> _Funct
     source, made = _source(body, result), body
     name = name or body.__name__
     if source:
-        if source not in _compiled:
-            found: dict[str, _Function] = {}
-            exec(compile(source, _FILE, "exec"), _NAMES, found)
-            _compiled[source] = found["make"]
-        made = _compiled[source](body, name)
+        made = _maker(source)(body, name)
         made.__annotations__ = {k: "Tensor" if kind == "Applied" else kind for k, kind in body.__annotations__.items()}
         made.__module__ = body.__module__
     return named(made, name, doc or body.__doc__)
@@ -132,4 +129,11 @@ _NAMES: dict[str, Any] = {  # that a reader's source uses
     f.__name__: f
     for f in (Tensor, apply, as_dtype, missing, one_dim, reduced_dims, spelled, tensor_argument, to_dtype, _written)
 }
-_compiled: dict[str, _Function] = {}  # source -> what makes a reader of (body, name)
+
+
+@cache
+def _maker(source: str) -> _Function:
+    """The function of (body, name) that makes a reader of this *source*."""
+    found: dict[str, _Function] = {}
+    exec(compile(source, _FILE, "exec"), _NAMES, found)
+    return found["make"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -101,10 +102,7 @@ def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[flo
     """``fused_update`` of tensors on a CUDA device.  Every row is computed before any is written, so that an
     OutOfMemoryError changes nothing; but rows that share tensors are done one after the other."""
     width = len(rows[0])
-    op = _device_ops.get((rule, width, statics))
-    if op is None:
-        op = EagerOp("Update", lambda *values: rule(_held(values[:width]), *values[width:], *statics))
-        op = _device_ops.setdefault((rule, width, statics), op)
+    op = _device_op(rule, width, statics)
     shared = len({id(t._data) for row in rows for t in row}) < width * len(rows)
     for part in [[row] for row in rows] if shared else [rows]:
         found = [compute(op, [*[t._data for t in row], *numbers], numbers=True) for row in part]
@@ -115,7 +113,9 @@ def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[flo
                     t._counter[0] += 1
 
 
-_device_ops: dict[tuple[Rule, int, tuple[Any, ...]], EagerOp] = {}
+@cache
+def _device_op(rule: Rule, width: int, statics: tuple[Any, ...]) -> EagerOp:
+    return EagerOp("Update", lambda *values: rule(_held(values[:width]), *values[width:], *statics))
 
 
 # ---- what is bound -------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from tracegrad.tracer.ir.refusals import Refusal, listed
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
 
-native_only = pytest.mark.skipif(not native_filter.available(), reason=str(native_filter._fault))
+native_only = pytest.mark.skipif(native_filter.unavailable() is not None, reason=str(native_filter.unavailable()))
 
 
 class Moment(datetime.datetime):
@@ -89,7 +89,7 @@ def reasons_of(run, *args, before=bool):
         plan = analyse(run)
         with pytest.MonkeyPatch.context() as patch:
             if not native:
-                patch.setattr(state_watch, "available", bool)
+                patch.setattr(state_watch, "unavailable", lambda: "for this test")
             before()
             with plan.watch() as seen:
                 assert (seen._filter is not None) == native
@@ -277,7 +277,7 @@ def test_recursion_and_generators():
     def run():
         return down(50), sum(v for v in range(5)), [v + 1 for v in range(3)]
 
-    natively, in_python = reasons_of(run) if native_filter.available() else ([], [])
+    natively, in_python = reasons_of(run) if native_filter.unavailable() is None else ([], [])
     assert natively == in_python == []
 
 

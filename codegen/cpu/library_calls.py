@@ -112,8 +112,9 @@ class CallEmitter:
 
     def _scatter(self, op: CanonicalOp) -> None:
         b, (x, index, _) = self.b, op.ins
-        with counting(b, self._count(x.dims)) as i:
-            self._begin(op, i)
+        if filled(self.program, op, 0) is not None or self._buffer(x) is not self.pointer(op.out):  # else in place
+            with counting(b, self._count(x.dims)) as i:
+                self._begin(op, i)
         width = self._count(x.dims[1:])
         with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, counting(b, width) as c:
             self._write(op, r, position, c)

@@ -52,7 +52,7 @@ class Stepping:
 
 
 class Carry:
-    """One carry of a loop: in stack slots, or in two alternating buffers."""
+    """One carry of a loop: in stack slots, or in two alternating buffers; *in place* there is one of either."""
 
     def __init__(self, loop: LoopValues, k: int, n: ir.Value):
         op, program = loop.plan.op, loop.plan.program
@@ -64,14 +64,23 @@ class Carry:
         self.fill = filled(loop.frame.program, op, position)
         self.result = loop.result(k)
         self.size = loop.plan.carried.get(self.before)
+        self.in_place = self.before in loop.plan.versions
 
     def start(self) -> None:
         """Initialise the carry before the first iteration."""
         loop, b = self.loop, self.loop.b
         if self.size is not None:
-            self.old, self.new = loop.slots(self.before, self.size), loop.slots(self.before, self.size)
+            self.old = loop.slots(self.before, self.size)
+            self.new = self.old if self.in_place else loop.slots(self.before, self.size)
             loop.load_small(self.given, self.before, self.old, self.size, self.fill)
             loop.pointers[self.before], loop.pointers[self.after] = self.old, self.new
+            return
+        if self.in_place:
+            loop.pointers[self.before] = loop.pointers[self.after] = self.result
+            if self.fill is not None:
+                self._each(to_memory(b, loop.frame.numbers.const(self.fill), self.fill.dtype), self.result)
+            elif loop.outside(self.given) is not self.result:
+                self._each(None, self.result, loop.outside(self.given))
             return
         # The last step should write the result: which buffer the first one writes follows from the number of steps,
         # where that is known; else the final value may have to be copied from the other buffer.
@@ -86,7 +95,7 @@ class Carry:
             self.initial = loop.outside(self.given)
 
     def open(self, before: ir.Block) -> None:
-        if self.size is None:
+        if self.size is None and not self.in_place:
             b = self.loop.b
             self.reading, self.writing = b.phi(PTR), b.phi(PTR)
             self.reading.add_incoming(self.initial, before)
@@ -96,6 +105,8 @@ class Carry:
     def close(self) -> None:
         """Pass the new value on at the end of an iteration."""
         b = self.loop.b
+        if self.in_place:
+            return
         if self.size is not None:
             self.loop.copy_small(self.new, self.old, self.before, self.size)
             return
@@ -106,7 +117,7 @@ class Carry:
 
     def merge(self, step: Stepping) -> None:
         """Add the exit phi of the carry's buffer."""
-        if self.size is None and self.stops:
+        if self.size is None and self.stops and not self.in_place:
             self.final = step.last(PTR, self.initial, self.reading, self.writing)
 
     def finish(self) -> None:
@@ -114,6 +125,8 @@ class Carry:
         loop, b = self.loop, self.loop.b
         if self.size is not None:
             loop.copy_small(self.old, self.result, self.before, self.size)
+        elif self.in_place:
+            return
         elif self.stops:
             with b.if_then(b.icmp_unsigned("!=", self.final, self.result)):
                 self._each(None, self.result, self.final)

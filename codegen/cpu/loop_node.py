@@ -128,6 +128,7 @@ class LoopEmitter(LoopValues):
         carries = [Carry(self, k, n) for k in range(count)]
         for carry in carries:
             carry.start()
+        self.pointers.update((sym, self.pointers[carry]) for sym, carry in self.plan.versions.items())
         self._constant_rows()
         if params["stops"]:
             self.pointers[outs[0]] = self.slots(outs[0], 1)

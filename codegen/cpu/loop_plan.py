@@ -15,6 +15,7 @@ from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import elements, filled, rows_from
+from ..schedule.in_place import InPlace, carries_in_place
 from ..schedule.loop_tree import LibraryCall, Schedule
 from ..schedule.schedule import make_schedule
 from ..schedule.tiles import TILE
@@ -40,19 +41,22 @@ class LoopPlan:
     work: list[Work]
     cleared: list[int]  # results whose rows beyond the trip count are zeroed
     nested: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)
+    versions: dict[Sym, Sym] = field(default_factory=dict)  # of carries in place: each value -> the incoming one
 
 
 class Rules(NamedTuple):
     """A target's policy for loop bodies: the schedule, and which values live in stack slots."""
 
-    schedule: Callable[[Canonical], Schedule]
+    schedule: Callable[..., Schedule]
     slots: Callable[[Canonical, Schedule, Sym], int | None]  # number of slots of a value; None: it needs a buffer
     copies: Callable[[Canonical, Sym], bool]  # whether a small loop-invariant operand is copied to slots
+    in_place: bool = False  # whether carries may be updated in place
 
 
 CPU_RULES = Rules(
-    make_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)), lambda program, sym: True
-)
+    make_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)),
+    lambda program, sym: True, in_place=True,
+)  # fmt: skip
 
 
 def results_of(program: Canonical) -> list[Sym]:
@@ -81,8 +85,9 @@ def plan_loop(op: CanonicalOp, around: Canonical, sizes_at: int = 0, rules: Rule
     body: Body = op.params["body"]
     program = body.program
     base = sizes_at + body.sizes_at
-    schedule = rules.schedule(program)
-    plan = LoopPlan(op, program, schedule, {}, {}, {}, {}, [], [])
+    held = carries_in_place(op) if rules.in_place else InPlace({}, set())
+    schedule = rules.schedule(program, kept=held.stored) if held.stored else rules.schedule(program)
+    plan = LoopPlan(op, program, schedule, {}, {}, {}, {}, [], [], versions=held.versions)
     if op.params["counted"] or op.params["stops"]:
         ys = range(before_rows(op.params), len(op.outs))
         plan.cleared = [k for k in ys if shows_every_row(around, op, op.outs[k])]
@@ -103,12 +108,12 @@ def plan_loop(op: CanonicalOp, around: Canonical, sizes_at: int = 0, rules: Rule
         size = rules.slots(program, schedule, end)
         if size is not None:
             plan.carried[sym] = size
-        else:
+        elif sym not in held.versions:
             spare = plan.spares[sym] = Sym(sym.number, sym.dtype, sym.dims)
             plan.work.append(Work(spare, absolute(sym.dims), sym.dtype.itemsize))
     results = set(results_of(program))
     for sym in schedule.where:
-        if sym in results:
+        if sym in results or sym in held.versions:
             continue
         rows = TILE if sym in schedule.tiled else 1
         size = rules.slots(program, schedule, sym)

@@ -28,12 +28,13 @@ from ...tracer.ir.graph import (
 )
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
-from ...tracer.ops.shape import transpose
+from ...tracer.ops.shape import reshape, transpose
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
+FEW = 4  # an array has at least as many times as many elements as are added to it one by one
 
 
 def _swapped(x: Atom, producers: Producers) -> Atom | None:
@@ -88,6 +89,36 @@ def _product(node: Node, producers: Producers) -> Atom | None:
     return None
 
 
+def _sum(node: Node, producers: Producers) -> Atom | None:
+    """Add a few elements to an array where they belong, in place of an array of zeros with these elements."""
+    for part, total in (node.inputs, reversed(node.inputs)):
+        added = _added(part, producers)
+        if added and isinstance(total, Var) and total.shape == part.aval.shape:
+            for source in reversed(added):
+                start, index, values = source.inputs
+                total = bind(source.prim, reshape(total, start.aval.shape), index, values)
+            return reshape(total, node.out.shape)
+    return None
+
+
+def _added(x: Atom, producers: Producers) -> list[Node]:
+    """The indexed sums, last first, that make *x* of zeros; none where it is made otherwise, or of many elements."""
+    found: list[Node] = []
+    count = 0
+    while (node := producers.get(x) if isinstance(x, Var) else None) is not None:
+        if node.prim.name == "broadcast":
+            value = node.inputs[0]
+            few = FEW * count <= node.out.aval.size
+            return found if isinstance(value, Lit) and value.value == 0 and few else []
+        if node.prim.name == "scatter_add":
+            count += node.inputs[2].aval.size
+            found.append(node)
+        elif node.prim.name != "reshape":
+            break
+        x = node.inputs[0]
+    return []
+
+
 def _cast(node: Node, producers: Producers) -> Atom | None:
     """Drop a cast that changes nothing but whose number it is, Python's or NumPy's: kernels know only dtypes."""
     x = node.inputs[0]
@@ -101,6 +132,7 @@ def _part(node: Node, producers: Producers) -> Atom | None:
 
 OF_FORMULAS = frozenset((0.5, *range(-4, 5)))  # numbers that are rather part of a formula than data
 RULES: dict[str, Rule] = {
+    "add": _sum,
     "cast": _cast,
     "matmul": _matmul,
     "argmax": _argument,
@@ -180,6 +212,7 @@ def apply_rules(graph: Graph) -> Graph:
             rule = RULES.get(node.prim.name)
             if node.prim.kind == VIEW and node.prim.lower is not None:
                 rule = _part
+            count = len(builder.nodes)
             result = rule(moved, producers) if rule is not None else None
             if result is None:
                 key = (node.prim, tuple(map(_key, inputs)), tuple(node.params.values()))
@@ -193,7 +226,7 @@ def apply_rules(graph: Graph) -> Graph:
                 continue
             changed = True
             renamed[node.out] = result
-            for new in builder.nodes[-2:]:
+            for new in builder.nodes[count:]:
                 producers.setdefault(new.out, new)
     if not changed:
         return graph

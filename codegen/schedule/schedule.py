@@ -9,7 +9,7 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...tracer.ir.primitive import ELEMENTWISE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
@@ -256,9 +256,9 @@ def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
-def stable_placement(program: Canonical, place: type[Placer] = Placer) -> Placer:
-    """The loop tree by *place*, with all that is worth storing stored."""
-    stored = _initially_stored(program)
+def stable_placement(program: Canonical, place: type[Placer] = Placer, kept: Collection[Sym] = ()) -> Placer:
+    """The loop tree by *place*, with all that is worth storing stored, and *kept* in any case."""
+    stored = _initially_stored(program) | set(kept)
     while True:
         placer = place(program, stored)
         placer.run()
@@ -273,9 +273,9 @@ def stable_placement(program: Canonical, place: type[Placer] = Placer) -> Placer
     return placer
 
 
-def make_schedule(program: Canonical, tiles: bool = True) -> Schedule:
-    """The schedule of *program* for one thread; *tiles* of rows serve vectorisation."""
-    placer = stable_placement(program)
+def make_schedule(program: Canonical, tiles: bool = True, kept: Collection[Sym] = ()) -> Schedule:
+    """The schedule of *program* for one thread; *tiles* of rows serve vectorisation, *kept* values are stored."""
+    placer = stable_placement(program, kept=kept)
     contracted = contractions(program, placer)
     tiled: set[Sym] = set()
     for item in placer.body:

@@ -92,6 +92,9 @@ SCATTER_ADD: Primitive = register(
 
 
 def _scatter_vjp(ct: Var, out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Var, None, Var]:
+    seen = gather(ct, index)  # before anything is written, which may be in place
+    if index.aval.size == 1:
+        return bind(SCATTER_SET, ct, index, zeros(v.aval.shape, ct.dtype)), None, seen
     # of several writes to one position only the last is seen: it alone has a gradient
     rows = x.aval.shape[0]
     order = reshape(iota(index.aval.size), index.aval.shape)
@@ -99,7 +102,6 @@ def _scatter_vjp(ct: Var, out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Var,
     last = F.eq(gather(winner, index), order)
     if v.aval.ndim > index.aval.ndim:
         last = expand(last, v.aval.shape, tuple(range(index.aval.ndim, v.aval.ndim)))
-    seen = gather(ct, index)
     return bind(SCATTER_SET, ct, index, zeros(v.aval.shape, ct.dtype)), None, F.select(last, seen, like(0, seen))
 
 

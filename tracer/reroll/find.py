@@ -18,12 +18,14 @@ import numpy as np
 from ..ir.graph import Atom, Guard, Node, Var
 from ..ir.refusals import Reason
 from ..ir.site import Site
-from .prove import first_items, prove
-from .repeats import FEW_TRIPS, Item, Repeat, Rows
+from ..ops.shape import UPDATE
+from .prove import Unproven, first_items, prove
+from .repeats import FEW_TRIPS, Item, Repeat, Rows, varying_axes
 
 MIN_TRIPS = 16  # trips of a loop that is rolled, however short its blocks are
 LONG = 512  # items in all of a loop that is rolled with fewer trips
 MAX_PERIODS = 256  # distances that are tried in one recording
+MAX_AXES = 64  # more than any array has
 MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
 
 
@@ -60,11 +62,10 @@ def find_repeats(
         trips = (end - start) // period
         if not worth_rolling(period, trips) or tries == MAX_TRIES:
             continue
-        result = prove(items, first, start, period, trips)
-        if isinstance(result, Repeat) and not worth_rolling(period, result.trips):
+        result = _proven(items, first, start, period, trips)
+        if isinstance(result, Repeat) and not worth_rolling(result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
         elif isinstance(result, Repeat):
-            result = _longer(items, first, result) or _around(items, first, result, trips) or result
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -73,6 +74,33 @@ def find_repeats(
             found.refusals.append(why)
             heapq.heappush(heap, (resume, period, end, tries + 1))
     return found
+
+
+def _proven(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:
+    """As ``prove``, or a loop around that; or, where they are longer, blocks whose slices move along several axes, as
+    those of nested loops do.  These are looked at first where they write into arrays."""
+    spread = _spread(items, start, period, trips)
+    result = prove(items, first, start, period, trips, MAX_AXES if spread else 1)
+    if isinstance(result, Repeat) and worth_rolling(period, result.trips):
+        more = _longer(items, first, result) or _around(items, first, result, trips)
+        if more is not None:
+            return more
+    if spread or (isinstance(result, Repeat) and result.trips == trips):
+        return result
+    free = prove(items, first, start, period, trips, MAX_AXES)
+    longer = isinstance(free, Repeat) and (not isinstance(result, Repeat) or result.trips < free.trips)
+    return free if longer else result
+
+
+def _spread(items: Sequence[Item], start: int, period: int, trips: int) -> bool:
+    """Whether an array is written in the blocks at positions that differ along several axes."""
+    for at in range(start, start + period):
+        column = items[at : at + period * trips : period]
+        if isinstance(column[0], Node) and column[0].prim is UPDATE:
+            starts = np.array([node.params["start"] for node in column])  # type: ignore[union-attr]
+            if len(varying_axes(starts)) > 1:
+                return True
+    return False
 
 
 def _longer(items: Sequence[Item], first: Mapping[Var, int], short: Repeat) -> Repeat | None:

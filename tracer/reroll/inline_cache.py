@@ -31,7 +31,7 @@ from ..record.observer import GETITEM, RunOperation
 from ..record.python_numbers import function_of, known_number
 from .followed_loop import IterationVar
 from .loop_follower import Follower
-from .repeats import Carried, Invariant, Local, Rows, Slot, VaryingConstant, varying_axis
+from .repeats import Carried, Invariant, Local, Rows, Slot, VaryingConstant
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], "TracedArray | None"]
 
@@ -273,22 +273,23 @@ class _Learning:
         step = self.follower.repeat.steps[j]
         index = self.args[1] if self.function is GETITEM else None
         assert step.starts is not None
-        axis, shape = varying_axis(step.starts), self.args[0].shape
+        axes, shape = self.follower.axes(step.starts), self.args[0].shape
         items = index if type(index) is tuple else (index,)
-        if j != at or axis >= len(items) or any(type(i) not in (int, slice) for i in items[: axis + 1]):
+        if j != at or axes[-1] >= len(items) or any(type(i) not in (int, slice) for i in items[: axes[-1] + 1]):
             return False
-        if any(type(i) not in (int, slice, type(Ellipsis)) for i in items[axis + 1 :]):
+        if any(type(i) not in (int, slice, type(Ellipsis)) for i in items[axes[-1] + 1 :]):
             return False
-        name = "args_1" if type(index) is not tuple else f"args_1_{axis}"
-        found = [k for k, (n, v) in enumerate(self.values) if n == name and type(v) is int]
         starts = self.follower.starts[j]
-        start = starts[-1]
-        if not found or items[axis] != start[axis]:
-            return False
-        del self.values[found[0]]
-        self.lines.append(f"if not 0 <= {name} < {self._cell(shape[axis])}: return None")
-        before, after = self._cell(tuple(start[:axis])), self._cell(tuple(start[axis + 1 :]))
-        self.late.append(f"{self._cell(starts)}.append((*{before}, {name}, *{after}))")
+        start = list(map(self._cell, starts[-1]))
+        for axis in axes:
+            name = "args_1" if type(index) is not tuple else f"args_1_{axis}"
+            found = [k for k, (n, v) in enumerate(self.values) if n == name and type(v) is int]
+            if not found or items[axis] != starts[-1][axis]:
+                return False
+            del self.values[found[0]]
+            self.lines.append(f"if not 0 <= {name} < {self._cell(shape[axis])}: return None")
+            start[axis] = name
+        self.late.append(f"{self._cell(starts)}.append(({', '.join(start)},))")
         return True
 
     def _same_values(self) -> bool:

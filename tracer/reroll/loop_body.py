@@ -33,12 +33,12 @@ from ..ir.site import Site, own_site
 from ..ops.closure_conversion import closed, deduplicated, needed_carries
 from ..ops.control import LOOP_OVER
 from ..ops.elementwise import F, cast
-from ..ops.shape import PAD, iota, reshape, zeros
+from ..ops.shape import PAD, RESHAPE, SLICE, iota, reshape, zeros
 from .pad_sums import Spread, without_pads
 from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step, VaryingConstant
 from .row_rewrite import Array, without_arrays
 from .vectorize import mapped
-from .windows import Window, dynamic_rows, moved_back, rows_of, updated
+from .windows import Spots, Window, dynamic_rows, flattened, moved_back, rows_of, updated
 
 MakeConst = Callable[[np.ndarray], Var]
 Nested = Callable[[Sequence[Item], Sequence[Site | None], Sequence[Atom], MakeConst], tuple[list[Node], list[Guard]]]
@@ -238,6 +238,16 @@ class Block:
             return read_vars(live_nodes(nodes, results(carried)), results(carried))
 
         carried, read = needed_carries(incoming, [k for k in range(count) if outs[k] in wanted], read_for)
+        after: list[Node] = []
+        incoming, inits, outs = list(incoming), list(inits), list(outs)
+        for k in carried:
+            found = in_its_shape(live_nodes(nodes, results(carried)), outputs, incoming[k], k)
+            if found is not None:
+                nodes, outputs, incoming[k] = found
+                with building(self.out):
+                    inits[k] = reshape(inits[k], incoming[k].shape)
+                whole, outs[k] = outs[k], Var(incoming[k].aval)
+                after.append(Node(RESHAPE, (outs[k],), {"shape": whole.shape}, (whole,), self.out.site_override))
         xs = [(row, x) for row, x in self.xs.values() if row in read]
         inputs = [*[incoming[k] for k in carried], *[row for row, _ in xs]]
         body, consts = closed(live_nodes(nodes, results(carried)), results(carried), inputs)
@@ -250,7 +260,8 @@ class Block:
             body.outputs.insert(0, going)  # type: ignore[arg-type]
             defined.insert(len(carried), taken)
         operands = (*consts, *[inits[k] for k in carried], *[x for _, x in xs])
-        self.out.append(Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override))
+        for node in (Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override), *after):
+            self.out.append(node)
 
     # ---- one item ------------------------------------------------------------------------------------------------
 
@@ -353,13 +364,19 @@ class Block:
     def _indexed(self, node: Node, step: Step, operands: list[Atom]) -> Atom:
         """A slice, an update or a pad, at a start that differs from step to step."""
         assert step.starts is not None
-        window = Window.of(node, step.starts)
         if node.prim is PAD:
-            nothing = zeros(node.params["shape"], node.out.aval.dtype)
-            return updated(nothing, operands[0], window, self.number(window.positions))
-        if node.prim.name == "update":
+            operands = [zeros(node.params["shape"], node.out.aval.dtype), *operands]
+        whole, slot, window = operands[0].aval.shape, step.slots[0], Window.of(node, step.starts)
+        if window is None or not (window.whole_rows(whole) or (node.prim is SLICE and isinstance(slot, Invariant))):
+            spots = Spots.of(node, step.starts, whole)
+            position = self.number(spots.positions)
+            if node.prim is not SLICE:
+                return spots.written(operands[0], operands[1], position, self.const)
+            with building(self.out if isinstance(slot, Invariant) else self.items):
+                flat = flattened(operands[0])
+            return spots.read(flat, position, self.const)
+        if node.prim is not SLICE:
             return updated(operands[0], operands[1], window, self.number(window.positions))
-        slot = step.slots[0]
         if isinstance(slot, Invariant):
             key = (slot.atom, *window.key)
             row: Atom = self.row(key, lambda: rows_of(slot.atom, window, self.const))
@@ -367,6 +384,28 @@ class Block:
                 row = reshape(row, (1, *row.aval.shape))
             return moved_back(row, window)
         return moved_back(dynamic_rows(operands[0], window, self.number(window.positions)), window)
+
+
+def in_its_shape(
+    nodes: Sequence[Node], outputs: Sequence[Atom], carry: Var, k: int
+) -> tuple[list[Node], list[Atom], Var] | None:  # fmt: skip
+    """*nodes* and *outputs* of a body that has *carry* as its output *k*, and another Var for it, where it is only read
+    and made in one other shape: that of the other Var."""
+    readers = [n for n in nodes if carry in n.inputs]
+    end = next((n for n in nodes if outputs[k] in n.outs), None)
+    if end is None or carry in outputs or not all(n.prim is RESHAPE for n in (end, *readers)):
+        return None
+    aval = end.inputs[0].aval
+    if not readers or aval.shape == carry.shape or any(n.out.shape != aval.shape for n in readers):
+        return None
+    inside = Var(Aval(aval.dtype, aval.shape))
+    renamed: dict[Atom, Atom] = {n.out: inside for n in readers}
+    nodes = [n if renamed.keys().isdisjoint(n.inputs) else
+             Node(n.prim, tuple([renamed.get(a, a) for a in n.inputs]), n.params, n.outs, n.site)
+             for n in nodes if n not in readers]  # fmt: skip
+    outputs = [renamed.get(a, a) for a in outputs]
+    outputs[k] = renamed.get(end.inputs[0], end.inputs[0])
+    return nodes, outputs, inside
 
 
 def affine(values: np.ndarray) -> tuple[Any, Any] | None:

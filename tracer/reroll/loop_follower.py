@@ -26,7 +26,7 @@ from ..record.recorder import Recorder
 from .followed_loop import FollowedLoop, IterationVar
 from .followed_rows import FollowedRows, rewriter_of
 from .loop_body import Block
-from .repeats import Carried, Invariant, Key, Local, Repeat, Rows, Slot, Step, VaryingConstant, varying_axis
+from .repeats import Carried, Invariant, Key, Local, Repeat, Rows, Slot, Step, VaryingConstant, is_spread, varying_axes
 from .rewrite import fold_items
 
 _FILE = str(Path(__file__).with_name("<followed loop>"))  # none of the user's code
@@ -58,6 +58,7 @@ class Follower:
                     self.numbers[j, o] = list(slot.values)
             if step.starts is not None:
                 self.starts[j] = [tuple(start) for start in step.starts.tolist()]
+        self.spread = any(is_spread(step) for step in repeat.steps)
         self.loop = FollowedLoop(repeat.trips, repeat.steps[0].item.site)
         self.rows = self._rows()
         self.twins = self._twins()
@@ -72,6 +73,10 @@ class Follower:
         self.asks: list[Any] = [None] * period  # answers to whole operations of the user's (inline_cache.py)
         self.tries = [TRIES] * period  # operations beginning at each item that may still be learned
         self.takers = self._takers()
+
+    def axes(self, starts: np.ndarray) -> list[int]:
+        """The axes along which a slice with *starts* so far may move: all, where nested loops write into an array."""
+        return list(range(starts.shape[1])) if self.spread else varying_axes(starts)
 
     # ---- while the loop goes on --------------------------------------------------------------------------------
 
@@ -201,11 +206,12 @@ class Follower:
             elif isinstance(slot, Rows) and self.rows[j, o].place == (j, o):
                 at_end.append(f"take{j}_{o}(x{o})")
         if step.starts is not None:
-            names[f"s{j}"], axis = self.starts[j], varying_axis(step.starts)
+            names[f"s{j}"], axes = self.starts[j], self.axes(step.starts)
             names[f"p{j}"] = {k: v for k, v in node.params.items() if k != "start"}
-            names[f"f{j}"] = tuple(k for k in node.params["start"][:axis]), tuple(node.params["start"][axis + 1 :])
             lines.append('start = params["start"]')
-            lines.append(f"if (start[:{axis}], start[{axis + 1}:]) != f{j}: return False")
+            if len(axes) == 1:  # of several all may move
+                names[f"f{j}"] = node.params["start"][: axes[0]], node.params["start"][axes[0] + 1 :]
+                lines.append(f"if (start[:{axes[0]}], start[{axes[0] + 1}:]) != f{j}: return False")
             lines += [f"if params[{k!r}] != p{j}[{k!r}]: return False" for k in names[f"p{j}"]]
             at_end.append(f"s{j}.append(start)")
         elif node.params:

@@ -26,10 +26,12 @@ VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ fr
 Unproven: TypeAlias = tuple[Reason, int]  # why, and the item from which on another try may succeed
 
 
-def prove(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:
+def prove(
+    items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int, axes: int = 1
+) -> Repeat | Unproven:
     """The repeat of *period* items from *start* on, with as many of *trips* blocks as can be proven.  *first*: the item
-    that first defines each Var."""
-    return _Matcher(items, first, start, period).match(trips)
+    that first defines each Var; *axes*: along how many a slice may move."""
+    return _Matcher(items, first, start, period, axes).match(trips)
 
 
 def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None) -> dict[Var, int]:
@@ -51,8 +53,8 @@ def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom
 class _Matcher:
     """Blocks of *period* items from *start* on.  Block 2 is the pattern: there everything carried has begun."""
 
-    def __init__(self, items: Sequence[Item], first: Mapping[Var, int], start: int, period: int):
-        self.items, self.first, self.start, self.period = items, first, start, period
+    def __init__(self, items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, axes: int):
+        self.items, self.first, self.start, self.period, self.axes = items, first, start, period, axes
         # per item of a block, its values in blocks 0, 1 and 2
         self.defined: list[dict[Var, list[tuple[int, int]]]] = []
         for block in range(3):
@@ -101,7 +103,7 @@ class _Matcher:
         here = {"operation": pattern.prim.name, "site": pattern.site}
         if pattern.prim.kind == CUSTOM:
             return Step(pattern, []), 0, Refusal.ROLL_FUNCTION(**here)
-        starts, valid = varying_params(pattern, column)
+        starts, valid = varying_params(pattern, column, self.axes)
         if valid < len(column):
             return Step(pattern, []), valid, Refusal.ROLL_SETTINGS(**here, where=f"block {valid}")
         for i, out in enumerate(pattern.outs):
@@ -156,13 +158,11 @@ class _Matcher:
 
     def _candidates(self, j: int, atom: Var, atoms: list[Atom]) -> list[Slot]:
         result: list[Slot] = []
-        local = [p for p in self.defined[2].get(atom, ()) if p[0] < j]
-        if local:
-            result.append(Local(*local[-1]))
+        # equal items of the pattern may be others in other blocks, as a[i, j] and a[k, j] are where i is k
+        result += [Local(*p) for p in self.defined[2].get(atom, ())[::-1] if p[0] < j]
         for distance in (1, 2):
-            before = self.defined[2 - distance].get(atom)
-            if before:
-                result.append(Carried(*before[-1], distance, tuple(atoms[:distance])))
+            before = self.defined[2 - distance].get(atom, ())[::-1]
+            result += [Carried(*place, distance, tuple(atoms[:distance])) for place in before]
         if self._outside(atom):
             result += [Invariant(atom), Rows(atoms)]  # type: ignore[arg-type]
         return result
@@ -207,8 +207,8 @@ def number_slot(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
     return VaryingConstant(pattern, values), held
 
 
-def varying_params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, int]:
-    """(the starts where they differ, for how many blocks the params agree)"""
+def varying_params(pattern: Node, column: Sequence[Node], axes: int = 1) -> tuple[np.ndarray | None, int]:
+    """(the starts where they differ, for how many blocks the params agree); *axes*: as many of the starts may move"""
     params = pattern.params
     held = _agreeing((node.params is params or same_params(node.params, params) for node in column), len(column))
     if held == len(column) or pattern.prim.name not in VARYING:
@@ -217,5 +217,5 @@ def varying_params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | 
     held = _agreeing(({k: v for k, v in node.params.items() if k != "start"} == rest for node in column), len(column))
     starts = np.array([node.params["start"] for node in column[:held]], np.int64).reshape(held, len(params["start"]))
     other = np.logical_or.accumulate(starts != starts[:1], axis=0)
-    held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= 1))  # up to where they move along two axes at once
+    held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= axes))
     return starts[:held], held

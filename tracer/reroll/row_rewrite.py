@@ -250,9 +250,10 @@ class _BlockRewriter:
                     found = take_slice(w.initial, node.params["start"], region.step, region.shape)
                 self._alias(Invariant(found), region.shape, dtype)
                 return
-            box = self.boxes[id(array)].get(moving[0]) if len(moving) == 1 else None
-            assert box is not None
-            x, starts = self._narrowed(w, region.starts, moving[0], box)
+            x: Atom = w.initial
+            starts = region.starts
+            if len(moving) == 1:
+                x, starts = self._narrowed(w, starts, moving[0], self.boxes[id(array)][moving[0]])
             params = {**node.params, "start": tuple(starts[0].tolist())}
             self._add(SLICE, [Invariant(x)], region.shape, dtype, params, starts)
             return

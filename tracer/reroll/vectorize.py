@@ -14,7 +14,7 @@ from ..ir.graph import Atom, Builder, Guard, Lit, Node, Var
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ops.shape import reshape
 from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step
-from .windows import Window, moved_back, rows_of
+from .windows import Spots, Window, moved_back, rows_of
 
 MAPPED = ("reshape", "broadcast")  # primitives that are not elementwise, but done for all blocks at once
 
@@ -47,8 +47,12 @@ def mapped(
         assert isinstance(node, Node)
         out.site_override = node.site
         if step.starts is not None:
+            source: Atom = step.slots[0].atom  # type: ignore[union-attr]
             window = Window.of(node, step.starts)
-            x = rows_of(step.slots[0].atom, window, const)  # type: ignore[union-attr]
+            if window is None:
+                values[j, 0] = Spots.of(node, step.starts, source.aval.shape).rows_of(source, const)
+                continue
+            x = rows_of(source, window, const)
             if window.count == 1:
                 x = reshape(x, (length, 1, *x.aval.shape[1:]))
             values[j, 0] = moved_back(x, window, 1)

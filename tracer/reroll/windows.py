@@ -1,11 +1,13 @@
 """Slices and updates whose start differs from step to step, in the body of a loop.
 
 ``x[t]`` of an array from outside becomes a row of the arrays that the loop steps through; other reads and writes at a
-moving position are a gather or a scatter along that axis.  Positions are recorded ones, so they are in bounds.
+moving position are a gather or a scatter: of rows, or of places in the array as one line (``Spots``).  Positions are
+recorded ones, so they are in bounds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,7 @@ from ..ir.graph import Atom, Node, Var, bind, structural
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.indexing import SCATTER_SET, gather
 from ..ops.shape import UPDATE, iota, reshape, slice_axis, take_slice, transpose
-from .repeats import part_of, varying_axis
+from .repeats import part_of, varying_axes
 
 Ints = tuple[int, ...]
 
@@ -36,11 +38,18 @@ class Window:
     shape: Ints
 
     @classmethod
-    def of(cls, node: Node, starts: np.ndarray) -> Window:
-        axis = varying_axis(starts)
+    def of(cls, node: Node, starts: np.ndarray) -> Window | None:
+        """The window of *node*; None where its start moves along several axes."""
+        axis, *more = varying_axes(starts)
+        if more:
+            return None
         shape = part_of(node)
         start, step = tuple(starts[0].tolist()), node.params["step"]
         return cls(axis, starts[:, axis].astype(np.int64), shape[axis], step[axis], start, step, shape)
+
+    def whole_rows(self, whole: Ints) -> bool:
+        """Whether these are rows of an array of shape *whole*, one after another in memory."""
+        return self.axis == 0 and self.shape[1:] == whole[1:] and all(s == 1 for s in self.step[1:])
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -113,6 +122,54 @@ def moved_back(rows: Atom, window: Window, lead: int = 0) -> Atom:
     front = rows.aval.shape[:lead]
     part = take_slice(rows, ((0,) * lead + (0, *start)), ((1,) * lead + (1, *step)), (*front, window.count, *shape))
     return _axis_back(part, window.axis, lead)
+
+
+@dataclass(slots=True)
+class Spots:
+    """Elements of a slice whose start moves along any axes: at ``positions[t] + offsets`` of the array as one line."""
+
+    positions: np.ndarray
+    offsets: np.ndarray
+    shape: Ints
+
+    @classmethod
+    def of(cls, node: Node, starts: np.ndarray, whole: Ints) -> Spots:
+        shape = part_of(node)
+        pitch = [math.prod(whole[a + 1 :]) for a in range(len(whole))]
+        offsets = np.zeros((), np.int64)
+        for n, step, stride in zip(shape, node.params["step"], pitch, strict=True):
+            offsets = offsets[..., None] + step * stride * np.arange(n)
+        return cls(starts @ np.array(pitch, np.int64), offsets.reshape(-1), shape)
+
+    def _places(self, position: Atom, const: Callable[[np.ndarray], Var]) -> Atom:
+        """[elements]: the places in the line."""
+        count = len(self.offsets)
+        if count == 1 and isinstance(position, Var):
+            return reshape(position, (1,))
+        first = broadcast_to(position, (count,))
+        if count == 1:
+            return first
+        return F.add(first, iota(count) if (np.diff(self.offsets) == 1).all() else const(self.offsets))
+
+    def read(self, flat: Atom, position: Atom, const: Callable[[np.ndarray], Var]) -> Atom:
+        """The slice at *position* of the array *flat*, which is one line."""
+        return reshape(gather(flat, self._places(cast(position, INT), const)), self.shape)
+
+    def written(self, x: Atom, v: Atom, position: Atom, const: Callable[[np.ndarray], Var]) -> Atom:
+        """*x* with the slice replaced by *v*."""
+        places = self._places(cast(position, INT), const)
+        flat = bind(SCATTER_SET, flattened(x), places, reshape(v, self.offsets.shape))
+        return reshape(flat, x.aval.shape)
+
+    def rows_of(self, x: Atom, const: Callable[[np.ndarray], Var]) -> Atom:
+        """The slices of *x* for all steps, stacked."""
+        places = const(self.positions[:, None] + self.offsets)
+        return reshape(gather(flattened(x), places), (len(self.positions), *self.shape))
+
+
+def flattened(x: Atom) -> Atom:
+    """*x* as one line."""
+    return reshape(x, (x.aval.size,))
 
 
 def updated(x: Atom, v: Atom, window: Window, position: Atom) -> Atom:

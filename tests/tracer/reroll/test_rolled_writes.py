@@ -325,7 +325,7 @@ def test_nested_loops():
                 out[i, j] = np.sin(out[i - 1, j] + out[i, j - 1] * v[2])
         return np.sum(out**2)
 
-    by_rows(fn, V, carried=18)
+    carried_whole(fn, V, size=360)  # in place
 
 
 def test_empty_windows():

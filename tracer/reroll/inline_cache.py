@@ -265,6 +265,9 @@ class _Learning:
             return False
         del self.values[found[0]]
         convert, numbers = self._cell(slot.like.aval.dtype.type), self._cell(self.follower.numbers[j, o])
+        if j in self.follower.twins:
+            twin = self._cell(self.follower.numbers[self.follower.twins[j], o])
+            self.lines.append(f"if {convert}({name}).tobytes() != {twin}[-1].tobytes(): return None")
         self.late.append(f"{numbers}.append({convert}({name}))")
         return True
 
@@ -288,6 +291,9 @@ class _Learning:
                 return False
             del self.values[found[0]]
             self.lines.append(f"if not 0 <= {name} < {self._cell(shape[axis])}: return None")
+            if j in self.follower.twins:
+                twin = self._cell(self.follower.starts[self.follower.twins[j]])
+                self.lines.append(f"if {name} != {twin}[-1][{axis}]: return None")
             start[axis] = name
         self.late.append(f"{self._cell(starts)}.append(({', '.join(start)},))")
         return True

@@ -26,6 +26,7 @@ from ..record.recorder import Recorder
 from .followed_loop import FollowedLoop, IterationVar
 from .followed_rows import FollowedRows, rewriter_of
 from .loop_body import Block
+from .prove import number_slot
 from .repeats import Carried, Invariant, Key, Local, Repeat, Rows, Slot, Step, VaryingConstant, is_spread, varying_axes
 from .rewrite import fold_items
 
@@ -83,12 +84,19 @@ class Follower:
     def _follow(self) -> Follow:
         """The results of an operation, if it is the next one of the block; None if it is not."""
         prims = [step.item.prim for step in self.repeat.steps]  # type: ignore[union-attr]
-        checks, row = self._checks(), self.row
+        self.names = self._names()
+        checks, row = self._checks(range(len(prims))), self.row
 
         def follow(prim: Any, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...] | None:
             j = self.at
-            if prim is not prims[j] or not checks[j](inputs, params):
+            if prim is not prims[j]:
                 return None
+            if not checks[j](inputs, params):
+                if not self._varies(j, inputs):
+                    return None
+                (checks[j],) = self._checks((j,))
+                if not checks[j](inputs, params):
+                    return None
             out = self.current[j] = row(j, self.current)
             if self.recorder.numbers is not None:
                 note_number(self.recorder.numbers, prim, inputs, params, out)
@@ -97,14 +105,30 @@ class Follower:
 
         return follow
 
+    def _varies(self, j: int, inputs: tuple[Atom, ...]) -> bool:
+        """Whether a constant of item *j* was the same in all turns so far, and is another number now: from then on it
+        is one that differs."""
+        step, turn, found = self.repeat.steps[j], self.current[-1], False
+        if step.fixed or j in self.twins or j in self.twins.values() or len(inputs) != len(step.slots):
+            return False
+        for o, (slot, x) in enumerate(zip(step.slots, inputs, strict=True)):
+            if isinstance(slot, Invariant) and isinstance(slot.atom, Lit) and isinstance(x, Lit):
+                varying, held = number_slot(slot.atom, [slot.atom, slot.atom, slot.atom, x])
+                if isinstance(varying, VaryingConstant) and held == 4:
+                    step.slots[o], found = varying, True
+                    self.numbers[j, o] = [slot.atom.value] * turn
+        if found:  # answers know the constant
+            self.asks[:], self.tries[:] = [None] * len(self.asks), [TRIES] * len(self.tries)
+        return found
+
     def _twins(self) -> dict[int, int]:
-        """Item -> the earlier equal item of its block: such items define nothing of their own."""
+        """Item -> the earlier item of its block that is equal in all turns so far: such items define nothing of their own."""
         twins: dict[int, int] = {}
         known: dict[Any, int] = {}
         for j, step in enumerate(self.repeat.steps):
             node = step.item
             assert isinstance(node, Node)
-            if step.fixed or step.starts is not None or any(isinstance(slot, VaryingConstant) for slot in step.slots):
+            if step.fixed:
                 continue
             slots: list[Any] = list(step.slots)
             for o, slot in enumerate(slots):
@@ -114,7 +138,10 @@ class Follower:
                     slots[o] = identity(slot.atom)
                 elif isinstance(slot, Rows):
                     slots[o] = self.rows[j, o]
-            first = known.setdefault((node.prim, tuple(slots), tuple(node.params.values())), j)
+                elif isinstance(slot, VaryingConstant):
+                    slots[o] = slot.like.aval, slot.like.structural, slot.values.tobytes()
+            params = node.params if step.starts is None else {**node.params, "start": tuple(self.starts[j])}
+            first = known.setdefault((node.prim, tuple(slots), tuple(params.values())), j)
             if first != j:
                 twins[j] = first
         return twins
@@ -174,18 +201,23 @@ class Follower:
         current[:-1] = self.blank
         current[-1] += 1
 
-    def _checks(self) -> list[Callable[..., bool]]:
+    def _names(self) -> dict[str, Any]:
+        """The globals of the functions that check."""
         names: dict[str, Any] = {"Lit": Lit}
         names |= {"current": self.current, "previous": self.previous, "earlier": self.earlier}
-        source: list[str] = []
         for rows in self.rows.values():
             j, o = rows.place
             names[f"r{j}_{o}"], names[f"fits{j}_{o}"], names[f"take{j}_{o}"] = rows.atoms, rows.fits, rows.take
-        for j, step in enumerate(self.repeat.steps):
+        return names
+
+    def _checks(self, items: Sequence[int]) -> list[Callable[..., bool]]:
+        """For each of *items* a function: whether an operation is that step, with the operands of its slots."""
+        source: list[str] = []
+        for j in items:
             source.append(f"def step{j}(inputs, params):")
-            source += ["    " + line for line in self._lines(j, step, names)]
-        exec(compile("\n".join(source), _FILE, "exec"), names)
-        return [names[f"step{j}"] for j in range(len(self.repeat.steps))]
+            source += ["    " + line for line in self._lines(j, self.repeat.steps[j], self.names)]
+        exec(compile("\n".join(source), _FILE, "exec"), self.names)
+        return [self.names[f"step{j}"] for j in items]
 
     def _lines(self, j: int, step: Step, names: dict[str, Any]) -> list[str]:
         """The body of a function: whether the operation is this *step*."""
@@ -203,6 +235,9 @@ class Follower:
             if isinstance(slot, VaryingConstant):
                 names[f"n{j}_{o}"] = self.numbers[j, o]
                 at_end.append(f"n{j}_{o}.append(x{o}.value)")
+                if j in self.twins:
+                    names[f"n{j}_{o}t"] = self.numbers[self.twins[j], o]
+                    lines.append(f"if x{o}.value.tobytes() != n{j}_{o}t[-1].tobytes(): return False")
             elif isinstance(slot, Rows) and self.rows[j, o].place == (j, o):
                 at_end.append(f"take{j}_{o}(x{o})")
         if step.starts is not None:
@@ -213,6 +248,9 @@ class Follower:
                 names[f"f{j}"] = node.params["start"][: axes[0]], node.params["start"][axes[0] + 1 :]
                 lines.append(f"if (start[:{axes[0]}], start[{axes[0] + 1}:]) != f{j}: return False")
             lines += [f"if params[{k!r}] != p{j}[{k!r}]: return False" for k in names[f"p{j}"]]
+            if j in self.twins:
+                names[f"t{j}"] = self.starts[self.twins[j]]
+                lines.append(f"if start != t{j}[-1]: return False")
             at_end.append(f"s{j}.append(start)")
         elif node.params:
             names[f"p{j}"] = node.params

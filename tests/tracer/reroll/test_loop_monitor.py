@@ -108,6 +108,62 @@ def test_what_changes_in_a_turn(name, followed):
     assert ODD in followed or name in ("value in an if", "plain array")  # which are not
 
 
+def stimulated(v):
+    """A row is read twice in each turn, and a number is another one for some turns."""
+    x = np.zeros((TURNS, 4))
+    x[0] = v
+    for i in range(1, TURNS):
+        current = 3.0 if 50 < i < 60 else 0.5 if i == ODD + 8 else 1.0
+        before = x[i - 1]
+        x[i] = x[i - 1] + 0.1 * np.tanh(current - before * x[i - 1][::-1])
+    return np.sum(x * x)
+
+
+def rows_read_twice(v, odd, shift):
+    x = np.outer(np.cos(np.arange(1.0, TURNS + 1)), v)
+    y = 0.0 * v
+    for i in range(1, TURNS - 1):
+        first, other = x[i - 1], x[i - 1 if i != odd else i + shift]
+        y = np.tanh(y + other * 0.1 - first * y)
+    return np.sum(y * y)
+
+
+def number_used_twice(v, odd):
+    y = v
+    for i in range(TURNS):
+        first = np.multiply(v, 0.1 * i)
+        other = np.multiply(v, 0.1 * i if i != odd else 1.5)
+        y = np.tanh(other + 0.3 * y) - 0.5 * np.sin(first) * y
+    return np.sum(y * y)
+
+
+def constant_used_twice(v, one, two):
+    y = v
+    for i in range(TURNS):
+        first = np.multiply(y, 1.5 if i == one else 0.5)
+        other = np.multiply(y, 1.5 if i == two else 0.5)
+        y = np.tanh(other + 0.3 * v) - 0.5 * np.sin(first) * y
+    return np.sum(y * y)
+
+
+TWICE = {
+    "rows and a stimulus": (stimulated, (), TURNS - 1),
+    "rows": (rows_read_twice, (0, 0), TURNS - 3),
+    "another row": (rows_read_twice, (ODD, 1), ODD - 1),
+    "numbers": (number_used_twice, (-1,), TURNS - 1),
+    "another number": (number_used_twice, (ODD,), ODD),
+    "the first constant": (constant_used_twice, (ODD, ODD + 3), ODD),
+    "the second constant": (constant_used_twice, (ODD + 3, ODD), ODD),
+}
+
+
+@pytest.mark.parametrize("name", some(TWICE, quick=2))
+def test_equal_operations_of_a_turn_and_numbers_that_differ_later(name, followed):
+    fn, args, last = TWICE[name]
+    agree(fn, V, *args)
+    assert last <= max(followed)
+
+
 def test_rows_are_kept():
     def fn(v):
         u, rows, firsts = v, [], []

@@ -122,7 +122,7 @@ class Follower:
         return found
 
     def _twins(self) -> dict[int, int]:
-        """Item -> the earlier item of its block that is equal in all turns so far: such items define nothing of their own."""
+        """Item -> the earlier item of its block that is equal in all turns: such items define nothing of their own."""
         twins: dict[int, int] = {}
         known: dict[Any, int] = {}
         for j, step in enumerate(self.repeat.steps):

@@ -10,7 +10,7 @@ import pytest
 from selection import some
 
 from tracegrad import compile_grad
-from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu import hints, jit
 from tracegrad.codegen.cpu.hints import hints_by_name
 
 RNG = np.random.default_rng(5)
@@ -92,3 +92,19 @@ def test_nests_with_other_hints_are_other_functions():
         mark = module.add_metadata([ir.MetaDataString(module, f"tg.loop.{hint}.{len(texts)}")])
         texts.append(hints_by_name(f"br label %x, !llvm.loop !{mark.name}", module))
     assert texts[0] == texts[2] != texts[1]
+
+
+def test_short_loops_of_a_large_module_stay_loops(monkeypatch, fresh_kernels):
+    """LLVM neither unrolls nor vectorises them."""
+    texts, compile_text = [], jit.compile_text
+    monkeypatch.setattr(jit, "compile_text", lambda text, name: (texts.append(text), compile_text(text, name))[1])
+
+    def mixed(x, y):
+        return np.sum(np.tanh(x[:, None] * x), axis=0) @ x + np.sum(np.exp(y))
+
+    x, y = RNG.normal(size=7), RNG.normal(size=100)
+    for lines, program in ((0, lambda x, y: x[0] * mixed(x, y)), (10**9, mixed)):
+        monkeypatch.setattr(hints, "LARGE", lines)
+        np.testing.assert_allclose(compile_grad(program)(x, y), program(x, y))
+    large, small = (text.count('"llvm.loop.vectorize.enable", i1 false') for text in texts)
+    assert large > small

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from ..ir.graph import Atom
 from ..ir.site import is_internal
+from .records import parts_of
 
-DEEP = 3  # tuples within tuples that are looked into
+DEEP = 3  # tuples and records within others that are looked into
 
 
 class Traced(NamedTuple):
@@ -35,9 +36,10 @@ class Plain(NamedTuple):
 
 
 class Many(NamedTuple):
-    """A tuple."""
+    """A tuple, or the fields of a record, the *owner*."""
 
     items: tuple[Any, ...]
+    owner: Any = None
 
 
 class Other(NamedTuple):
@@ -73,7 +75,13 @@ def _seen(value: Any, traced: type, depth: int) -> Any:
         return Plain(value)
     if kind is tuple and depth:
         return Many(tuple([_seen(v, traced, depth - 1) for v in value]))
-    return Other(value)
+    parts = parts_of(value) if depth else None
+    items = []
+    for part in parts or ():
+        items.append(_seen(part, traced, depth - 1))
+        if type(items[-1]) is Other:
+            return Other(value)
+    return Other(value) if parts is None else Many(tuple(items), value)
 
 
 def _traced(value: Any) -> Traced:

@@ -21,7 +21,7 @@ import itertools
 import math
 import types
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,14 @@ import numpy as np
 from ..ir.refusals import Reason, Refusal
 from .control_flow import Flow, flow_of, loads, stores
 from .frame_snapshot import Asked, Many, Other, Plain, Traced, is_array_like
-from .instructions import NULL_ABOVE
+from .instructions import NULL_ABOVE, pushes_null
+from .records import HEAP_TYPE, constructors, fields_of, is_record_class, operators
 
 Code = types.CodeType
+_DEPTH = 8  # of helpers in helpers
+_CALLEE = -1 if NULL_ABOVE else 1  # where the callee's load stands, from PUSH_NULL
+_NAME_LOADS = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CONST")
+_METHOD = (types.FunctionType, staticmethod, classmethod)
 _ANY = object()  # a traced value, or a new one that only the loop has
 _UNKNOWN = object()
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
@@ -59,6 +64,14 @@ COMPILED_FROM: list[Callable[[Any], Any]] = []  # the Python function that a lib
 _WRITERS = frozenset("copyto put place putmask fill_diagonal put_along_axis".split())
 _MODULES = ("numpy", "scipy")
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
+
+
+@dataclass(slots=True)
+class _Met:
+    """The classes of records that a loop may meet, and (method, whether it is given a new one) of those looked at."""
+
+    classes: dict[type, None] = field(default_factory=dict)
+    codes: set[tuple[types.FunctionType, bool]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +173,30 @@ def _impure(
     if _suspends(code):
         return Refusal.CODE_GENERATOR(what="the function around it")
     body = [flow.code[k] for k in sorted(loop)]
-    reason = _harmless(body, lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed, lists=lists)
+    records = _Met()
+    for seen in asked.values.values():
+        _note_records(seen, records)
+    known, reason = -1, None
+    while reason is None and len(records.classes) > known:  # some are found on the way
+        known = len(records.classes)
+        records.codes.clear()
+        reason = _harmless(
+            body, lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed, records, lists=lists
+        )
+        others = [cls for cls in records.classes if not is_record_class(cls)]  # any more
+        if reason is None and others:
+            reason = Refusal.CODE_OBJECT(what=f"`{others[0].__name__}`")
+        methods = [(cls, method) for cls in list(records.classes) for method in operators(cls)]
+        reason = reason or next((r for cls, m in methods if (r := _method(m, cls, _DEPTH, records))), None)
     return Refusal.CODE_EXCEPTIONS(what="the loop") if reason is None and flow.handled(loop) else reason
+
+
+def _note_records(seen: Any, records: _Met) -> None:
+    if isinstance(seen, Many):
+        if seen.owner is not None:
+            records.classes[type(seen.owner)] = None
+        for item in seen.items:
+            _note_records(item, records)
 
 
 def _iterator(asked: Asked, names: Iterable[str]) -> Reason | None:
@@ -203,6 +238,8 @@ def _same(a: Any, b: Any, traced: bool) -> bool:
     if isinstance(a, Plain):
         return type(a.value) is type(b.value) and (a.value == b.value or (a.value != a.value and b.value != b.value))
     if isinstance(a, Many):
+        if type(a.owner) is not type(b.owner):
+            return False
         return len(a.items) == len(b.items) and all(_same(x, y, traced) for x, y in zip(a.items, b.items, strict=True))
     return a is b if a is None else a.value is b.value
 
@@ -210,7 +247,7 @@ def _same(a: Any, b: Any, traced: bool) -> bool:
 def _value(seen: Any) -> Any:
     """The value of a local variable, if it may be a callable; else ``_ANY``."""
     if isinstance(seen, Many):
-        return tuple([_value(v) for v in seen.items])
+        return tuple([_value(v) for v in seen.items]) if seen.owner is None else _ANY
     return seen.value if isinstance(seen, Other) else _ANY
 
 
@@ -222,15 +259,18 @@ def _held(seen: Any) -> bool:
 
 
 def _harmless(
-    code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str], depth: int = 8,
-    lists: frozenset[str] = frozenset(),
+    code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str],
+    records: _Met, depth: int = _DEPTH, lists: frozenset[str] = frozenset(), own: str = "",
 ) -> Reason | None:  # fmt: skip
     """The reason why one of these instructions may change more than local variables, or None.  *renewed*: the local
     variables for which ``x += ...`` is known to change nothing that a Python list or array holds; *lists*: those that
-    hold lists made here."""
+    hold lists made here; *own*: the one that holds a new record.  *records*: those that may be met; other classes
+    are added."""
     base: Any = _ANY
     for k, i in enumerate(code):
         name, value = i.opname, _ANY
+        if name == "STORE_ATTR" and own and code[k - 1].opname == "LOAD_FAST" and code[k - 1].argval == own:
+            continue
         if name not in _QUIET and not name.startswith("POP_JUMP"):
             return Refusal.CODE_INSTRUCTION(instruction=name, line=_line(code, k))
         if name == "LOAD_GLOBAL":
@@ -244,8 +284,16 @@ def _harmless(
                     return Refusal.CODE_ATTRIBUTE(name=i.argval, line=_line(code, k))
             elif i.argval == "append" and code[k - 1].opname == "LOAD_FAST" and code[k - 1].argval in lists:
                 pass
-            elif i.argval not in _METHODS and i.argval not in _DATA and i.argval not in LIBRARY_METHODS:
-                return Refusal.CODE_CHANGES(what=f".{i.argval}", line=_line(code, k))
+            else:
+                where = f"`.{i.argval}` in line {_line(code, k)}"
+                found = _of_records(i.argval, where, name == "LOAD_METHOD" or pushes_null(i), depth, records)
+                if isinstance(found, Reason):
+                    return found
+                array = i.argval in _METHODS or i.argval in _DATA or i.argval in LIBRARY_METHODS
+                if not (found or array):
+                    return Refusal.CODE_CHANGES(what=f".{i.argval}", line=_line(code, k))
+        elif name == "PUSH_NULL" and records.classes and not code[k + _CALLEE].opname.startswith(_NAME_LOADS):
+            return Refusal.CODE_INSTRUCTION(instruction=name, line=_line(code, k))
         elif name == "KW_NAMES" and not {"out", "inplace"}.isdisjoint(i.argval if isinstance(i.argval, tuple) else ()):
             return Refusal.CODE_CHANGES(what="out=", line=_line(code, k))
         elif name == "BINARY_OP" and i.argrepr.endswith("=") and not _renews(code, k, renewed):
@@ -256,7 +304,7 @@ def _harmless(
             value = _ANY
         if value is not _ANY:
             what = f"`{i.argval}` in line {_line(code, k)}"
-            reason = _callable(value, what, depth)
+            reason = _callable(value, what, depth, records)
             if reason is None and _of_users(value) and code[min(k + 1, len(code) - 1)].opname not in _ATTRIBUTE:
                 reason = Refusal.CODE_OBJECT(what=what)
             if reason is not None:
@@ -265,7 +313,38 @@ def _harmless(
     return None
 
 
-def _callable(value: Any, what: str, depth: int) -> Reason | None:
+def _of_records(name: str, what: str, called: bool, depth: int, records: _Met) -> bool | Reason:
+    """Whether *name* is an attribute of one of these *records*, if reading it, and calling it where it is *called*, is
+    harmless for all of them; else the reason."""
+    known = False
+    for cls in list(records.classes):
+        found = inspect.getattr_static(cls, name, _UNKNOWN)
+        kept = name in fields_of(cls)
+        if (found is not _UNKNOWN or kept) and called and not isinstance(found, _METHOD):
+            return Refusal.CODE_CALLED(what=what)
+        if isinstance(found, (*_METHOD, property)):
+            reason = _method(found.fget if isinstance(found, property) else found, cls, depth, records)
+            if reason is not None:
+                return reason
+        elif found is not _UNKNOWN and not (kept or type(found) in (int, float, bool, str)):
+            return Refusal.CODE_CHANGES(what=what, line="?")
+        known |= kept or found is not _UNKNOWN
+    return known
+
+
+def _method(method: Any, cls: type, depth: int, records: _Met, own: bool = False) -> Reason | None:
+    """The reason why a method of a record is not known to be harmless, or None; *own*: it is given a new one."""
+    function = getattr(method, "__func__", method)
+    what = f"`{cls.__name__}.{getattr(function, '__name__', '?')}`"
+    if not isinstance(function, types.FunctionType):
+        return Refusal.CODE_UNKNOWN(what=what)
+    if (function, own) in records.codes:
+        return None
+    records.codes.add((function, own))
+    return _helper(function, what, depth, records, own)
+
+
+def _callable(value: Any, what: str, depth: int, records: _Met) -> Reason | None:
     """The reason why a value that may be called is not known to be harmless, or None; *what*: its text in the code."""
     data = hasattr(type(value), "__array_ufunc__") and not callable(value)  # a traced array has no other attributes
     if isinstance(value, types.ModuleType) or data:
@@ -276,18 +355,21 @@ def _callable(value: Any, what: str, depth: int) -> Reason | None:
         return None
     value = next((source for of in COMPILED_FROM if (source := of(value)) is not None), value)
     if isinstance(value, types.FunctionType) and not (value.__module__ or "").startswith(_MODULES):
-        return _helper(value, what, depth)
+        return _helper(value, what, depth, records)
     module = getattr(value, "__module__", None) or ""
     if isinstance(value, _FUNCTIONS) and module.startswith(_MODULES):
         writes = getattr(value, "__name__", "") in _WRITERS or "random" in module
         return Refusal.CODE_WRITES(what=what) if writes else None
+    if isinstance(value, type) and is_record_class(value):
+        records.classes[value] = None
+        return next((r for made in constructors(value) if (r := _method(made, value, depth, records, own=True))), None)
     if isinstance(value, (types.BuiltinFunctionType, type)):
         name = getattr(value, "__name__", "")
         known = name in _BUILTINS and getattr(builtins, name, None) is value
         return None if known else Refusal.CODE_UNKNOWN(what=what)
     if type(value) in (tuple, list, dict):
         held = value.values() if type(value) is dict else value
-        return next((r for v in held if (r := _callable(v, f"{what} holds what", depth))), None)
+        return next((r for v in held if (r := _item(v, f"{what} holds what", depth, records))), None)
     if callable(value) and not isinstance(value, (np.ndarray, np.generic)):
         return Refusal.CODE_CALLED(what=what)
     if hasattr(value, "__next__"):
@@ -295,7 +377,17 @@ def _callable(value: Any, what: str, depth: int) -> Reason | None:
     return None
 
 
-def _helper(fn: types.FunctionType, what: str, depth: int) -> Reason | None:
+def _item(value: Any, what: str, depth: int, records: _Met) -> Reason | None:
+    """As ``_callable``, of what a container holds; of objects of the user's it may hold records alone."""
+    kind = type(value)
+    if is_record_class(kind) and not callable(value):
+        records.classes[kind] = None
+    elif kind.__flags__ & HEAP_TYPE and not (callable(value) or hasattr(kind, "__array_ufunc__")):
+        return Refusal.CODE_OBJECT(what=what)
+    return _callable(value, what, depth, records)
+
+
+def _helper(fn: types.FunctionType, what: str, depth: int, records: _Met, own: bool = False) -> Reason | None:
     code = fn.__code__
     if not depth:
         return Refusal.CODE_DEPTH(what=what)
@@ -311,11 +403,15 @@ def _helper(fn: types.FunctionType, what: str, depth: int) -> Reason | None:
         except ValueError:
             return Refusal.CODE_UNSET(what=what)
     body = [i for i in flow.code if i.opname != "RETURN_VALUE"]
-    callee = -1 if NULL_ABOVE else 1
-    if any(i.opname == "PUSH_NULL" and body[k + callee].opname == "LOAD_FAST" for k, i in enumerate(body)):
+    if any(i.opname == "PUSH_NULL" and body[k + _CALLEE].opname == "LOAD_FAST" for k, i in enumerate(body)):
         return Refusal.CODE_ARGUMENT(what=what)
     lists = flow.lists(_arguments(code))
-    reason = _harmless(body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), depth - 1, lists)
+    first = code.co_varnames[0] if own and code.co_argcount else ""
+    if any(i.opname == "STORE_FAST" and i.argval == first for i in body):
+        first = ""
+    reason = _harmless(
+        body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), records, depth - 1, lists, first
+    )
     return None if reason is None else reason.within(f"{what} is a helper in which ")
 
 

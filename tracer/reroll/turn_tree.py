@@ -439,7 +439,7 @@ def last_other(atoms: Sequence[Any], others: Sequence[Any]) -> int:
 def _shape(seen: Any, exact: bool) -> Any:
     """The properties of a local variable that have to be the same in every turn."""
     if isinstance(seen, Many):
-        return tuple([_shape(v, exact) for v in seen.items])
+        return type(seen.owner), tuple([_shape(v, exact) for v in seen.items])
     if isinstance(seen, Traced):
         aval = seen.atom.aval if seen.atom is not None else None
         return aval and (aval.dtype, aval.shape, exact and aval.weak)

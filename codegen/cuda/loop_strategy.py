@@ -12,6 +12,7 @@ A ``Way`` is the answer.  Correctness is decided in ``batch_independence.py`` an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -195,11 +196,8 @@ def _worth_sharing(op: CanonicalOp) -> bool:
 
 def _iterations(program: Canonical, op: CanonicalOp) -> int:
     """Iterations of the scalar body of *op*; a size that is not static counts as large."""
-    total = 1
     whole = op.ins if op.prim.kind in (REDUCE, PRODUCT) else ()
-    for d in {d for x in (*whole, op.out) for d in x.dims}:
-        total *= program.static.get(d, REPEATED + 1)
-    return total
+    return math.prod(program.static.get(d, REPEATED + 1) for d in {d for x in (*whole, op.out) for d in x.dims})
 
 
 def _asks_a_call(op: CanonicalOp) -> bool:
@@ -215,9 +213,7 @@ def _asks_a_call(op: CanonicalOp) -> bool:
 def repeated(program: Canonical, item: Loop | Statement) -> bool:
     """Whether every thread of a block computes *item* redundantly."""
     for s in statements_of(item):
-        size = 1
-        for d in domain(s.op):
-            size *= program.static.get(d, REPEATED + 1)
+        size = math.prod(program.static.get(d, REPEATED + 1) for d in domain(s.op))
         if size > REPEATED or elements(program, s.out.dims) is None:
             return False
     return True

@@ -15,6 +15,7 @@ device.  ``mapping_of`` is about correctness; ``Geometry`` has the number of thr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...tracer.ir.primitive import RECURRENCE
@@ -87,10 +88,7 @@ def _inside(program: Canonical, loop: Loop) -> str:
 
 
 def product(dims: tuple[Dim, ...], sizes: Sizes) -> int:
-    total = 1
-    for d in dims:
-        total *= int(sizes[d])
-    return total
+    return math.prod(int(sizes[d]) for d in dims)
 
 
 @dataclass(frozen=True, slots=True)

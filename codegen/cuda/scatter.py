@@ -14,6 +14,8 @@ An element is a column of a row.  Positions out of bounds are left out: the guar
 
 from __future__ import annotations
 
+import math
+
 import llvmlite.ir as ir
 
 from ..cpu.scalar import I64, counting, memory_type
@@ -32,9 +34,7 @@ def how_to_write(program: Canonical, op: CanonicalOp, geometry: Geometry) -> str
     adds = op.prim.name == "scatter_add"
     if (adds and op.out.dtype.kind not in "fiu") or not all(isinstance(x, Sym) for x in op.ins[1:]):
         return ""
-    positions = 1
-    for d in op.ins[1].dims:
-        positions *= program.static.get(d, SMALL + 1)
+    positions = math.prod(program.static.get(d, SMALL + 1) for d in op.ins[1].dims)
     if positions <= SMALL:
         return BY_LOOKING
     if not adds:

@@ -6,6 +6,7 @@ Offsets depend on sizes, so they are computed when a kernel is bound to a shape,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -30,10 +31,7 @@ class Temporary:
     last: int
 
     def nbytes(self, sizes: Sizes) -> int:
-        total = self.itemsize
-        for d in self.dims:
-            if d != ONE:
-                total *= int(sizes[d])
+        total = self.itemsize * math.prod(int(sizes[d]) for d in self.dims if d != ONE)
         return -(-max(total, 1) // ALIGN) * ALIGN
 
 

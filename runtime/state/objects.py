@@ -80,7 +80,6 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
             walker.abstract = True
         if walker.trust.cls(value):
             readers.note(walker.names, value)
-            walker.pin_class(value)
             why = impurity(value)
             if why:
                 walker.refuse(why, f"{value.__module__}.{value.__qualname__}", site)

@@ -208,8 +208,7 @@ class StatePlan:
 
     def snapshot(self, objects: tuple[Any, ...] = (), after: bool = False) -> Snapshot:
         """The state as it is now, for these objects.  *after*: a run, whose traced arrays have yet to be taken out."""
-        labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
-        graph = build(self.fn, tuple(objects), labels, self._trust, self._names.copy(), self._classes)
+        graph = build(self.fn, tuple(objects), self._labels_of(objects), self._trust, self._names.copy(), self._classes)
         self._names = graph.names
         self._static = [r for r in graph.reasons if not (after and r.code is Refusal.STATE_TRACED)]
         if graph.codes.keys() != self._codes.keys():
@@ -231,6 +230,14 @@ class StatePlan:
         self._codes = graph.codes
         return Snapshot(*digest(graph), graph)
 
+    def _labels_of(self, objects: Sequence[Any]) -> tuple[str, ...]:
+        """Names of these objects: those given, or else of the first parameters."""
+        if len(self._labels) == len(objects):
+            return self._labels
+        code = getattr(self.fn, "__code__", None)
+        names = code.co_varnames[: code.co_argcount] if isinstance(code, types.CodeType) else ()
+        return tuple([names[i] if i < len(names) else f"object {i}" for i in range(len(objects))])
+
     def again(self, known: Snapshot, arrays: Sequence[Any], objects: tuple[Any, ...] = ()) -> Snapshot:
         """The state as it is now, which is that of a *known* snapshot with these *arrays*."""
         return (None if self.asks_identity else known.again(self._names, arrays)) or self.snapshot(objects)
@@ -244,8 +251,7 @@ class StatePlan:
     def reached(self, objects: tuple[Any, ...] = (), whole: bool = False) -> list[StateNode]:
         """The objects of the state, where no more is asked: the function's Python runs in each call.  Of those inside
         installed packages no more than a few, but for the *whole* of it."""
-        labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
-        return reached(self.fn, tuple(objects), labels, self._trust, self._names.copy(), whole)
+        return reached(self.fn, tuple(objects), self._labels_of(objects), self._trust, self._names.copy(), whole)
 
     def _revised(self) -> Names:
         """The names, to be changed: a graph that was made by them before is none of now."""
@@ -395,9 +401,3 @@ def numbers_compared(state: Iterable[StateNode], *kinds: type) -> dict[str, Any]
                 if edge.how in ("item", "key") and isinstance(edge.child, Leaf)
             }
     return {name: value for name, value in found.items() if type(value) in kinds}
-
-
-def _labels(fn: Any, count: int) -> tuple[str, ...]:
-    code = getattr(fn, "__code__", None)
-    names = list(code.co_varnames[: code.co_argcount]) if isinstance(code, types.CodeType) else []
-    return tuple([names[i] if i < len(names) else f"object {i}" for i in range(count)])

@@ -8,6 +8,7 @@ Methods live in the tables of the ``ops_*.py`` files, which are also the functio
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -430,10 +431,7 @@ class Size(tuple):
     __slots__ = ()
 
     def numel(self) -> int:
-        count = 1
-        for n in self:
-            count *= n
-        return count
+        return math.prod(self)
 
     def __repr__(self) -> str:
         return f"Size([{', '.join(map(str, self))}])"

@@ -10,7 +10,7 @@ from .functional import basic, convolution
 from .functional.convolution import pair
 from .layers import reset_uniform
 from .module import Module
-from .parameter import Parameter, add_parameter
+from .parameter import Parameter, add_parameters
 
 
 class Conv2d(Module):
@@ -52,9 +52,7 @@ class Conv2d(Module):
         self.padding = padding if isinstance(padding, str) else pair(padding)
         self.padding_mode = padding_mode
         shape = (out_channels, in_channels // groups, *self.kernel_size)
-        add_parameter(self, "weight", shape, dtype=dtype, device=device)
-        add_parameter(self, "bias", (out_channels,) if bias else None, dtype=dtype, device=device)
-        self.reset_parameters()
+        add_parameters(self, dtype, device, weight=shape, bias=(out_channels,) if bias else None)
 
     def reset_parameters(self) -> None:
         """Uniform numbers, bounded by 1 / sqrt(in_channels / groups · kh · kw)."""

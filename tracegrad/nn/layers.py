@@ -11,7 +11,7 @@ from ..tensors.tensor import METHODS, Tensor
 from . import init
 from .functional import basic
 from .module import Module
-from .parameter import Parameter, add_parameter
+from .parameter import Parameter, add_parameters
 
 
 class Identity(Module):
@@ -42,9 +42,8 @@ class Linear(Module):
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        add_parameter(self, "weight", (out_features, in_features), dtype=dtype, device=device)
-        add_parameter(self, "bias", (out_features,) if bias else None, dtype=dtype, device=device)
-        self.reset_parameters()
+        shape = (out_features, in_features)
+        add_parameters(self, dtype, device, weight=shape, bias=shape[:1] if bias else None)
 
     def reset_parameters(self) -> None:
         """Uniform numbers up to 1 / sqrt(in_features) in magnitude."""

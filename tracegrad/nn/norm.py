@@ -11,7 +11,7 @@ from ..tensors.tensor import Tensor
 from . import init
 from .functional import normalization
 from .module import Module
-from .parameter import Parameter, add_parameter
+from .parameter import Parameter, add_parameters
 
 
 class _Affine(Module):
@@ -19,10 +19,6 @@ class _Affine(Module):
 
     weight: Parameter | None
     bias: Parameter | None
-
-    def _add_affine(self, shape: Any, weight: bool, bias: bool, **options: Any) -> None:
-        for name, wanted in (("weight", weight), ("bias", bias)):
-            add_parameter(self, name, shape if wanted else None, **options)
 
     def reset_parameters(self) -> None:
         """Weight 1 and bias 0."""
@@ -49,8 +45,8 @@ class LayerNorm(_Affine):
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        self._add_affine(shape, elementwise_affine, elementwise_affine and bias, dtype=dtype, device=device)
-        self.reset_parameters()
+        parameters = shape if elementwise_affine else None
+        add_parameters(self, dtype, device, weight=parameters, bias=parameters if bias else None)
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -68,8 +64,7 @@ class RMSNorm(_Affine):
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        add_parameter(self, "weight", shape if elementwise_affine else None, dtype=dtype, device=device)
-        self.reset_parameters()
+        add_parameters(self, dtype, device, weight=shape if elementwise_affine else None)
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -96,13 +91,13 @@ class _BatchNorm(_Affine):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         options = {"dtype": dtype, "device": device}
-        self._add_affine(num_features, affine, affine and bias, **options)
         tracked = track_running_stats
         self.register_buffer("running_mean", create.zeros(num_features, **options) if tracked else None)
         self.register_buffer("running_var", create.ones(num_features, **options) if tracked else None)
         count = create.tensor(0, dtype="int64", device=device) if tracked else None
         self.register_buffer("num_batches_tracked", count)
-        self.reset_parameters()
+        shape = num_features if affine else None
+        add_parameters(self, dtype, device, weight=shape, bias=shape if bias else None)
 
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches."""
@@ -158,8 +153,8 @@ class GroupNorm(_Affine):
         if num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self._add_affine(num_channels, affine, affine and bias, dtype=dtype, device=device)
-        self.reset_parameters()
+        shape = num_channels if affine else None
+        add_parameters(self, dtype, device, weight=shape, bias=shape if bias else None)
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

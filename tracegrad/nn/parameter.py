@@ -43,12 +43,12 @@ class Parameter(Tensor):
         return known
 
 
-def add_parameter(module: Any, name: str, shape: Any, **options: Any) -> None:
-    """Give *module* a parameter of *shape*, not yet filled, or None where there is no shape."""
-    if shape is None:
-        module.register_parameter(name, None)
-    else:
-        setattr(module, name, Parameter(create.empty(shape, **options)))
+def add_parameters(module: Any, dtype: Any, device: Any, **shapes: Any) -> None:
+    """Give *module* parameters of these *shapes*, by name, None where there is no shape, with their initial values."""
+    for name, shape in shapes.items():
+        made = None if shape is None else Parameter(create.empty(shape, dtype=dtype, device=device))
+        module.register_parameter(name, made)
+    module.reset_parameters()
 
 
 __all__ = ["Parameter"]

@@ -150,11 +150,6 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
 # ---- arrays in another form
 
 
-def is_plain_form(array: np.ndarray) -> bool:
-    """Whether an array can be an input as it is."""
-    return type(array) is np.ndarray and array.dtype.isnative
-
-
 def plain_form(array: np.ndarray) -> np.ndarray:
     """A memory map, or an array in another byte order, as a plain array."""
     return np.asarray(array, array.dtype.newbyteorder("="))

@@ -358,20 +358,28 @@ class Module:
             elif not isinstance(arg, bool):  # which would be non_blocking
                 device = arg
         if device is not None:
-            self._place(device)
+            where = wanted(device)
+            self._change(lambda array: create.placed(array, where))
         return self if dtype is None else self._convert(dtypes.as_dtype(dtype))
 
-    def _place(self, device: Any) -> None:
-        """All tensors on *device*.  All copies are made before any takes effect."""
-        where = wanted(device)
+    def _convert(self: Self, dtype: Any) -> Self:
+        if dtype.kind not in FLOAT_KINDS:
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=tracegrad.{dtype}"
+            )
+        self._change(lambda x: x.astype(dtype) if x.dtype.kind in FLOAT_KINDS and x.dtype != dtype else x)
+        return self
+
+    def _change(self, change: Callable[[Any], Any]) -> None:
+        """Replace the arrays of parameters, their gradients and buffers by what *change* makes of them: of all, before
+        the first is replaced."""
         parameters = [p for module in self.modules() for p in module._parameters.values() if p is not None]
         buffers = [(m, n, b) for m in self.modules() for n, b in m._buffers.items() if b is not None]
-        copies = [
-            (p, create.placed(raw(p), where), None if p.grad is None else create.placed(raw(p.grad), where))
-            for p in dict.fromkeys(parameters)
+        found = [
+            (p, change(raw(p)), None if p.grad is None else change(raw(p.grad))) for p in dict.fromkeys(parameters)
         ]
-        kept = {id(b): create.placed(raw(b), where) for _, _, b in buffers}
-        for p, data, grad in copies:
+        kept = {id(b): change(raw(b)) for _, _, b in buffers}
+        for p, data, grad in found:
             if data is not raw(p):
                 p.data = make(data)
             if p.grad is not None and grad is not raw(p.grad):
@@ -379,23 +387,6 @@ class Module:
         for module, name, b in buffers:
             if kept[id(b)] is not raw(b):
                 module._register("_buffers", name, make(kept[id(b)]))
-
-    def _convert(self: Self, dtype: Any) -> Self:
-        if dtype.kind not in FLOAT_KINDS:
-            raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=tracegrad.{dtype}"
-            )
-        for module in self.modules():
-            for p in module._parameters.values():
-                if p is not None and p.dtype.kind in FLOAT_KINDS and p.dtype != dtype:
-                    grad = p.grad
-                    p.data = make(raw(p).astype(dtype))
-                    if grad is not None:
-                        p.grad = make(raw(grad).astype(dtype))
-            for name, b in list(module._buffers.items()):
-                if b is not None and b.dtype.kind in FLOAT_KINDS and b.dtype != dtype:
-                    module._register("_buffers", name, make(raw(b).astype(dtype)))
-        return self
 
     def float(self: Self) -> Self:
         """All floating-point tensors become float32."""

@@ -205,10 +205,6 @@ def is_inference_mode_enabled() -> bool:
     return STATE.inference
 
 
-def is_anomaly_enabled() -> bool:
-    return STATE.anomaly
-
-
 __all__ = [
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
 ]  # fmt: skip

@@ -31,7 +31,6 @@ from .signature import method
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
-_ALL = slice(None)
 Ints = tuple[int, ...]
 
 # ---- basic indices -------------------------------------------------------------------------------------------------

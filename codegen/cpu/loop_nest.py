@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import llvmlite.ir as ir
 
 from ..schedule.affine import add, loop_var
-from ..schedule.dependences import domain_indices
+from ..schedule.dependences import carries, domain_indices
 from ..schedule.index_maps import Condition
-from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, loops_of, statements_of
+from ..schedule.loop_tree import Loop, ScheduleItem, Statement, loops_of, statements_of
 from ..schedule.schedule import interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter

@@ -32,8 +32,7 @@ class Frame:
 
     def used(self, body: Sequence[Loop | Statement]) -> list[Sym]:
         """The stored values that *body* reads or writes."""
-        reads = self.schedule.reads
-        return list(dict.fromkeys(s for part in body for s in item_buffers(reads, part)))
+        return item_buffers(self.schedule.reads, *body)
 
     def each(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
         """A loop over 0 <= i < count, in any order."""

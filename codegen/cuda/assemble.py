@@ -18,8 +18,9 @@ import numpy as np
 from ...tracer.ir.primitive import LOOP, RECURRENCE, SCATTER
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Sym
 from ..schedule.buffers import buffer_of, lifetimes
+from ..schedule.dependences import carries
 from ..schedule.early_exit import guards_of
-from ..schedule.loop_tree import LibraryCall, Loop, Statement, carries, item_buffers, produces, statements_of
+from ..schedule.loop_tree import LibraryCall, Loop, Statement, item_buffers, produces, statements_of
 from ..schedule.memory import ALIGN, Sizes, Temporary
 from .block_reduce import INT, partial_dtypes
 from .kernels import KernelEmitter
@@ -158,8 +159,7 @@ class _CudaAssembler:
         self._finish(emitter, scalar_extent(statements))
 
     def _used(self, parts: Sequence[Loop | Statement]) -> list[Sym]:
-        reads = self.schedule.reads
-        return list(dict.fromkeys(s for p in parts for s in item_buffers(reads, p)))
+        return item_buffers(self.schedule.reads, *parts)
 
     def _nest(self, nest: Loop, position: int, scalars: list[Statement]) -> None:
         """The kernels of *nest*, the last of which goes on with *scalars*."""

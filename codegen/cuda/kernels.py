@@ -18,8 +18,8 @@ from ..cpu.hints import give_hint
 from ..cpu.reductions import Accumulator, accumulating
 from ..cpu.scalar import I64, ranging
 from ..lower.canonical import Dim, Sym
-from ..schedule.dependences import domain, domain_indices, reduced_depths
-from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, statements_of
+from ..schedule.dependences import carries, domain, domain_indices, reduced_depths
+from ..schedule.loop_tree import Loop, ScheduleItem, Statement, statements_of
 from .block_reduce import BlockShare, BlockTotal, ThreadTotal
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Mapping, prefix
 from .threads import ThreadEmitter

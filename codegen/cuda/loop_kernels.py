@@ -25,7 +25,8 @@ from ..cpu.reductions import accumulating
 from ..cpu.scalar import I8, I64, counting, memory_type, ranging
 from ..lower.canonical import ONE, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of, filled, rows_from
-from ..schedule.loop_tree import Loop, Statement, carries, statements_of
+from ..schedule.dependences import carries
+from ..schedule.loop_tree import Loop, Statement, statements_of
 from .batch_independence import in_batch, pairs
 from .block_calls import BlockCalls, ThreadCalls
 from .block_reduce import BlockTotal

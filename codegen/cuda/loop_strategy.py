@@ -23,8 +23,8 @@ from ..cpu.library_calls import native
 from ..cpu.loop_plan import CPU_RULES, LoopPlan, Rules, Work, plan_loop
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
 from ..schedule.buffers import buffer_of, elements, rows_from
-from ..schedule.dependences import domain, is_call
-from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, carries, statements_of
+from ..schedule.dependences import carries, domain, is_call
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, statements_of
 from ..schedule.memory import Sizes, Temporary
 from .batch_independence import Batch, Trajectories, batch_of, in_batch, inner_batch, one_of
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, product

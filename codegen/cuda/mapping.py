@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from ...tracer.ir.primitive import RECURRENCE
 from ..lower.canonical import Canonical, Dim
-from ..schedule.dependences import domain, reduced_depths
-from ..schedule.loop_tree import Loop, Statement, carries, statements_of
+from ..schedule.dependences import carries, domain, reduced_depths
+from ..schedule.loop_tree import Loop, Statement, statements_of
 from ..schedule.memory import Sizes
 from .placing import keeps_inner
 

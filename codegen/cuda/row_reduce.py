@@ -13,7 +13,8 @@ import llvmlite.ir as ir
 
 from ..cpu.reductions import accumulating
 from ..lower.canonical import Sym
-from ..schedule.loop_tree import Loop, Statement, carries, statements_of
+from ..schedule.dependences import carries
+from ..schedule.loop_tree import Loop, Statement, statements_of
 from .block_reduce import BlockShare, BlockTotal
 from .kernels import KernelEmitter
 from .mapping import BLOCK, PART_COLUMNS, ROW_BLOCKS, Extent, Mapping, prefix

@@ -24,8 +24,9 @@ from ..cpu.hints import ROLLED
 from ..cpu.scalar import I64, from_memory, memory_type, ranging, to_memory
 from ..lower.canonical import ONE, Canonical, Dim, Sym
 from ..schedule.affine import loop_var
+from ..schedule.dependences import carries
 from ..schedule.index_maps import Condition, Indices
-from ..schedule.loop_tree import Loop, Schedule, Statement, carries
+from ..schedule.loop_tree import Loop, Schedule, Statement
 from .kernels import KernelEmitter
 from .mapping import THREAD, Mapping, prefix
 

@@ -12,7 +12,7 @@ from typing import Any
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import before_consts
 from ..lower.canonical import Canonical, CanonicalOp, Const, Dim, Sym
-from .dependences import is_call, is_loop_root
+from .dependences import carries, is_call
 from .loop_tree import LibraryCall, Schedule, item_buffers
 
 SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
@@ -95,5 +95,5 @@ def is_first_rows(program: Canonical, op: CanonicalOp) -> bool:
         return False
     source = program.producers.get(buffer_of(program, set(), op.ins[0]))
     plain = all(n == 0 for n in op.params["start"]) and all(n == 1 for n in op.params["step"])
-    kept = source is None or is_call(source) or is_loop_root(source)
+    kept = source is None or is_call(source) or carries(source)
     return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]

@@ -29,7 +29,8 @@ Mask = tuple[Condition, ...]
 # ---- what a root is --------------------------------------------------------------------------------------------
 
 
-def is_loop_root(op: CanonicalOp) -> bool:
+def carries(op: CanonicalOp) -> bool:
+    """Whether the root has an accumulator (a reduction or a recurrence)."""
     return op.prim.kind in (REDUCE, RECURRENCE)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...tracer.ir.primitive import RECURRENCE, REDUCE
 from ...tracer.ir.refusals import Reason
 from ..lower.canonical import ONE, CanonicalOp, Dim, Sym
 from .dependences import Reads
@@ -64,11 +63,6 @@ class Schedule:
         return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
 
 
-def carries(op: CanonicalOp) -> bool:
-    """Whether the root has an accumulator (a reduction or a recurrence)."""
-    return op.prim.kind in (REDUCE, RECURRENCE)
-
-
 def statements_of(item: ScheduleItem) -> list[Statement]:
     """The statements in *item*, in order."""
     if isinstance(item, Loop):
@@ -98,10 +92,10 @@ def streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
     return result
 
 
-def item_buffers(placed: dict[Sym, Reads], item: Loop | Statement) -> list[Sym]:
-    """The stored values that one item reads or writes."""
+def item_buffers(placed: dict[Sym, Reads], *items: Loop | Statement) -> list[Sym]:
+    """The stored values that these items read or write."""
     used: dict[Sym, None] = {}
-    for s in statements_of(item):
+    for s in [s for item in items for s in statements_of(item)]:
         used[s.out] = None
         for sym, _ in placed[s.out].stored:
             used[sym] = None

@@ -16,7 +16,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
-from .dependences import Mask, Reads, completion, domain, is_call, is_loop_root, reads
+from .dependences import Mask, Reads, carries, completion, domain, is_call, reads
 from .index_maps import Condition, Indices
 from .loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, produces, statements_of, streams
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
@@ -137,7 +137,7 @@ def _named(op: CanonicalOp) -> str:
 
 
 def _initially_stored(program: Canonical) -> set[Sym]:
-    stored = {out for op in program.ops if is_loop_root(op) or is_call(op) for out in op.outs}
+    stored = {out for op in program.ops if carries(op) or is_call(op) for out in op.outs}
     stored |= {x for x in program.outputs if isinstance(x, Sym) and x in program.producers}
     for op in program.ops:
         if is_call(op):

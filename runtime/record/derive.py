@@ -16,6 +16,7 @@ import numpy as np
 
 from ...codegen.derive.adjoint import vjp
 from ...codegen.derive.capacity import CAPACITY
+from ...codegen.derive.loop_adjoint import fresh
 from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.half_precision import CUDA_PRODUCTS
 from ...codegen.lower.simplify import simplify
@@ -177,16 +178,11 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
 
     run.leaves, run.arrays = [*map(hold, leaves)], [*map(hold, effects.arrays)]
     run.effects, run.transient = effects.effects, effects.transient
-    run.nodes = _with_loops_of_their_own(recorder.nodes)
+    run.nodes = fresh(recorder.nodes)
     run.guards, run.consts, run.notes = list(recorder.guards), list(recorder.consts), list(recorder.notes)
     run.capacities = list(recorder.capacities)
     run.differentiable = recorder.texts_checked
     return True
-
-
-def _with_loops_of_their_own(nodes: Sequence[Node]) -> list[Node]:
-    """*nodes*; a loop gets further results while its adjoint is made, so those are copies."""
-    return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
 
 
 def _runs_python(nodes: Sequence[Node]) -> bool:
@@ -204,7 +200,7 @@ def _recorder(run: UserRun, backend: Backend) -> Recorder:
     recorder.guards, recorder.consts, recorder.notes = list(run.guards), list(run.consts), list(run.notes)
     recorder.capacities = list(run.capacities)
     recorder.env.update(run.consts)
-    recorder.adopt(_with_loops_of_their_own(run.nodes))
+    recorder.adopt(fresh(run.nodes))
     return recorder
 
 

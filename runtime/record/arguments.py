@@ -1,10 +1,9 @@
 """The arguments of one run of the user's Python: traced stand-ins for their data, in containers that keep their
 identity.
 
-A list or dict in which nothing is replaced is handed to the function as it is.  One with traced parts is handed over
-as a copy, because another thread may read the caller's own meanwhile (parameters that several threads train with); the
-same container in two places is one copy.  ``write_back`` then does to the caller's containers what the run has done to
-the copies.
+A list or dict, and any container with traced parts, is handed over as a copy, because another thread may read the
+caller's own meanwhile (parameters that several threads train with); the same container in two places is one copy.  What
+the run has done to the copies a replay does to the caller's containers (``effects.py``), or ``write_back`` at once.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import optree
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
+from ..state.values import distinct
 from ..tensor_library import TENSORS
 from .plain_objects import is_object, kept_results
 from .trees import may_change, one_level
@@ -47,13 +47,16 @@ def shows_memory(value: Any, array: Any) -> bool:
 
 
 @dataclass(slots=True)
-class _Container:
-    """A container of the caller's, the one that the function was given for it, and the contents of that before."""
+class Container:
+    """A container of the caller's, the one that the function was given for it, and what that holds before and after the
+    run.  *place*: the text for it, over ``args`` and ``kwargs``; None where there is none."""
 
     name: str
     original: Any
     given: Any
-    before: Any
+    place: str | None
+    before: Any = None
+    now: Any = None
 
 
 def _contents(given: Any) -> Any:
@@ -61,6 +64,15 @@ def _contents(given: Any) -> Any:
     cls: type = type(given)
     found, kept = contents(given), kept_results(cls)
     return {name: part for name, part in found.items() if name not in kept} if kept else found
+
+
+def _place_in(owner: str | None, entry: Any, as_attribute: bool) -> str | None:
+    """The text for a part of what *owner* is the text of, "" for (args, kwargs)."""
+    if not owner:
+        return owner if owner is None else ("kwargs" if entry else "args")
+    if as_attribute:
+        return f"{owner}.{entry}"
+    return f"{owner}[{entry!r}]" if type(entry) in (int, str) else None
 
 
 class Arguments:
@@ -75,7 +87,7 @@ class Arguments:
         differentiated: Collection[int] = (),
     ) -> None:  # fmt: skip
         self.leaves, self._names, self._differentiated = leaves, names, differentiated
-        self._containers: list[_Container] = []
+        self.containers: list[Container] = []  # those of the caller that the function may change
         self._given: dict[int, Any] = {}  # id of a container -> the one given for it
         self._objects: dict[int, Any] = {}  # the same for plain objects, of one argument
         self._kept: list[Any] = []  # so that the ids stay theirs
@@ -83,11 +95,11 @@ class Arguments:
         if tree.num_nodes == len(leaves) + 3 and len(leaves) == len(original[0]):  # no containers, and all by position
             self.args, self.kwargs = tuple(map(self._stands_for, leaves, original[0])), original[1]
         else:
-            self.args, self.kwargs = self._build(original, tree, 0, "")
-        for container in self._containers:
+            self.args, self.kwargs = self._build(original, tree, 0, "", "")
+        for container in self.containers:
             container.before = _contents(container.given)
 
-    def _build(self, value: Any, spec: Any, start: int, name: str) -> Any:
+    def _build(self, value: Any, spec: Any, start: int, name: str, at: str | None) -> Any:
         if spec.kind == optree.PyTreeKind.LEAF:
             return self._stands_for(self.leaves[start], value)
         if spec.kind == optree.PyTreeKind.NONE:
@@ -103,15 +115,18 @@ class Arguments:
         for part, inner, entry in zip(parts, spec.children(), spec.entries(), strict=True):
             if name == "*":
                 self._objects.clear()
-            new.append(self._build(part, inner, place, self._name_of(name, entry, is_object(spec))))
+            here = self._name_of(name, entry, is_object(spec))
+            new.append(self._build(part, inner, place, here, _place_in(at, entry, is_object(spec))))
             place += inner.num_leaves
         given = value
         if any(a is not b for a, b in zip(parts, new, strict=True)):
             given = self._stands_for(tree_unflatten(made_of, new), value)
+        elif type(value) in (dict, list):  # what the run does to it is done to the caller's when the kernel has run
+            given = self._stands_for(value.copy(), value)
         if is_object(spec):
             self._objects[id(value)] = given
         if name and may_change(spec, value):
-            self._containers.append(_Container(name, value, given, None))
+            self.containers.append(Container(name, value, given, at))
             if not own:
                 self._given[id(value)] = given
         return given
@@ -133,23 +148,24 @@ class Arguments:
         return f"{owner}.{entry}" if as_attribute else f"{owner}[{entry!r}]"
 
     @property
-    def containers(self) -> set[int]:
-        """The ids of the caller's containers, and of those given for them."""
-        return {id(one) for c in self._containers for one in (c.original, c.given)}
-
-    @property
     def copies(self) -> bool:
         """Whether the function was given a copy of a container."""
-        return any(c.given is not c.original for c in self._containers)
+        return any(c.given is not c.original for c in self.containers)
 
-    def changes(self) -> list[Reason]:
-        """The containers that the run has changed, one line each."""
-        changed = [c for c in self._containers if not same_contents(c.before, _contents(c.given))]
-        return [Refusal.REPLAY_CHANGES(name=c.name) for c in changed]
+    def _changed(self) -> list[Container]:
+        """The containers that the run has changed."""
+        for c in self.containers:
+            c.now = _contents(c.given)
+        return [c for c in self.containers if not same_contents(c.before, c.now)]
+
+    def changed(self) -> tuple[list[Container], list[Reason]]:
+        """The containers that the run has changed: those to which a replay may do the same, a line for each other."""
+        found = self._changed()
+        once = distinct(*[c.original for c in self.containers])
+        again = [c for c in found if once and c.place is not None and c.given is not c.original]
+        return again, [Refusal.REPLAY_CHANGES(name=c.name) for c in found if not any(c is one for one in again)]
 
     def write_back(self, plain: Callable[[Any], Any]) -> None:
         """Make the caller's containers as the run has left them; *plain* gives values their final form."""
-        for c in self._containers:
-            now = _contents(c.given)
-            if not same_contents(c.before, now):
-                apply_changes(c.original, c.before, now, plain)
+        for c in self._changed():
+            apply_changes(c.original, c.before, c.now, plain)

@@ -24,16 +24,17 @@ from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.effect_places import SINKS, is_input, place_of
-from ..state.rebuild import Substitution, slots
+from ..state.rebuild import Substitution, set_attribute, slots
 from ..state.seeded_draws import LeftState
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.trust import keeps_c_state
 from ..state.uses import COUNT, STORE
 from ..state.values import is_leaf, token
-from .arguments import Arguments
+from .arguments import Arguments, Container
 from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
 from .trees import Source
@@ -121,22 +122,24 @@ class Effects:
 
 
 def find_effects(
-    call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: dict[int, TracedArray],
-    texts: Texts | None, others: OtherEffects | None = None, ends: Sequence[LeftState] = (),
+    call: Call, graph: StateGraph, given: Arguments, written: Sequence[Container], substitution: Substitution,
+    inputs: dict[int, TracedArray], texts: Texts | None, others: OtherEffects | None = None,
+    ends: Sequence[LeftState] = (),
 ) -> Effects:  # fmt: skip
-    """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
-    the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed;
-    *ends*: the states in which it has left generators."""
+    """The effects of a run that had the arguments *given*, some of whose containers it has *written*, and the copies of
+    *substitution*; *inputs*: the stand-ins for the arrays and numbers of the state, in order, by the ids of their
+    nodes; *texts*: those that it has printed; *ends*: the states in which it has left generators."""
     found = Effects()
     # an object is replaced last, since what else was done to its parts was done to it
     members = () if others is None else others.places()
     changed = sorted(
         [*substitution.effects(), *members], key=lambda found: found[0].changes or _replaces_object(found[1])
     )
-    if not (changed or ends) and others is None and (texts is None or not texts.printed):
+    if not (changed or written or ends) and others is None and (texts is None or not texts.printed):
         return found
     ways = _ways(graph, call)
-    found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes} | dict.fromkeys(given.containers)
+    found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
+    found_at |= dict.fromkeys([id(one) for c in given.containers for one in (c.original, c.given)])
     values = _Values(found, given, inputs, texts, found_at, others)
     values.originals.update(substitution.originals)
     for function, args in () if others is None else others.calls():
@@ -177,9 +180,9 @@ def find_effects(
             else:
                 found.effects.append(report)
             continue
-        written, as_text = values.text(printed.text)
+        text_key, as_text = values.text(printed.text)
         rest = f", end={printed.end!r}, flush={printed.flush}"
-        key = "print", written, rest, id(printed.file)
+        key = "print", text_key, rest, id(printed.file)
         if printed.file is not None:
             as_text = _into_file(as_text, printed.file)
         found.effects.append(OutsideEffect(key, _constant(print), as_text, f"{{}}({{}}{rest})"))
@@ -189,6 +192,15 @@ def find_effects(
         found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:
         raise NotCountersError(not_counters)
+    for c in given.containers:  # which may lie elsewhere in them afterwards
+        found_at[id(c.original)] = None if c.place is None else _Way(("argument", c.place), _text(c.place))
+    for c in written:
+        there = values.found(c.original)
+        made = [None] if there is None else list(_rewriting(c.original, there, (c.before, c.now), values))
+        if any(effect is None for effect in made) or call.device is not None:
+            found.refused.append(Refusal.REPLAY_CHANGES(name=c.name))
+        else:
+            found.effects += [effect for effect in made if effect is not None]
     found.effects[:0] = values.taken
     return found
 
@@ -319,7 +331,12 @@ def _effects(
         if type(owner.obj) is np.ndarray:
             yield from _items(value, way, values)
         else:
-            yield from (_rewriting(owner, value, values) if owner.changes else [_growth(owner, value, way, values)])
+            if not owner.changes:
+                yield _growth(owner, value, way, values)
+            elif (at := values.found(owner.obj)) is None:
+                yield None
+            else:
+                yield from _rewriting(owner.obj, at, value, values)
         return
     place = _step(way, edge.how, edge.arg)
     counted = values.counted(edge, value)
@@ -388,14 +405,12 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
     )  # fmt: skip
 
 
-def _rewriting(owner: StateNode, contents: tuple[Any, Any], values: _Values) -> Iterator[OutsideEffect | None]:
-    """The effects that change the *contents* of a container, before and after."""
+def _rewriting(
+    container: Any, at: _Known, contents: tuple[Any, Any], values: _Values
+) -> Iterator[OutsideEffect | None]:
+    """The effects that change the *contents* of a *container* or of the attributes of an object, before and after."""
     before, now = contents
-    found = values.found(owner.obj)
-    if found is None:
-        yield None
-        return
-    key, place = found
+    key, place = at
 
     def all_of(parts: Any, statement: str) -> OutsideEffect | None:
         new = values.expression(tuple(parts) if isinstance(now, list) else parts)
@@ -407,10 +422,15 @@ def _rewriting(owner: StateNode, contents: tuple[Any, Any], values: _Values) -> 
             start += 1
         while end < size - start and before[-1 - end] is now[-1 - end]:
             end += 1
-        if isinstance(owner.obj, deque):
+        if isinstance(container, deque):
             yield all_of(now, "{0}.clear(); {0}.extend({1})")
         else:
             yield all_of(now[start : len(now) - end], f"{{}}[{start}:{len(before) - end}] = {{}}")
+        return
+    if not isinstance(container, dict):
+        for name in {**before, **now}:
+            if name not in before or name not in now or before[name] is not now[name]:
+                yield _attribute(at, name, now, values)
         return
     kept = [name for name in before if name in now]
     if list(now)[: len(kept)] != kept:
@@ -425,6 +445,14 @@ def _rewriting(owner: StateNode, contents: tuple[Any, Any], values: _Values) -> 
             yield stored and OutsideEffect(
                 ("item", key, token(name), stored[0]), _item(place, name), stored[1], "{} = {}"
             )
+
+
+def _attribute(at: _Known, name: str, now: dict[str, Any], values: _Values) -> OutsideEffect | None:
+    """The effect on one attribute of an object, which is as *now*."""
+    parts = [at, (name, _constant(name)), *([values.expression(now[name])] if name in now else [])]
+    given = _joined(tuple, [part for part in parts if part is not None], len(parts))
+    do = set_attribute if name in now else object.__delattr__
+    return given and OutsideEffect(("attribute", do.__name__, given[0]), _constant(do), given[1], "{}(*{})")
 
 
 def _item(place: Expression, name: Any) -> Expression:
@@ -501,8 +529,10 @@ class _Values:
         """The expression for an object that was there before the run: it is taken from its place at once."""
         original = self.originals.get(id(value), value)
         way = self._found_at.get(id(original))
-        if way is None:
-            return None
+        return None if way is None else self.taken_from(way)
+
+    def taken_from(self, way: _Way) -> _Known:
+        """The expression for the object on that way, which is taken from its place at once."""
         key, name = ("found", way.key), f"found{len(self.taken)}"
         for k, effect in enumerate(self.taken):
             if effect.key == key:
@@ -537,6 +567,8 @@ class _Values:
             )
         if kind is dict and all(map(is_leaf, value)):
             return self._mapping(value, depth)
+        if isinstance(value, MadeArray):
+            value, kind = value.plain(), np.ndarray
         if kind is np.ndarray and is_number(value.dtype):
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()

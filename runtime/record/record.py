@@ -330,7 +330,8 @@ def run_frozen(
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
         integers.ask([n.label for n in numbers if n.extra or (every and type(n.obj) is int)])
         integers.ask([ITEMS] * integers.has_items)
-    changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
+    written, refused_changes = given.changed()
+    changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
         plan.trusts &= not isinstance(again, NotHeldError)
@@ -359,12 +360,15 @@ def run_frozen(
     asked = substitution.asked()
     unknown = [Refusal.REPLAY_CHANGES(name=label) for label in asked]
     effects, changes = Effects(), changed or substitution.changes() or unknown or returned
-    if raised is None and not changes and snapshot.graph.roots:
+    if not snapshot.graph.roots:
+        changes = changes or [Refusal.REPLAY_CHANGES(name=c.name) for c in written]
+    elif raised is None and not changes:
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
             effects = find_effects(
-                call, snapshot.graph, given, substitution, inputs, recorder.texts, others, [*watch.draws.ends()]
-            )
+                call, snapshot.graph, given, written, substitution, inputs, recorder.texts, others,
+                [*watch.draws.ends()],
+            )  # fmt: skip
         except NotCountersError as error:
             plan.read(error.places)
             raise

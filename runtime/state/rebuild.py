@@ -431,12 +431,12 @@ class Substitution:
 
         def fill() -> None:
             for name, value in attributes(old).items():
-                _set(copy, name, value)
+                set_attribute(copy, name, value)
             for edge in node.edges:
                 if edge.how == "store" and edge.arg in attributes(copy):  # seen afterwards, whatever is stored
                     object.__delattr__(copy, edge.arg)
                 if edge.how == "attr" and self._wanted(edge):
-                    _set(copy, edge.arg, self._part(edge.child, getattr(old, edge.arg)))
+                    set_attribute(copy, edge.arg, self._part(edge.child, getattr(old, edge.arg)))
 
         self._pending.append(fill)
         self._mutable(node, copy)
@@ -646,7 +646,7 @@ def same_contents(a: Any, b: Any) -> bool:
     return all(x == y for x, y in zip(a, b, strict=True)) and all(a[k] is b[k] for k in a)
 
 
-def _set(obj: Any, name: str, value: Any) -> None:
+def set_attribute(obj: Any, name: str, value: Any) -> None:
     store = getattr(obj, "__dict__", None)
     if store is not None and name not in slots(type(obj)):
         store[name] = value
@@ -677,7 +677,7 @@ def apply_changes(
             if is_dict:
                 original[name] = back(value)
             else:
-                _set(original, name, back(value))
+                set_attribute(original, name, back(value))
     if is_dict and list(original) != list(now):  # a key went and came again
         for name in now:
             original[name] = original.pop(name)

@@ -111,6 +111,92 @@ def test_changes_of_containers_are_seen_by_the_caller(fn, mode):
         assert repr(mine) == repr(plain)
 
 
+class Layer:
+    """A layer that keeps what its derivative by hand would need; *state* is the attribute of a slot."""
+
+    __slots__ = ("__dict__", "state")
+
+    def __init__(self, n, m):
+        self.W, self.b, self.calls = np.linspace(-1, 1, n * m).reshape(n, m), np.zeros(m), 0
+        self.state = None
+
+    def forward(self, x):
+        self.x, self.z = x, x @ self.W + self.b
+        self.calls += 1
+        self.state = (self.calls, [self.z.mean()])
+        return np.tanh(self.z)
+
+
+class Network:
+    def __init__(self):
+        self.layers = [Layer(3, 2), Layer(2, 1)]
+
+    def loss(self, X, y):
+        for layer in self.layers:
+            X = layer.forward(X)
+        self.last = np.mean((X[:, 0] - y) ** 2)
+        return self.last
+
+
+def forward(cache, X, y):
+    cache["A0"] = X
+    for k in (1, 2):
+        cache[f"Z{k}"] = cache[f"A{k - 1}"] @ np.ones((X.shape[1], X.shape[1]))
+        cache[f"A{k}"] = np.maximum(cache[f"Z{k}"], 0)
+    cache["same"], cache["zeros"], cache["shape"] = cache["A2"], np.zeros(2), X.shape
+    return np.sum((cache["A2"].T - y) ** 2)
+
+
+def normalize(state, X, y):
+    state["mean"] = 0.9 * state["mean"] + 0.1 * X.mean(axis=0)
+    state["n"] += 1
+    state["steps"][0], state["steps"][1] = state["steps"][1], state["steps"][0] * y[0]
+    del state["old"]
+    state["old"] = {"y": y, "name": f"step {len(y)}"}
+    return np.sum((X - state["mean"]) ** 2) / state["n"]
+
+
+KEEPERS = {
+    Network.loss: Network,
+    forward: dict,
+    normalize: lambda: {"mean": np.zeros(3), "n": 0, "old": None, "steps": [1.0, 2.0]},
+}
+
+
+@pytest.mark.parametrize("fn", KEEPERS, ids=lambda fn: fn.__name__)
+def test_what_is_kept_in_arguments_is_kept_by_replays(fn):
+    compiled = compile_grad(fn, argnums=int(fn is not Network.loss))
+    mine, plain, rng = KEEPERS[fn](), KEEPERS[fn](), np.random.default_rng(0)
+    for k in range(12):
+        X, y = rng.normal(size=(4, 3)), rng.normal(size=4)
+        found = compiled(mine, X, y) if k % 4 == 2 else compiled.value_and_grad(mine, X, y)[0]
+        np.testing.assert_allclose(found, fn(plain, X, y), rtol=1e-12)
+        assert_same(mine, plain)
+        if fn is forward:
+            assert mine["A0"] is X
+            assert mine["same"] is mine["A2"]
+            assert type(mine["zeros"]) is np.ndarray
+    assert compiled.stats.traces <= 7, compiled.stats
+    assert not compiled.stats.live
+
+
+def assert_same(mine, plain):
+    assert type(mine) is type(plain) or isinstance(mine, float)
+    if isinstance(plain, np.ndarray | float | int):
+        np.testing.assert_allclose(mine, plain, rtol=1e-12)
+    elif isinstance(plain, dict):
+        assert list(mine) == list(plain)
+        assert_same(list(mine.values()), list(plain.values()))
+    elif isinstance(plain, list | tuple):
+        assert len(mine) == len(plain)
+        for a, b in zip(mine, plain, strict=True):
+            assert_same(a, b)
+    elif isinstance(plain, Network | Layer):
+        assert_same([getattr(mine, "state", None), vars(mine)], [getattr(plain, "state", None), vars(plain)])
+    else:
+        assert mine == plain
+
+
 def test_an_argument_that_is_kept_is_the_callers_own_object():
     def keep(x, held, cache):
         cache["x"], cache["held"], cache["twice"] = x, held, x * 2

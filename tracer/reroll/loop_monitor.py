@@ -23,7 +23,7 @@ from .followed_rows import can_follow, rewriter_of
 from .induction_variables import InductionVariables
 from .inline_cache import learn
 from .loop_follower import Follower
-from .repeats import Repeat, Rows
+from .repeats import Carried, Repeat, Rows
 
 LONG_RUN = 4096  # items of a loop that are recorded before it is followed, unless told otherwise
 LOOK_EVERY = 1024  # items between two looks
@@ -147,6 +147,7 @@ class LoopMonitor:
             and len(step.item.outs) == 1
             and step.item.prim.kind != LOOP
             and all(can_follow(slot, rewriter) for slot in step.slots if isinstance(slot, Rows))
+            and all(slot.distance <= 2 for slot in step.slots if isinstance(slot, Carried))
             for step in repeat.steps
         )
 

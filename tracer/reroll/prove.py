@@ -20,6 +20,7 @@ from ..ir.primitive import CUSTOM
 from ..ir.refusals import Reason, Refusal
 from .repeats import FEW_TRIPS, Carried, Invariant, Item, Local, Repeat, Rows, Slot, Step, VaryingConstant
 
+MAX_DISTANCE = 64  # blocks that a value is carried through
 VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ from block to block
 
 
@@ -153,8 +154,21 @@ class _Matcher:
             if held > best[1]:
                 best = slot, held
             if held == len(atoms):
-                break
-        return best
+                return best
+        late = self._late(atoms)
+        return max(best, (late, self._held(late, atoms, atom)), key=lambda found: found[1]) if late else best
+
+    def _late(self, atoms: list[Atom]) -> Carried | None:
+        """The slot of a value from more blocks before than the pattern has, as that of a season is: the first of the
+        *atoms* that a block defines tells."""
+        for distance, atom in enumerate(atoms[: MAX_DISTANCE + 1]):
+            place = self.first.get(atom, -1) - self.start  # type: ignore[arg-type]
+            if place >= 0:
+                item = self.items[self.start + place]
+                if distance <= 2 or place >= self.period or not isinstance(item, Node) or atom not in item.outs:
+                    return None
+                return Carried(place, item.outs.index(atom), distance, tuple(atoms[:distance]))  # type: ignore[arg-type]
+        return None
 
     def _candidates(self, j: int, atom: Var, atoms: list[Atom]) -> list[Slot]:
         result: list[Slot] = []

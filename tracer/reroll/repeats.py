@@ -8,7 +8,7 @@ A ``Repeat`` says: from ``start`` on, ``trips`` blocks of ``period`` items each 
 its ``steps``, one for each item of a block, and by their *slots*, the sources of operands:
 
     Local            the value of an earlier item of the same block
-    Carried          the value of an item of the block before, or of the one before that; in the first blocks: ``inits``
+    Carried          the value of an item a number of blocks before; in the first blocks: ``inits``
     Invariant        one value from before the loop, or one constant
     Rows             another value from before the loop in every block
     VaryingConstant  another constant in every block

@@ -174,6 +174,29 @@ def test_two_steps_back():
     assert len(loops(fn, V)) == 1
 
 
+def test_many_steps_back():
+    """Seasons: in a list that goes round, and in one that grows."""
+
+    def ring(w, y):
+        season, level, error = [w[0], w[1] * 2, w[2], w[0] * w[1], w[2] + 1], y[0], 0.0
+        for t in range(len(y)):
+            difference = y[t] - level - season[t % 5]
+            error = error + difference**2 * season[t % 5]
+            level = level + 0.3 * difference
+            season[t % 5] = season[t % 5] + w[1] * difference
+        return error + season[3]
+
+    def grown(w, y):
+        seasons, levels = [w[0], w[1], w[2], w[0] * w[1]], [y[0], y[1]]
+        for t in range(len(y)):
+            levels.append(0.3 * (y[t] - seasons[-4]) + 0.6 * levels[-2])
+            seasons.append(w[1] * (y[t] - levels[-1]) + 0.5 * seasons[-4] * w[2])
+        return np.mean(np.array(seasons[4:]) * np.array(levels[2:]))
+
+    agree(ring, V, X[:, 0], rolled=[40])
+    agree(grown, V, X[:, 0], rolled=[40])
+
+
 def test_nested_loops():
     def fn(v):
         total = 0.0

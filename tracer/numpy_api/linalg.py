@@ -6,6 +6,7 @@ line: that they have one is a guard.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from ..ops import linalg as ops
 from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.linalg_cholesky import cholesky, is_positive
+from ..ops.linalg_det import lu_det
 from ..ops.linalg_det_complex import complex_slogdet
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis, transpose
@@ -196,7 +198,7 @@ def _det(a: Any) -> Any:
 def det_of(x: Atom) -> Atom:
     """The determinants of square matrices."""
     if not x.aval.is_complex:
-        return ops.lu_det(ops.lu(x))
+        return lu_det(ops.lu(x))
     if x.aval.shape[-1] <= 3:
         return _expanded(x)
     sign, log = complex_slogdet(x)
@@ -274,7 +276,11 @@ def _matrix_power(a: Any, n: int) -> Any:
 
 @implements(np.linalg.multi_dot)
 def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
-    result = atom_of(arrays[0])
-    for other in arrays[1:]:
-        result = dot_of(result, atom_of(other))
-    return into(wrap(result), out)
+    first, *others = map(atom_of, arrays)
+    if not others:
+        raise ShapeError.here("Expecting at least two arrays.")
+    ends = {0, len(others)}
+    for k, x in enumerate([first, *others]):
+        if len(others) > 1 and x.aval.ndim != 2 and not (k in ends and x.aval.ndim == 1):
+            raise MatrixError.here(f"{x.aval.ndim}-dimensional array given. Array must be two-dimensional")
+    return into(wrap(functools.reduce(dot_of, others, first)), out)

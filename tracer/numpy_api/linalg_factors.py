@@ -232,7 +232,8 @@ def lstsq_of(x: Atom, y: Atom, rcond: Any) -> tuple[Any, Any, Any, Any]:
         raise MatrixError.here("Incompatible dimensions")
     if not x.aval.size:
         found = np.linalg.lstsq(np.empty(x.aval.shape, x.aval.dtype), np.zeros(y.aval.shape, y.aval.dtype), rcond)
-        return (found[0][:, 0] if vector else found[0], *found[1:])
+        left = wrap(reduce("sum", square_of_size(y), (0,))) if x.aval.shape[0] else found[1]
+        return found[0][:, 0] if vector else found[0], left, *found[2:]
     cutoff = _cutoff(rcond, x)
     inverse, s = pinv_of(x, cutoff)
     rank = question(reduce("sum", cast(above(F.stop_gradient(s), cutoff), INT), (0,)))
@@ -269,7 +270,9 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
 def _cond(x: Any, p: Any = None) -> Any:
     atom = _rectangles(x, True)
     if not atom.aval.size:
-        raise MatrixError.here("cond is not defined on empty arrays")
+        if not math.prod(atom.aval.shape[-2:]):
+            raise MatrixError.here("cond is not defined on empty arrays")
+        return wrap(_of_nothing(np.linalg.cond, atom.aval, p))
     if p is None or p in (2, -2):
         s = values_of(atom)
         first, last = (ops.part(s, k) for k in (0, s.aval.shape[-1] - 1))

@@ -46,6 +46,8 @@ def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> 
         return root(reduce("sum", square_of_size(x), tuple(sorted(axes)), keepdims))
     if order not in (1, -1, 2, -2, math.inf, -math.inf, "nuc"):
         raise ShapeError.here("Invalid norm order for matrices.")
+    if not x.aval.shape[row] * x.aval.shape[column] and order in (1, 2, math.inf):  # those of nothing
+        return reduce("sum", F.abs(x), tuple(sorted(axes)), keepdims)
     if order in (2, -2, "nuc"):
         s = values_of(transpose(x, (*[a for a in range(x.aval.ndim) if a not in axes], row, column)))
         found = (
@@ -94,4 +96,5 @@ def _linalg_vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, 
 @implements(np.linalg.matrix_norm)
 def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     x = float_atom(x, None)
-    return wrap(_matrix_norm(x, (x.aval.ndim - 2, x.aval.ndim - 1), ord, keepdims))
+    row, column = (one_axis(a, x.aval.ndim, "np.linalg.matrix_norm") for a in (-2, -1))
+    return wrap(_matrix_norm(x, (row, column), ord, keepdims))

@@ -67,8 +67,8 @@ def _solved(root: Atom, right: Atom) -> Atom:
 
 def _bands(value: Any, check_finite: bool) -> Atom:
     (x,) = operands(check_finite, value, complex_too=False)
-    if x.aval.ndim != 2 or not x.aval.size:
-        raise UnsupportedError.here("diagonals are supported as one array of two dimensions that is not empty")
+    if x.aval.ndim != 2:
+        raise UnsupportedError.here("diagonals are supported as one array of two dimensions")
     return x
 
 
@@ -180,7 +180,6 @@ def _solve_banded(
         )
     right, vector = right_sides(y, x.aval.shape[-1], "shapes of ab and b are not compatible.")
     found = solve_banded(x, ops.transposed(right), below, above)
-    if found.aval.size:
-        quiet = F.stop_gradient(found)
-        must_hold(reduce("any", F.ne(quiet, like(-np.inf, quiet)), (0, 1)), "singular matrix")
+    quiet = F.stop_gradient(found)
+    must_hold(reduce("any", F.ne(quiet, like(-np.inf, quiet)), (0, 1)), "singular matrix")
     return given(ops.transposed(found), vector)

@@ -11,20 +11,20 @@ import scipy.linalg
 from ..ir.errors import MatrixError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.complex import blocks_of, from_blocks
-from ..ops.elementwise import F, like, promote
+from ..ops.elementwise import F, like
 from ..ops.linalg_expm import expm
 from ..ops.linalg_functions import logm, sqrtm
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, slice_axis
 from ..record.array import is_traced, wrap
 from ..record.recorder import require_recorder
-from .linalg import matrices, squares
+from .linalg import squares
 from .registry import reject
-from .scipy_linalg import filled, hooked
+from .scipy_linalg import for_scipy, hooked, in_double
 
 
 def _square(value: Any, complex_too: bool = False) -> Atom:
-    (x,) = matrices(value, complex_too=complex_too)
+    (x,) = for_scipy(value, complex_too=complex_too)
     if x.aval.ndim < 2:
         raise MatrixError.here("The input array must be at least two-dimensional")
     squares(x)
@@ -33,6 +33,7 @@ def _square(value: Any, complex_too: bool = False) -> Atom:
 
 @hooked("expm")
 def _expm(A: Any) -> Any:
+    A = A.reshape(1, 1) if np.ndim(A) < 2 and np.size(A) == 1 else A
     x = _square(A, complex_too=True)
     if x.aval.shape[-1] <= 1:
         return wrap(F.exp(x))
@@ -46,7 +47,7 @@ def _by_blocks(function: Callable[[Atom], Atom], x: Atom) -> Atom:
 
 @hooked("expm_frechet")
 def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True) -> Any:
-    x, direction = promote(_square(A), _square(E))
+    x, direction = in_double(_square(A)), in_double(_square(E))
     if x.aval.shape != direction.aval.shape:
         raise ShapeError.here("expected A and E to be the same shape")
     n, axis = x.aval.shape[-1], x.aval.ndim - 2
@@ -59,7 +60,8 @@ def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True,
 def _real(name: str, function: Callable[[Atom], Atom]) -> None:
     def apply(A: Any, disp: Any = True, blocksize: Any = None) -> Any:
         reject(f"scipy.linalg.{name}", "call it without", disp=disp is False)
-        x = filled(_square(A, complex_too=True), f"scipy.linalg.{name}")
+        x = _square(A, complex_too=True)
+        x = in_double(x) if name == "logm" else x
         found = _by_blocks(function, x)
         real = reduce("all", F.eq(found, found), tuple(range(found.aval.ndim)))
         if not require_recorder("linear algebra").guard(real, "linalg"):
@@ -103,7 +105,7 @@ for _end, _both in (("m", _waves), ("hm", _hyperbolic)):
 @hooked("signm")
 def _signm(A: Any, disp: Any = True) -> Any:
     reject("scipy.linalg.signm", "call it without", disp=disp is False)
-    x = wrap(_square(A))
+    x = wrap(_square(A, complex_too=True))
     return np.linalg.solve(scipy.linalg.sqrtm(x @ x), x)
 
 

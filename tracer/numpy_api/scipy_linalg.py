@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..ir.aval import broadcast_shapes
-from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.aval import FLOAT, FLOAT32, HALF, broadcast_shapes
+from ..ir.errors import ShapeError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import blocks_of, conjugate, from_blocks
-from ..ops.elementwise import F, broadcast_to, promote
+from ..ops.elementwise import F, broadcast_to, cast, promote
 from ..ops.linalg_complex import solve_adjoint
 from ..ops.linalg_eig import eig as packed_eig
 from ..ops.linalg_eig_complex import complex_eig, complex_eig_of_real
@@ -27,28 +27,51 @@ from ..ops.linalg_phases import scaled
 from ..ops.linalg_qr import qr
 from ..ops.product import matmul
 from ..ops.shape import reshape, slice_axis
-from ..record.array import to_atom, wrap
+from ..record.array import is_traced, to_atom, wrap
 from .hooks import hook
 from .linalg import cholesky_of, in_one_batch, matrices, must_hold, squares
 from .linalg_factors import eig_of, eigh_of, svd_of, values_of
-from .registry import reject
+from .registry import atom_of, reject
 
 HOOKED: dict[str, bool] = {}
 
 
 def hooked(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Send scipy.linalg's *name* to the decorated function."""
+    """Send scipy.linalg's *name* to the decorated function, but for arrays without elements: SciPy knows what becomes
+    of those."""
+    function = getattr(scipy.linalg, name)
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-        HOOKED[name] = hook(getattr(scipy.linalg, name), implementation)
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            given = [x for x in (*args, *kwargs.values()) if is_traced(x)]
+            traced = [x for v in given for x in (v if isinstance(v, (tuple, list)) else [v]) if is_traced(x)]
+            if any(x.size for x in traced):
+                return implementation(*args, **kwargs)
+            return function(*map(_nothing, args), **{key: _nothing(x) for key, x in kwargs.items()})
+
+        HOOKED[name] = hook(function, answer)
         return implementation
 
     return register
 
 
+def _nothing(x: Any) -> Any:
+    """*x* as plain arrays, where it is traced ones without elements."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_nothing, x))
+    return np.empty(x.shape, x.dtype) if is_traced(x) else x
+
+
+def for_scipy(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
+    """*values* as ``matrices`` has them; bools and half precision are float32 to SciPy."""
+    atoms = [atom_of(value) for value in values]
+    short = [cast(x, FLOAT32) if x.aval.dtype == bool or x.aval.dtype in HALF else x for x in atoms]
+    return matrices(*map(wrap, short), complex_too=complex_too)
+
+
 def matrix(value: Any, finite: bool = False, complex_too: bool = False) -> Atom:
     """*value* as matrices of the dtype that is computed in, which have to be *finite*."""
-    (x,) = matrices(value, complex_too=complex_too)
+    (x,) = for_scipy(value, complex_too=complex_too)
     if x.aval.ndim < 2:
         raise ShapeError.here("expected a 2-D array")
     if finite and x.aval.size:
@@ -56,10 +79,9 @@ def matrix(value: Any, finite: bool = False, complex_too: bool = False) -> Atom:
     return x
 
 
-def filled(x: Atom, what: str) -> Atom:
-    if not x.aval.size:
-        raise UnsupportedError.here(f"{what} of a matrix without elements is not supported: leave the call out")
-    return x
+def in_double(x: Atom) -> Atom:
+    """*x* in double precision, in which SciPy computes some functions of single precision, too."""
+    return cast(x, np.dtype(complex) if x.aval.is_complex else FLOAT)
 
 
 # ---- decompositions ----------------------------------------------------------------------------------------------
@@ -73,7 +95,7 @@ def _qr(
     if mode not in ("full", "qr", "r", "economic", "raw"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
     reject("scipy.linalg.qr", "use it without", pivoting=pivoting, mode=mode == "raw")
-    q, r = map(wrap, qr(filled(matrix(a, check_finite, True), "scipy.linalg.qr"), mode != "economic"))
+    q, r = map(wrap, qr(matrix(a, check_finite, True), mode != "economic"))
     return (r,) if mode == "r" else (q, r)
 
 
@@ -81,7 +103,7 @@ def _qr(
 def _rq(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", check_finite: bool = True) -> Any:
     if mode not in ("full", "r", "economic"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic']")
-    x = wrap(filled(matrix(a, check_finite), "scipy.linalg.rq"))
+    x = wrap(matrix(a, check_finite))
     turned = to_atom(x[::-1, ::-1].T)
     q, r = (wrap(part)[::-1, ::-1].T for part in qr(turned, mode != "economic"))
     return r if mode == "r" else (r, q)
@@ -105,7 +127,7 @@ def _svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> An
 def _polar(a: Any, side: str = "right") -> Any:
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
-    u, s, vh = svd_of(filled(matrix(a, False, True), "scipy.linalg.polar"))
+    u, s, vh = svd_of(matrix(a, False, True))
     basis = ops.adjoint(vh) if side == "right" else u
     positive = ops.times(scaled(basis, s), basis, False, True)
     return wrap(matmul(u, vh)), wrap(positive)
@@ -116,7 +138,7 @@ def _eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> Any:
     reject("scipy.linalg.eigvals", "bring it to a standard problem", b=b, homogeneous_eigvals=homogeneous_eigvals)
-    x = filled(matrix(a, check_finite, True), "scipy.linalg.eigvals")
+    x = matrix(a, check_finite, True)
     squares(x)
     return wrap((complex_eig(x) if x.aval.is_complex else complex_eig_of_real(packed_eig(x)))[0])
 
@@ -198,7 +220,7 @@ def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 
 def _lyapunov_operands(a: Any, q: Any) -> tuple[Atom, Atom]:
-    x, y = matrix(a, complex_too=True), matrix(q, complex_too=True)
+    x, y = (matrix(v, True, True) for v in (a, q))
     for name, v in (("a", x), ("q", y)):
         if v.aval.shape[-1] != v.aval.shape[-2]:
             raise ShapeError.here(f"Matrix {name} should be square.")
@@ -219,7 +241,7 @@ HOOKED["solve_lyapunov"] = hook(scipy.linalg.solve_lyapunov, _solve_continuous_l
 
 @hooked("solve_discrete_lyapunov")
 def _solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
-    x, y = _lyapunov_operands(a, q)
+    x, y = map(in_double, _lyapunov_operands(a, q))
     n = x.aval.shape[-1]
     if (method or ("bilinear" if n >= 10 else "direct")).lower() == "direct":
         pairs = np.einsum("...ij,...kl->...ikjl", wrap(x), wrap(conjugate(x)))

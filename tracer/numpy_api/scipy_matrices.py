@@ -16,7 +16,7 @@ from ..ops.shape import concat, full, reshape, slice_axis
 from ..record.array import to_atom, wrap
 from .linalg import must_hold
 from .registry import atom_of
-from .scipy_linalg import hooked
+from .scipy_linalg import hooked, in_double
 
 
 def _vector(value: Any) -> Atom:
@@ -67,7 +67,7 @@ def _circulant(c: Any) -> Any:
 @hooked("solve_toeplitz")
 def _solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
-    return np.linalg.solve(toeplitz_of(c, r), b)
+    return np.linalg.solve(wrap(in_double(to_atom(toeplitz_of(c, r)))), b)
 
 
 @hooked("block_diag")
@@ -108,7 +108,7 @@ def _leslie(f: Any, s: Any) -> Any:
         )
     if not rates.shape[-1]:
         raise ShapeError.here("The length of s must be at least 1.")
-    below = rates[..., :, None] * np.eye(first.shape[-1])[:-1]
+    below = rates[..., :, None] * np.eye(first.shape[-1], dtype=rates.dtype)[:-1]
     return np.concatenate([first[..., None, :], below], axis=-2)
 
 
@@ -152,7 +152,7 @@ def _khatri_rao(a: Any, b: Any) -> Any:
 @hooked("matmul_toeplitz")
 def _matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
-    return toeplitz_of(c, r) @ x
+    return wrap(in_double(to_atom(toeplitz_of(c, r)))) @ x
 
 
 @hooked("solve_circulant")

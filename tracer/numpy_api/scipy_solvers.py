@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from ..ir.aval import FLOAT, INT
+from ..ir.aval import INT
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
@@ -34,22 +34,21 @@ from .linalg import (
     factors,
     in_one_batch,
     inverse_of,
-    matrices,
     must_hold,
     solve_by,
     taken_back,
 )
 from .registry import atom_of
-from .scipy_linalg import hooked
+from .scipy_linalg import for_scipy, hooked, in_double
 
 _FINITE = "array must not contain infs or NaNs"
 _SINGULAR = "A singular matrix detected: slice(s) [0] are singular."
 
 
 def operands(check_finite: bool, *values: Any, complex_too: bool = True) -> tuple[Atom, ...]:
-    atoms = matrices(*values, complex_too=complex_too)
+    atoms = for_scipy(*values, complex_too=complex_too)
     for x in atoms:
-        if check_finite and x.aval.size:
+        if check_finite:
             must_hold(F.isfinite(x), _FINITE)
     return atoms
 
@@ -180,7 +179,7 @@ def _det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
     _square(x, f"Last 2 dimensions of the array must be square but received shape {x.aval.shape}.")
-    return wrap(det_of(cast(x, np.dtype(complex) if x.aval.is_complex else FLOAT)))
+    return wrap(det_of(in_double(x)))
 
 
 # ---- Cholesky's factors ------------------------------------------------------------------------------------------
@@ -240,7 +239,7 @@ def _factors(a: Any, check_finite: bool, what: str) -> Atom:
     (x,) = operands(check_finite, a, complex_too=False)
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
-    if x.aval.shape[-1] != x.aval.shape[-2] or not x.aval.size:
+    if x.aval.shape[-1] != x.aval.shape[-2]:
         raise UnsupportedError.here(
             f"scipy.linalg.{what} of a matrix of shape {x.aval.shape} is not supported: only square ones are"
         )

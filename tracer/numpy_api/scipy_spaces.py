@@ -16,15 +16,15 @@ from ..ops.linalg_eigen import hermitian
 from ..ops.linalg_pinv import above
 from ..ops.reduce import reduce
 from ..record.array import FUNCTIONS, wrap
-from .linalg import matrices, squares
+from .linalg import must_hold, squares
 from .linalg_factors import lstsq_of, pinv_of, question, svd_of, values_of
 from .registry import atom_of
-from .scipy_linalg import filled, hooked, matrix
+from .scipy_linalg import for_scipy, hooked, matrix
 
 
 @hooked("pinv")
 def _pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
-    x = filled(matrix(a, check_finite, True), "scipy.linalg.pinv")
+    x = matrix(a, check_finite, True)
     lane = COMPLEX.get(x.aval.dtype, x.aval.dtype)
     share = max(x.aval.shape[-2:]) * float(np.finfo(x.aval.dtype).eps) if rtol is None else float(rtol)
     cutoff: Atom = Lit(share, lane)
@@ -54,7 +54,7 @@ def _rank(s: Atom, shape: Ints, rcond: Any) -> int:
 
 @hooked("orth")
 def _orth(A: Any, rcond: Any = None) -> Any:
-    x = filled(matrix(A, True, True), "scipy.linalg.orth")
+    x = matrix(A, True, True)
     u, s, _ = svd_of(x)
     return wrap(u)[:, : _rank(s, x.aval.shape, rcond)]
 
@@ -63,7 +63,7 @@ def _orth(A: Any, rcond: Any = None) -> Any:
 def _null_space(
     A: Any, rcond: Any = None, *, overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = "gesdd"
 ) -> Any:
-    x = filled(matrix(A, check_finite, True), "scipy.linalg.null_space")
+    x = matrix(A, check_finite, True)
     _, s, vh = svd_of(x, True)
     return np.conj(wrap(vh)[_rank(s, x.aval.shape, rcond) :].T)
 
@@ -95,10 +95,14 @@ def _lstsq(
     a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
     lapack_driver: Any = None,
 ) -> Any:  # fmt: skip
-    x, y = matrices(a, b, complex_too=True)
-    return lstsq_of(x, y, float(np.finfo(x.aval.dtype).eps) if cond is None else cond)
+    x, y = for_scipy(a, b, complex_too=True)
+    *found, rank, s = lstsq_of(x, y, float(np.finfo(x.aval.dtype).eps) if cond is None else cond)
+    return *found, int(rank), s
 
 
 @hooked("norm")
 def _norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
-    return FUNCTIONS[np.linalg.norm](a, ord, axis, keepdims)
+    x = atom_of(a)
+    if check_finite:
+        must_hold(F.isfinite(x), "array must not contain infs or NaNs")
+    return FUNCTIONS[np.linalg.norm](wrap(x), ord, axis, keepdims)

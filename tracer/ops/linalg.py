@@ -172,7 +172,7 @@ def _factorise_all(a: Any) -> Any:
 _factorise_each = per_matrix(_factorise, _infer_lu)
 
 
-def _unpacked(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def unpacked(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factors[:-1].T, factors[-1].astype(np.int32)
 
 
@@ -221,7 +221,7 @@ def factors_of(carrier: Atom) -> Var:
     return lu(of_matrix(carrier))
 
 
-_OF_FACTORS: dict[str, Any] = {"shapes": ((2, 4, 3),), "of": {0: factors_of}}
+OF_FACTORS: dict[str, Any] = {"shapes": ((2, 4, 3),), "of": {0: factors_of}}
 
 
 # ---- what is made of the factors ---------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def _infer_solve(factors: Aval, b: Aval, trans: bool) -> Aval:
 
 
 def _solve(factors: np.ndarray, b: np.ndarray, trans: bool) -> Any:
-    return routine(lapack, "getrs", b.dtype)(*_unpacked(factors), b, trans=int(trans))[0]
+    return routine(lapack, "getrs", b.dtype)(*unpacked(factors), b, trans=int(trans))[0]
 
 
 def _solve_vjp(ct: Atom, out: Var, factors: Atom, b: Atom, trans: bool) -> tuple[Var, Var]:
@@ -263,7 +263,7 @@ def lu_solve(factors: Atom, b: Atom, trans: bool = False) -> Var:
     return bind(LU_SOLVE, factors, b, trans=trans)
 
 
-def _infer_inverse(factors: Aval) -> Aval:
+def infer_inverse(factors: Aval) -> Aval:
     *batch, _, n = factors.shape
     return Aval(factors.dtype, (*batch, n, n))
 
@@ -274,12 +274,12 @@ def _inverse(factors: np.ndarray) -> Any:
 
 LU_INVERSE: Primitive = register(
     Primitive(
-        "lu_inverse", LAPACK, per_matrix(_inverse, _infer_inverse), _infer_inverse,
+        "lu_inverse", LAPACK, per_matrix(_inverse, infer_inverse), infer_inverse,
         vjp=lambda ct, out, factors: (
             of_factors(F.neg(matmul(matmul(out, ct, True, False), out, False, True))),
         ),
         jvp=lambda tangents, out, factors: F.neg(matmul(matmul(out, of_matrix(tangents[0])), out)),
-        axes=matrix_axes("pi", "ji"), domain=_ANY, test=_OF_FACTORS,
+        axes=matrix_axes("pi", "ji"), domain=_ANY, test=OF_FACTORS,
     )
 )  # fmt: skip
 
@@ -289,85 +289,15 @@ def lu_inverse(factors: Atom) -> Var:
     return bind(LU_INVERSE, factors)
 
 
-def _sign(factors: np.ndarray) -> Any:
+def sign_of(factors: np.ndarray) -> Any:
     """The sign of the permutation."""
     n = factors.shape[1]
     return 1 - 2 * (np.count_nonzero(factors[n] != np.arange(n)) % 2)
 
 
-def _infer_det(factors: Aval) -> Aval:
-    return Aval(factors.dtype, factors.shape[:-2])
-
-
-def _det(factors: np.ndarray) -> Any:
-    return np.multiply.reduce(np.diagonal(factors), initial=_sign(factors))
-
-
-LU_DET: Primitive = register(
-    Primitive(
-        "lu_det", LAPACK, per_matrix(_det, _infer_det), _infer_det,
-        vjp=lambda ct, out, factors: (of_factors(_scaled(ct, transposed(lu_adjugate(factors)))),),
-        jvp=lambda tangents, out, factors: inner_product(of_matrix(tangents[0]), transposed(lu_adjugate(factors))),
-        axes=matrix_axes("pi", ""), domain=_ANY, test=_OF_FACTORS,
-    )
-)  # fmt: skip
-
-
-def _scaled(number: Atom, x: Atom) -> Atom:
+def scaled(number: Atom, x: Atom) -> Atom:
     """The matrices *x*, each times a number."""
     return F.mul(over_matrices(number, x.aval.shape), x)
-
-
-def lu_det(factors: Atom) -> Var:
-    """The determinants of the matrices with these factors."""
-    return bind(LU_DET, factors)
-
-
-def _adjugate(factors: np.ndarray) -> Any:
-    """det(A) inv(A), by which a determinant changes, for singular matrices too: without a division.
-
-    Of U it is Pre[i] Post[j] c[i, j] for i <= j, where Pre and Post are products of pivots before i and after j, and c
-    is minus the sum of u[i, k] u[i + 1] ... u[k - 1] c[k, j] over k from i + 1 to j.
-    """
-    (packed, interchanges), n = _unpacked(factors), factors.shape[1]
-    upper, u = np.triu(packed), np.diagonal(packed)
-    c = np.eye(n, dtype=packed.dtype)
-    for i in range(n - 2, -1, -1):
-        between = np.multiply.accumulate([1, *u[i + 1 : -1]])
-        c[i, i + 1 :] = -((upper[i, i + 1 :] * between) @ c[i + 1 :, i + 1 :])
-    before, after = np.multiply.accumulate([1, *u[:-1]]), np.multiply.accumulate([1, *u[:0:-1]])[::-1]
-    found = _sign(factors) * before[:, None] * after * c
-    found = routine(blas, "trsm", packed.dtype)(1, packed, found, side=1, lower=1, diag=1)  # times inv(L)
-    for i in range(n - 1, -1, -1):  # times P.T
-        found[:, [i, interchanges[i]]] = found[:, [interchanges[i], i]]
-    return found
-
-
-def _adjugate_vjp(ct: Atom, out: Var, factors: Atom) -> tuple[Var]:
-    inverse = transposed(lu_inverse(factors))
-    share = _scaled(inner_product(ct, transposed(inverse)), transposed(out))
-    return (of_factors(F.sub(share, matmul(matmul(out, ct, True, False), inverse))),)
-
-
-def _adjugate_jvp(tangents: Any, out: Var, factors: Atom) -> Atom:
-    inverse, of_a = lu_inverse(factors), of_matrix(tangents[0])
-    share = _scaled(inner_product(transposed(of_a), out), inverse)
-    return F.sub(share, matmul(matmul(inverse, of_a), out))
-
-
-LU_ADJUGATE: Primitive = register(
-    Primitive(
-        "lu_adjugate", LAPACK, per_matrix(_adjugate, _infer_inverse), _infer_inverse,
-        vjp=_adjugate_vjp, jvp=_adjugate_jvp, axes=matrix_axes("pi", "ji"), domain=_ANY,
-        test=_OF_FACTORS,
-    )
-)  # fmt: skip
-
-
-def lu_adjugate(factors: Atom) -> Var:
-    """det(A) inv(A) of the matrices with these factors, singular ones too; there its own derivative is NaN or
-    infinite."""
-    return bind(LU_ADJUGATE, factors)
 
 
 def _infer_slogdet(factors: Aval) -> Aval:
@@ -377,7 +307,7 @@ def _infer_slogdet(factors: Aval) -> Aval:
 def _slogdet(factors: np.ndarray) -> Any:
     u = np.diagonal(factors)
     with np.errstate(divide="ignore"):
-        return np.multiply.reduce(np.sign(u), initial=_sign(factors)), np.log(np.abs(u)).sum()
+        return np.multiply.reduce(np.sign(u), initial=sign_of(factors)), np.log(np.abs(u)).sum()
 
 
 def part(x: Atom, k: int) -> Atom:
@@ -388,7 +318,7 @@ def part(x: Atom, k: int) -> Atom:
 
 
 def _slogdet_vjp(ct: Atom, out: Var, factors: Atom) -> tuple[Var]:
-    return (of_factors(_scaled(part(ct, 1), transposed(lu_inverse(factors)))),)
+    return (of_factors(scaled(part(ct, 1), transposed(lu_inverse(factors)))),)
 
 
 def _slogdet_jvp(tangents: Any, out: Var, factors: Atom) -> Atom:
@@ -402,7 +332,7 @@ LU_SLOGDET: Primitive = register(
     Primitive(
         "lu_slogdet", LAPACK, per_matrix(_slogdet, _infer_slogdet), _infer_slogdet,
         vjp=_slogdet_vjp, jvp=_slogdet_jvp, axes=matrix_axes("pi", "s"), domain=_ANY,
-        test=_OF_FACTORS,
+        test=OF_FACTORS,
     )
 )  # fmt: skip
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg as sl
 from agreement import numerical_gradient
+from tracing import Traced, leaves
 
 import tracegrad
 from tracegrad import compile_grad
@@ -79,6 +81,37 @@ def test_many_small_matrices_in_the_interpreter():
     np.testing.assert_allclose(_factorise_all(a), _factorise_each(a), rtol=1e-12, atol=1e-12)
 
 
+def test_nothing_in_it():
+    for f in (
+        *[lambda a, order=order: np.linalg.norm(a, order, axis=(-2, -1)) for order in (1, 2, np.inf, "nuc", "fro")],
+        lambda a: np.linalg.lstsq(a, np.ones(len(a)))[1],
+        np.linalg.matrix_power,
+        np.linalg.slogdet,
+        np.linalg.eigh,
+        sl.eigvalsh,
+        sl.qr,
+        sl.polar,
+        sl.pinv,
+        sl.null_space,
+        sl.lu,
+        sl.toeplitz,
+        lambda a: sl.cho_factor(a)[0],
+        np.linalg.cond,
+    ):
+        for shape in ((0, 0), (0, 3, 3), (2, 0, 0), (3, 0), (0, 3)):
+            a = np.zeros(shape)
+            g = (lambda a, f=f: f(a, 2)) if f is np.linalg.matrix_power else f
+            try:
+                expected = g(a)
+            except (ValueError, IndexError) as error:
+                with pytest.raises(type(error) if type(error) is not IndexError else ValueError):
+                    Traced(g, [a])
+                continue
+            found = Traced(g, [a]).values
+            for x, y in zip(found, leaves(expected), strict=True):
+                assert np.shape(x) == np.shape(y) and np.array_equal(x, y)
+
+
 def test_right_hand_sides_are_broadcast_as_in_numpy():
     one, many = matrix(3), matrix(3, 2, seed=5)
     for a, b in ((one, matrix(3, 2)[..., :2]), (many, one[0]), (many, one), (many[:, None], matrix(3, 4))):
@@ -99,13 +132,18 @@ def test_integers_and_mixed_dtypes_and_empty_matrices():
     assert compile_grad(np.linalg.solve)(whole.astype(np.float32), np.ones(2)).dtype == np.float64
 
 
-def test_determinants_of_singular_matrices_have_gradients():
-    for a in (np.ones((2, 2)), np.arange(9.0).reshape(3, 3), np.zeros((3, 3)), np.diag([1.0, 2.0, 0.0, 3.0])):
-        large = np.eye(11)
-        large[3 : 3 + len(a), 3 : 3 + len(a)] = a
-        for x in (a, large):
-            found = compile_grad(np.linalg.det).grad(x)
-            np.testing.assert_allclose(found, numerical_gradient(np.linalg.det, (x,)), rtol=1e-6, atol=1e-8)
+@pytest.mark.parametrize("n", [3, 4, pytest.param(1, marks=pytest.mark.slow), pytest.param(11, marks=pytest.mark.slow)])
+def test_determinants_of_singular_matrices_have_derivatives_of_first_and_second_order(n):
+    rng = np.random.default_rng(0)
+    u, v, direction = np.linalg.qr(rng.normal(size=(n, n)))[0], np.linalg.qr(rng.normal(size=(n, n)))[0], matrix(n)
+    first = compile_grad(np.linalg.det)
+    second = compile_grad(lambda x: np.sum(direction * grad(np.linalg.det)(x)))
+    for lost in (1, 2, n):
+        x = (u * np.where(np.arange(n) < n - lost, np.linspace(2.0, 1.0, n), 0.0)) @ v
+        for a in (x, np.round(x)):  # singular up to rounding, and with pivots that are 0
+            np.testing.assert_allclose(first.grad(a), numerical_gradient(np.linalg.det, (a,)), rtol=1e-6, atol=1e-7)
+            along = (first.grad(a + 1e-5 * direction) - first.grad(a - 1e-5 * direction)) / 2e-5
+            np.testing.assert_allclose(second.grad(a), along, rtol=1e-6, atol=2e-6)
 
 
 def test_ill_conditioned_matrices_are_solved_as_by_numpy():
@@ -151,6 +189,7 @@ BAD = [
     (lambda a: np.linalg.solve(a, np.ones((3, 2))), np.eye(2)),
     (lambda a: np.linalg.inv(a), np.eye(2, dtype=np.float16)),
     (lambda a: np.linalg.inv(a), np.stack([np.eye(2), np.ones((2, 2))])),
+    (lambda a: np.linalg.multi_dot([a, np.ones((2, 2, 2)), a]), np.eye(2)),
 ]
 
 

@@ -159,8 +159,33 @@ def _complex_slogdet(m: Any) -> None:
         b.store(b.fadd(log, call("log", size)), cells[2])
 
 
-BY_LAPACK = {"eigh": _eigh, "eig": _eig, "svd": _svd, "qr": _qr}
+def _sylvester(m: Any) -> None:
+    """By the Schur forms of the transposes, as which LAPACK sees the operands."""
+    b, n, k = m.b, m.size(0, -1), m.size(1, -1)
+    one, zero, forms = m.number(1), m.number(0), []
+    for source, size in zip(m.ins, (n, k), strict=False):
+        square = b.mul(size, size)
+        form, basis, values = m.work(square), m.work(square), m.work(b.mul(size, I64(2)))
+        m.copy(source, form, square)
+        unused = m.integers(size)
+        _with_work(
+            m, "gees", "V", "N", unused, size, form, size, m.entry.alloca(I32), values, m.at(values, size), basis, size,
+            after=(unused,),
+        )  # fmt: skip
+        forms.append((form, basis))
+    (a, of_a), (c, of_c) = forms
+    inner, scale = m.work(b.mul(n, k)), m.entry.alloca(m.kind)
+    b.store(one, scale)
+    m.blas("gemm", "N", "N", k, n, n, one, m.ins[2], k, of_a, n, zero, inner, k)
+    m.blas("gemm", "T", "N", k, n, k, one, of_c, k, inner, k, zero, m.out, k)
+    m.call("trsyl", "N", "N", 1, k, n, c, k, a, n, m.out, k, scale)
+    m.blas("gemm", "N", "N", k, n, k, b.fdiv(one, m.load(scale)), of_c, k, m.out, k, zero, inner, k)
+    m.blas("gemm", "N", "T", k, n, n, one, inner, k, of_a, n, zero, m.out, k)
+
+
+_BOTH = {"eigh": _eigh, "eig": _eig, "svd": _svd, "qr": _qr}  # of real and of complex matrices
+BY_LAPACK = {**_BOTH, "sylvester": _sylvester}
 OF_COMPLEX = {
-    **{f"complex_{name}": function for name, function in BY_LAPACK.items()},
+    **{f"complex_{name}": function for name, function in _BOTH.items()},
     "complex_slogdet": _complex_slogdet,
 }

@@ -16,7 +16,7 @@ import scipy.linalg
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
-from ..ir.primitive import HOST, Primitive, register
+from ..ir.primitive import HOST, LAPACK, Primitive, register
 from .elementwise import F, like
 from .linalg import matrix_axes, order, over_matrices, per_matrix, transposed
 from .linalg_gaps import diagonal_mask
@@ -55,7 +55,7 @@ def _sylvester_jvp(tangents: Any, out: Var, a: Atom, b: Atom, q: Atom) -> Atom:
 
 SYLVESTER = register(
     Primitive(
-        "sylvester", HOST, per_matrix(_sylvester, _infer_sylvester), _infer_sylvester, vjp=_sylvester_vjp,
+        "sylvester", LAPACK, per_matrix(_sylvester, _infer_sylvester), _infer_sylvester, vjp=_sylvester_vjp,
         jvp=_sylvester_jvp, axes=matrix_axes("ij", "pl", "ip", "ip"), domain=((-3.0, 3.0),) * 3,
         test={
             "shapes": ((2, 3, 3), (2, 2, 2), (2, 3, 2)),
@@ -115,6 +115,30 @@ def sqrtm(a: Atom) -> Var:
     return bind(SQRTM, a)
 
 
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_MOST_ROOTS = 100
+
+
+def _log(a: np.ndarray) -> Any:
+    """By inverse scaling and squaring: roots up to one near 1, of whose logarithm there is a Pade approximant, by its
+    partial fractions.  (SciPy's own draws random numbers.)  NaN where it is not real."""
+    if not np.isfinite(a).all():
+        return np.full(a.shape, np.nan)
+    unit = np.eye(len(a))
+    root, basis = scipy.linalg.schur(a.astype(np.float64))
+    for roots in range(_MOST_ROOTS):
+        rest = root - unit
+        if np.linalg.norm(rest, 1) < 0.25:
+            terms = [
+                w * np.linalg.solve(2 * unit + (1 + x) * rest, rest) for x, w in zip(_NODES, _WEIGHTS, strict=True)
+            ]
+            return 2**roots * (basis @ sum(terms) @ basis.T)
+        root = _real(scipy.linalg.sqrtm)(root)
+        if np.isnan(root).any():
+            break
+    return np.full(a.shape, np.nan)
+
+
 def _along(a: Atom, direction: Atom) -> Atom:
     """The derivative of the logarithm of *a* in a *direction*, which is scaled to the size of *a*."""
     n, axis = a.aval.shape[-1], a.aval.ndim - 2
@@ -130,7 +154,7 @@ def _along(a: Atom, direction: Atom) -> Atom:
 
 LOGM = register(
     Primitive(
-        "logm", HOST, per_matrix(_real(scipy.linalg.logm), _infer_square), _infer_square,
+        "logm", HOST, per_matrix(_log, _infer_square), _infer_square,
         vjp=lambda ct, out, a: (_along(transposed(a), ct),), jvp=lambda tangents, out, a: _along(a, tangents[0]),
         axes=matrix_axes("ij", "ij"), domain=((-3.0, 3.0),),
         test={"shapes": ((2, 3, 3),), "of": {0: lambda x: _apart(x, 4)}},

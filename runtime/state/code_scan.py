@@ -155,11 +155,12 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
                 root = None
         elif op == "IMPORT_NAME":
             level = instructions[index - 2].argval if index >= 2 else 0
-            imported = name
+            whole = index >= 1 and instructions[index - 1].argval is None  # `import a.b as c`: the module is handed on
+            imported = "" if whole else name
             facts.imports.append((name, level if isinstance(level, int) else 0, line))
             if index + 1 >= len(instructions) or instructions[index + 1].opname != "IMPORT_FROM":
                 _end_chain(facts, ("import", name), (), line)
-        elif op == "IMPORT_FROM":
+        elif op == "IMPORT_FROM" and imported:
             facts.attrs.setdefault(name, line)
             _end_chain(facts, ("import", imported), (name,), line)
         elif op in ("STORE_GLOBAL", "DELETE_GLOBAL"):

@@ -21,7 +21,7 @@ from . import readers
 from .code_scan import CodeFacts
 from .libraries import PURE, Contents, LibrarySetting, reading_module, reads_by_itself, verdict
 from .pins import covered
-from .seeded_draws import is_seeded
+from .seeded_draws import is_seeded, is_watched
 from .state_graph import Chains, Leaf, StateNode
 from .trust import IMPURE_METHODS, hidden_state, impurity, setting_of
 from .values import is_leaf
@@ -115,7 +115,7 @@ def _settled(walker: Walker, module: types.ModuleType, node: StateNode, chain: t
 
 def _library_part(walker: Walker, value: Any, label: str, site: str, chains: Chains) -> Leaf | StateNode:
     """A library's own functions, classes and objects stand for themselves; data and what is not its own is state."""
-    if not _owned(walker, value):
+    if not (_owned(walker, value) or is_seeded(value)):
         return walker.visit(value, label, site, chains)
     if isinstance(value, type):
         walker.pin_class(value)
@@ -179,12 +179,16 @@ def _judge(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], sit
     if walker.names.effects and path.startswith("logging.") and path.removeprefix("logging.") in _REPORTS:
         return _NOTED  # where it is not an effect, the watch sees the call
     why = None if constant else impurity(obj)
+    if isinstance(obj, types.ModuleType) and is_watched(obj, walker.names.attrs):
+        return _NOTED
     if why is Refusal.CALLS_RANDOM and "seed" in walker.names.attrs and not rest and is_seeded(obj):
         return _SEEDED  # before it draws: the watch sees to it
     if why is None and isinstance(obj, types.ModuleType):  # the module itself is passed on
         for name in walker.names.attrs:
             inner = obj.__dict__.get(name)
             if isinstance(inner, types.ModuleType) and (reason := impurity(inner)):
+                if is_watched(inner, walker.names.attrs):
+                    continue
                 why, path = reason, f"{path}.{name}"
     elif why is None and rest and (isinstance(obj, type) or rest[0] == "rvs"):
         why = IMPURE_METHODS.get(rest[0])

@@ -10,12 +10,15 @@ from __future__ import annotations
 import ctypes
 import random
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType, MethodType
+from collections.abc import Callable, Container, Iterator
+from types import FrameType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 _WORDS = 2500  # bytes of the state of a Mersenne twister: 624 words and a position
 _STATES = frozenset(("get_state", "set_state", "getstate", "setstate", "get_bit_generator", "set_bit_generator"))
+# Names by which a draw may be hidden from who compares the state before a run with that after it.
+_HIDING = _STATES | {"mtrand", "_rand", "_inst", "__self__"}
+_MAKERS = frozenset(("seed", "default_rng", "Generator", "RandomState", "Random"))
 _PYTHON: Any = random.seed.__self__  # type: ignore[attr-defined]
 
 
@@ -55,8 +58,18 @@ def is_seeded(value: Any) -> bool:
     return owner is _PYTHON or (module is not None and (owner is module._rand or value is module.seed))
 
 
+def is_watched(module: ModuleType, names: Container[str]) -> bool:
+    """Whether a run shows what code with these attribute *names* draws from a module that it hands around."""
+    return module.__name__ in ("random", "numpy.random") and not any(name in names for name in _HIDING)
+
+
+def may_seed(names: Container[str]) -> bool:
+    """Whether code with these attribute *names* may make or seed generators."""
+    return any(name in names for name in _MAKERS)
+
+
 class SeededDraws:
-    """The draws of one run.  *seeds*: the code may seed a generator that the process has one of."""
+    """The draws of one run.  *seeds*: the code may seed generators."""
 
     def __init__(self, seeds: bool) -> None:
         self._seeds = seeds

@@ -41,6 +41,7 @@ from ...tracer.record.integers import ITEMS
 from .checker import REGISTRATIONS, Checker, Digest, digest, is_constant
 from .kept_list import LENGTH, WHOLE, Part
 from .rebuild import Substitution
+from .seeded_draws import may_seed
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
 from .uses import READ, Place
@@ -351,7 +352,7 @@ class StatePlan:
             report(reason)
 
         lengths = any(LENGTH in parts for parts in self._names.grown.values())
-        names, seeds = self._names, "seed" in self._names.attrs
+        names, seeds = self._names, may_seed(self._names.attrs)
         return Watch(self._codes, self._trust, self._found.append, caught, names.no_sparing, lengths, seeds)
 
     def look_again(self) -> None:

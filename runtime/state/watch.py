@@ -54,7 +54,7 @@ class Watch:
         lengths: bool = False, seeds: bool = False,
     ) -> None:  # fmt: skip
         """:param lengths: whether `len` may be asked for the length of what stands for a list.
-        :param seeds: whether the code may seed a generator that the process has one of."""
+        :param seeds: whether the code may seed generators."""
         self._codes = codes
         self._trust = trust
         self._report = report
@@ -280,7 +280,7 @@ class Watch:
         shown = name if module == "builtins" else f"{module}.{name}"
         if name == "urandom":  # for a generator without a seed
             path = called_path(at.f_code, at.f_lasti) or ()
-            shown = ".".join([str(part) for _, part in path]) or shown
+            shown = ".".join([part for _, part in path if isinstance(part, str)]) or shown
         self._add(why(what=shown, site=where), frame)
         return _AGAIN
 

@@ -150,11 +150,22 @@ def _pythons(x):
     return random.gauss(0, 1) * x[0] * np.random.randint(5) + random.choice([1.0, 2.0]) * x[1]
 
 
+def _imports(x):
+    import random as r
+
+    import numpy.random as npr
+    from numpy import random as nr
+
+    rng, numbers = r.Random(0), list(x)
+    rng.shuffle(numbers)
+    return npr.default_rng(1).random() * numbers[0] * x[1] + nr.default_rng(2).choice(x) + rng.triangular(0, 1) * x[2]
+
+
 SEEDED = {
     "constant": lambda x: np.sum((np.random.default_rng(0).normal(size=(5, 3)) @ x) ** 2),
     "in an object": lambda x: np.sum((layer := Layer(3))(layer(x))),
     "batches": _batches, "legacy": _legacy, "of Python": _of_python, "spawned": _spawned, "argument": _of_argument,
-    "traced parameters": _traced_parameters, "NumPy's own": _numpys, "Python's own": _pythons,
+    "traced parameters": _traced_parameters, "imports": _imports, "NumPy's own": _numpys, "Python's own": _pythons,
 }  # fmt: skip
 
 
@@ -228,6 +239,11 @@ def _seeded_on_one_way(x):
     return np.sum(x) * np.random.rand(), None
 
 
+def _handed_on(x):
+    r = np.random
+    return np.sum(x) * r.randn() * getattr(r, "rand")(), None  # noqa: B009
+
+
 def _restored(x):
     state = np.random.get_state()
     noise = np.random.rand()
@@ -235,7 +251,7 @@ def _restored(x):
     return np.sum(x) * noise, None
 
 
-@pytest.mark.parametrize("fn", [_returns, _stores, _goes_on, _drawn_before, _seeded_on_one_way, _restored])
+@pytest.mark.parametrize("fn", [_returns, _stores, _goes_on, _drawn_before, _seeded_on_one_way, _handed_on, _restored])
 def test_a_generator_that_gets_away_or_goes_on_makes_python_run(fn, states):
     found = []
     f = compile_grad(fn, has_aux=True) if fn is _returns else compile_grad(fn)

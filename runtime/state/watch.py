@@ -29,7 +29,7 @@ from ...tracer.record import constants
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
-from .libraries import AMBIENT, RUN_TIME, ambient, impure
+from .libraries import AMBIENT, ERRORS, RUN_TIME, ambient, impure
 from .native_filter import Filter, unavailable
 from .quiet_calls import mark
 from .seeded_draws import SeededDraws
@@ -70,6 +70,7 @@ class Watch:
         self._prior: Any = None
         self._seeds, self.draws = seeds, SeededDraws(seeds)
         self._ambient: list[Any] = []
+        self._errors: Any = None
         self._filter: Filter | None = None
         self.reasons: list[Reason] = []
 
@@ -79,7 +80,7 @@ class Watch:
         self._thread = threading.get_ident()
         gc.callbacks.append(self._collection)
         self._prior = sys.getprofile()
-        self.draws, self._ambient = SeededDraws(self._seeds), ambient()
+        self.draws, self._ambient, self._errors = SeededDraws(self._seeds), ambient(), ERRORS.read()
         recorder = current_recorder()
         if recorder is not None:
             recorder.seeds = self.draws.seed_numpy
@@ -114,7 +115,8 @@ class Watch:
             self._add(Refusal.CALLS_NUMPY_RANDOM())
         if (now := ambient()) != self._ambient:
             for setting, before, value in zip(AMBIENT, self._ambient, now, strict=True):
-                if value is not before and value != before:
+                restored = setting is ERRORS and ERRORS.read() == self._errors  # by np.seterr(**old)
+                if value is not before and value != before and not restored:
                     self._add(Refusal.REPLAY_CHANGES(name=setting.label))
 
     def _collection(self, phase: str, info: dict[str, int]) -> None:

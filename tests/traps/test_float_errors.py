@@ -147,3 +147,17 @@ def test_a_function_is_called():
             assert f(ZEROS) == -np.inf and len(seen) == count
     finally:
         np.seterrcall(before)
+
+
+def test_settings_that_are_restored_by_hand():
+    def plain(x):
+        old = np.seterr(all="ignore")
+        try:
+            return np.sum(np.log(x))
+        finally:
+            np.seterr(**old)
+
+    f, before = compile_grad(plain), np.geterr()
+    for x in (ONES, ZEROS, LARGE, ONES):
+        assert f(x) == pytest.approx(plain(x), rel=1e-12) and np.geterr() == before
+    assert f.stats.live == "" and f.stats.traces == 2

@@ -24,7 +24,7 @@ class _Iterator:
         if (
             args
             or kwargs
-            or None in listed
+            or any(x is None for x in listed)
             or not {"multi_index", "c_index", "refs_ok", "zerosize_ok"}.issuperset(flags)
         ):
             raise unsupported("np.nditer with other arguments than order=, op_flags=, multi_index and c_index")

@@ -116,6 +116,8 @@ def iterators(a):
     while not it.finished:
         total = total + it[0] ** 2 * it.multi_index[1]
         it.iternext()
+    for x, y in np.nditer([a, np.arange(4.0)]):
+        a = a + 0.1 * x * y
     for x, y in np.nditer([a, 2.0 * a]):
         total = total + x * y
     return total

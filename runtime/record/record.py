@@ -25,7 +25,7 @@ from ...tracer.ir.graph import Atom, Var, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
-from ...tracer.numpy_api import labelled, sparse
+from ...tracer.numpy_api import labelled, scipy_spatial, sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import WIDE, TracedArray
@@ -101,6 +101,7 @@ def _record(
     clock = time.perf_counter()
     labelled.install()
     sparse.install()
+    scipy_spatial.install()
     recorder = integers.recorder
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))

@@ -33,6 +33,7 @@ scipy_functions  its functions of matrices
 scipy_spaces     its pseudo-inverses and spaces of columns
 scipy_matrices   its matrices of a structure
 scipy_banded     its banded matrices
+scipy_spatial    scipy.spatial: distances
 scipy_solvers.py its equations and factors: solve, lu, cho_factor, solve_banded
 strides.py       sliding windows, as_strided
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax

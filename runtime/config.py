@@ -35,19 +35,21 @@ default_dtype = DefaultDtype()
 
 
 class Config:
-    """``check``: run every call in the interpreter too and compare, and look over every graph (``TRACEGRAD_CHECK=1``).
-    ``max_kernels``: kernels kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each
-    time.  ``max_variants``: kinds of call (types, shapes) remembered by one function; ``max_states``: states of the
-    outside for each of them; ``max_plans``: classes of object arguments whose analysis is kept.  ``max_segments``:
-    kernels of segments that one kind of call keeps ready, where its Python runs each time.  ``max_derivatives``: kinds
-    of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of eager graphs that are
-    remembered.  ``loop_memory``: bytes that the reverse mode may store of the steps of one loop (a quarter of the free
-    memory)."""
+    """``check``: run every call in the interpreter too and compare, and look over every graph
+    (``TRACEGRAD_CHECK=1``). ``max_kernels``: kernels kept in memory. ``max_paths``: branches kept for one kind of
+    call before Python runs each time. ``select_branches``: whether both arms of an `if` on data may run, so that it
+    needs no branch. ``max_variants``: kinds of call (types, shapes) remembered by one function; ``max_states``:
+    states of the outside for each of them; ``max_plans``: classes of object arguments whose analysis is kept.
+    ``max_segments``: kernels of segments that one kind of call keeps ready, where its Python runs each time.
+    ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
+    eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
+    loop (a quarter of the free memory)."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
         self.max_kernels = _number("MAX_KERNELS", 1024)
         self.max_paths = _number("MAX_PATHS", 32)
+        self.select_branches = bool(_number("SELECT_BRANCHES", 1))
         self.max_variants = _number("MAX_VARIANTS", 256)
         self.max_states = _number("MAX_STATES", 64)
         self.max_plans = _number("MAX_PLANS", 64)
@@ -72,6 +74,7 @@ class Config:
     check: bool
     max_kernels: int
     max_paths: int
+    select_branches: bool
     max_variants: int
     max_states: int
     max_plans: int

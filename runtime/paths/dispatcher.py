@@ -176,6 +176,7 @@ class Dispatcher:
         data = [*call.data, *snapshot.arrays, *floats]
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1
+        plan.choices.known_paths = len(paths)
         try:
             first = [p for p in paths if not p.verified] or [
                 p for _, theirs, _ in self._in_other_modes(endpoint, call) for p in theirs.paths if not p.verified

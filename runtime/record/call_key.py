@@ -19,7 +19,7 @@ import numpy as np
 from ...tracer.ir.aval import COMPLEX, HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_unflatten
-from ...tracer.record.array import TracedArray
+from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
 from ...tracer.record.integers import TracedInt
@@ -289,7 +289,7 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return FLOAT, float
     if kind is complex or (issubclass(kind, np.complexfloating) and leaf.dtype in COMPLEX):
         return COMPLEX_DATA, kind
-    if kind is TracedArray or kind is TracedInt:
+    if kind is TracedArray or kind is TracedInt or kind in STAND_INS:
         return TRACED, None
     if isinstance(leaf, TENSORS.types):
         data = TENSORS.data(leaf)

@@ -18,6 +18,7 @@ from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Node, Var, lanes
 from ...tracer.ops.elementwise import cast
 from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.undecided import Undecided
 from .arguments import positional_names
 from .call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .plain_objects import is_object
@@ -148,6 +149,7 @@ def unlabelled(out: Any) -> Any:
 
 def scalar_loss(fn: Any, out: Any) -> Atom:
     """*out* as the scalar that is differentiated, or a clear error."""
+    out = out.of_rank(2) if type(out) is Undecided else out
     if isinstance(out, (TracedArray, float, int, complex, np.generic, np.ndarray)) and not isinstance(out, bool):
         atom = to_atom(out)
         if atom.aval.shape == () and atom.aval.dtype.kind in FLOAT_KINDS:

@@ -22,7 +22,7 @@ import numpy as np
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.array import STAND_INS, TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
@@ -503,6 +503,8 @@ class _Values:
             return ("input", known), _called(_constant(int), array) if type(value) is TracedInt else array
         if type(value) is TracedInt:
             value = value.array()
+        if type(value) in STAND_INS:
+            value = value.decided()
         if type(value) is TracedArray:
             return self._result(value)
         if type(value) is str:

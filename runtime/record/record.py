@@ -25,18 +25,27 @@ from ...tracer.ir.graph import Atom, Var, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
+from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api import labelled, scipy_spatial, sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
-from ...tracer.record.array import WIDE, TracedArray
+from ...tracer.record.array import STAND_INS, WIDE, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.named_arrays import ByLines
-from ...tracer.record.recorder import KnowValuesError, NotHeldError, RecordAgainError, Recorder, recording
+from ...tracer.record.recorder import (
+    KnowValuesError,
+    NotHeldError,
+    NotSelectedError,
+    RecordAgainError,
+    Recorder,
+    recording,
+)
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
+from ...tracer.record.undecided import Undecided
 from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
@@ -185,6 +194,7 @@ def _record(
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
             recorder.call_method, recorder.derives = call_method, True
+            recorder.choices = plan.choices if plan.chooses else None
 
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
@@ -200,6 +210,7 @@ def _record(
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
         recorder.settle_premise()
+        recorder.notes += plan.choices.notes()
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
@@ -312,6 +323,7 @@ def run_frozen(
             lines,
         ):
             out = substitution.fn(*given.args, **given.kwargs)
+            out = _decided(out, bool(wrt)) if recorder.undecided else out
             recorder.settle_premise()
         out = unlabelled(out) if wrt else out
         out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})
@@ -325,6 +337,17 @@ def run_frozen(
     if refused is not None:
         with suppress(RecordAgainError):
             take_back_guesses(recorder, refused)
+    changed_data = None if recorder.choices is None else recorder.choices.written()
+    if changed_data is not None and recorder.needed is None:
+        with suppress(RecordAgainError):
+            recorder.refuse_choice(changed_data, Refusal.CHOICE_WRITTEN())
+    if recorder.arms and recorder.needed is None:  # one has raised
+        with suppress(RecordAgainError):
+            recorder.arms[0].give_up(Refusal.CHOICE_RAISES())
+    if recorder.undecided and isinstance(raised, Exception):  # of code, perhaps, that takes numbers alone
+        plan.choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))
+        with suppress(RecordAgainError):
+            recorder.again(NotSelectedError())
     again = recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
@@ -342,6 +365,8 @@ def run_frozen(
         if changed or (names and not plan.keep_contents(names)):
             raise raised or again.error
         raise again
+    if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
+        raise NotSelectedError
     if not changed and _unseen(watch, substitution):
         raise UnseenReaderError from raised
     if not changed:
@@ -391,6 +416,20 @@ def run_frozen(
         finally:
             raised = None  # no cycle through its traceback
     return out, changes, effects
+
+
+def _decided(out: Any, differentiated: bool) -> Any:
+    """A result in which each number has a class, where that shows: a float is as good as another, and so is a loss."""
+    leaves, spec = flatten_result(out)
+    if not any(type(x) in STAND_INS for x in leaves):
+        return out
+
+    def settled(x: Any, k: int) -> Any:
+        if type(x) is Undecided and (x.number.ranks <= {1, 2} or (differentiated and k == 0)):
+            return x.of_rank(2)
+        return x.decided() if type(x) in STAND_INS else x
+
+    return tree_unflatten(spec, [settled(x, k) for k, x in enumerate(leaves)])
 
 
 def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: Sequence[Reason]) -> list[str]:

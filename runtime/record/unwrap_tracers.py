@@ -34,6 +34,7 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
+from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.rebuild import slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
@@ -45,7 +46,7 @@ from .outputs import flatten_result
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
-_STAND_INS = (TracedInt, MadeArray, AsValue)  # which know what they stand for
+_STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
 _SETTLED = (TracedArray, *_STAND_INS, tuple, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity

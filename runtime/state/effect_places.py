@@ -188,9 +188,9 @@ def place_of(node: StateNode, edge: Edge) -> tuple[str, str] | None:
 
 
 def open_classes(walker: Walker) -> None:
-    """Have the parts of classes from which the function gets to places that it changes, and attributes of classes that
-    runs have changed, be parts of which a run has copies: they stand in the class as long as it lasts.  Not where
-    other threads are in code of the user's."""
+    """Have the parts of classes from which the function gets to places that it changes, methods that run by other
+    code, and attributes of classes that runs have changed, be parts of which a run has copies: they stand in the
+    class as long as it lasts. Not where other threads are in code of the user's."""
     names = walker.names
     late = any(lookup(cls, "__del__") is not MISSING for cls in walker.classes)  # it runs whenever an object is gone
     if not names.effects or late or _others_run(walker):
@@ -201,6 +201,7 @@ def open_classes(walker: Walker) -> None:
     written = {name for (_, name), found in uses.items() if not found.isdisjoint(_WRITES)}
     for node in walker.nodes:
         leads = node.kind in ("sink", "history", "logger", "cached", "known") or node.label in names.changed
+        leads |= node.kind == "function" and node.obj.__code__ in names.chosen
         for edge in node.edges:
             if isinstance(edge.child, StateNode):
                 owners.setdefault(id(edge.child), []).append(node)

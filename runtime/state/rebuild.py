@@ -12,7 +12,7 @@ import functools
 import sys
 import types
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +46,10 @@ class Overlay(dict):
 
     def __missing__(self, name: str) -> Any:
         return as_called(self._below[name], sys._getframe(1))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of the real globals, which proofs ask."""
+        return dict.get(self, name, self._below.get(name, default))
 
 
 class StoredItems(list):
@@ -98,7 +102,9 @@ class Substitution:
     def __init__(
         self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool,
         numbers: Callable[[StateNode], Any] | None = None,
+        code_of: Callable[[types.FunctionType], types.CodeType | None] = lambda fn: None,
     ) -> None:  # fmt: skip
+        """:param code_of: the code by which a function is to run, if it is another than its own."""
         self._wrap, self._wrap_number = wrap, numbers
         self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
@@ -108,7 +114,10 @@ class Substitution:
         self.originals: dict[int, Any] = {}  # id of a replacement -> the original
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
-        self._needed = _needed(graph) if enabled else set()
+        functions = [n for n in graph.nodes if n.kind == "function"] if enabled else []
+        codes = {id(n): code_of(n.obj) for n in functions}
+        self.codes = {key: code for key, code in codes.items() if code is not None}  # id of a node -> its other code
+        self._needed = _needed(graph, self.codes) if enabled else set()
         self._patches = [self._patch(n, e) for n, e in _in_classes(graph) if self._wanted(e)] if self._needed else []
         self.fn: Any = fn
         self.objects: tuple[Any, ...] = objects
@@ -311,7 +320,8 @@ class Substitution:
                 if not _only_stored(edge):
                     cells_to_fill.append((new, edge.child, cell.cell_contents))
             cells.append(new)
-        copy = types.FunctionType(fn.__code__, overlay, fn.__name__, fn.__defaults__, tuple(cells) if cells else None)
+        code = self.codes.get(id(node), fn.__code__)
+        copy = types.FunctionType(code, overlay, fn.__name__, fn.__defaults__, tuple(cells) if cells else None)
         copy.__qualname__, copy.__module__, copy.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
         copy.__kwdefaults__ = fn.__kwdefaults__
         copy.__dict__.update(fn.__dict__)
@@ -495,8 +505,9 @@ class Substitution:
         return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))
 
 
-def _needed(graph: StateGraph) -> set[int]:
-    """The nodes from which a replaceable array is reached, by ways on which everything can be replaced."""
+def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
+    """The nodes from which a replaceable array is reached, or one of the nodes *also*, by ways on which everything can
+    be replaced."""
     owners: dict[int, list[StateNode]] = {}
     for node in graph.nodes:
         if node.sub and holds_copies(node):
@@ -505,7 +516,7 @@ def _needed(graph: StateGraph) -> set[int]:
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
     parts = [n for n in graph.nodes if n.sub and (n.kind != "function" or holds_copies(n))]
-    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n)]
+    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n) or id(n) in also]
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):

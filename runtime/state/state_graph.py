@@ -148,6 +148,7 @@ class Names:
     unbound: bool = False  # methods of `list` are called by the class, which tell of a list's own items
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     values: bool = False  # whether functions that are known by name are known as values
+    chosen: frozenset[types.CodeType] = frozenset()  # code in place of which other code runs (control/arms.py)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:

@@ -34,10 +34,14 @@ from ...tracer.bytecode.identity import (
     asks_truth_identity,
     compared_numbers,
 )
+from ...tracer.bytecode.if_conversion import parts_of
 from ...tracer.bytecode.shown_names import asks, nested
+from ...tracer.control.arms import Choices
+from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
 from ...tracer.record.integers import ITEMS
+from ..config import config
 from .checker import REGISTRATIONS, Checker, Digest, digest, is_constant
 from .kept_list import LENGTH, WHOLE, Part
 from .rebuild import Substitution
@@ -166,6 +170,7 @@ class StatePlan:
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
+        self._other_codes: dict[int, types.CodeType] = {}  # by which functions ran last, in place of their own
         self._caught: set[types.CodeType] = set()
         self._asks = False  # whether frames are to be shown other names
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
@@ -174,6 +179,7 @@ class StatePlan:
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
+        self.choices = Choices()  # which of the code's `if`s run both arms
         self.leaves: bool | None = None  # whether some run has left traced arrays in places of the state; None: no run
 
     @property
@@ -353,7 +359,8 @@ class StatePlan:
 
         lengths = any(LENGTH in parts for parts in self._names.grown.values())
         names, seeds = self._names, may_seed(self._names.attrs)
-        return Watch(self._codes, self._trust, self._found.append, caught, names.no_sparing, lengths, seeds)
+        codes = self._codes | self._other_codes
+        return Watch(codes, self._trust, self._found.append, caught, names.no_sparing, lengths, seeds)
 
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""
@@ -379,7 +386,28 @@ class StatePlan:
         """
         if snap is None or not snap.graph.nodes:
             snap = self.snapshot(objects)
-        return Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers)
+        found = Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers, self._code_of)
+        self._other_codes = {id(part): part for code in found.codes.values() for part in parts_of(code)}
+        return found
+
+    # ---- choices
+
+    @property
+    def chooses(self) -> bool:
+        """Whether questions of the code may become choices: which object a value is counts nowhere."""
+        hidden = self.asks_identity or self.asks_truth_identity or self.sets_float_errors
+        return config.select_branches and self.provable and not hidden
+
+    def choose(self, guards: Iterable[Guard]) -> bool:
+        """Take questions of a run for choices from now on; whether there are new ones."""
+        own = [code for code in self.codes if not self._trust.file(code.co_filename)]
+        if not (self.chooses and self.choices.learn(guards, own)):
+            return False
+        self._revised().chosen = frozenset(code for code in own if self.choices.converted(code) is not None)
+        return True
+
+    def _code_of(self, function: types.FunctionType) -> types.CodeType | None:
+        return self.choices.code_of(function) if self.chooses and function.__code__ in self._names.chosen else None
 
 
 def _code_of(obj: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -98,8 +99,10 @@ def test_3_control_flow_on_data():
         np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), atol=1e-7)
 
 
-def test_3_any_number_of_branches_settles_on_a_few_kernels(monkeypatch):
+@pytest.mark.parametrize("select", [True, False])
+def test_3_any_number_of_branches_settles_on_a_few_kernels(select, monkeypatch):
     monkeypatch.setattr(config, "max_paths", 3)
+    monkeypatch.setattr(config, "select_branches", select)
 
     def plain(x):
         y = x
@@ -109,7 +112,8 @@ def test_3_any_number_of_branches_settles_on_a_few_kernels(monkeypatch):
 
     f = compile_grad(plain)
     points = np.random.default_rng(0).normal(size=(120, 4))
-    with pytest.warns(UserWarning, match=r"compiled \(more than 3 branch outcomes, the last at test_promises.py"):
+    tells = pytest.warns(UserWarning, match=r"compiled \(more than 3 branch outcomes, the last at test_promises.py")
+    with nullcontext() if select else tells:
         for x in points[:80]:
             f.value_and_grad(x)
     compiles = f.stats.compiles
@@ -117,7 +121,7 @@ def test_3_any_number_of_branches_settles_on_a_few_kernels(monkeypatch):
         value, gradient = f.value_and_grad(x)
         assert value == pytest.approx(plain(x))
         np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), atol=1e-6)
-    assert f.stats.compiles == compiles <= 3 + 2 * 8 * 2
+    assert f.stats.compiles == compiles <= (1 if select else 3 + 2 * 8 * 2)
 
 
 def test_3_which_guard_failed_and_how_often():

@@ -78,6 +78,17 @@ class Refusal(enum.Enum):
     BRANCH_SOURCE = "what is read at {site} is neither of the same turn nor a local variable at its start"
     BRANCH_BEFORE = "what is read after it may be from before it"
 
+    # Do both arms of an `if` on a traced value run, of which `select` chooses?
+    CHOICE_SOURCE = "its arms do more than assign, or its source is not known"
+    CHOICE_ASKS = "an arm asks for a value"
+    CHOICE_RAISES = "an arm raises, in a run of both"
+    CHOICE_EFFECT = "an arm draws random numbers, prints, or asks the outside"
+    CHOICE_STORES = "an arm writes into a {what}"
+    CHOICE_UNSET = "`{name}` is read, and not assigned in both arms"
+    CHOICE_CLASS = "it gives numbers of several classes, of which code needs to know one"
+    CHOICE_WRITTEN = "it gives one of two arrays, and one is written into afterwards"
+    CHOICE_UNLIKE = "{what} is not of one kind in both arms"
+
     # Is an array written row by row, so that the loop need not carry it?
     ROWS_KEPT = "the whole of it is kept in each step"
     ROWS_OLDER = "an older state of it is used"

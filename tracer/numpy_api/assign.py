@@ -20,6 +20,7 @@ from ..ops.shape import reshape
 from ..record.array import UFUNC_METHODS, TracedArray, constant, is_traced, to_atom
 from ..record.integers import recorded
 from ..record.made_arrays import writable
+from ..record.recorder import current_recorder
 from .bounds import positions
 from .index_plan import Access, is_single_bool, parse_basic
 from .registry import implements
@@ -53,7 +54,11 @@ def _setitem(self: TracedArray, index: Any, value: Any) -> None:
             v = fitted(v, step.shape)
         else:
             v = broadcast_to(v, step.inner) if step.inner else v
-        self._write(step.put(self.atom, v))
+        recorder = current_recorder()
+        chosen = recorder is not None and bool(recorder.arms)
+        if recorder is not None and chosen:  # the elements alone, where the arm that runs is taken
+            v = F.select(recorder.within(), broadcast_to(reshape(v, step.shape), step.shape), step.apply(self.atom))
+        self._write(step.put(self.atom, v), chosen)
         return
     if is_single_bool(index):
         if bool(index):

@@ -25,6 +25,7 @@ from ..record.array import TracedArray, is_traced, to_atom, wrap
 from ..record.buffers import PickStep, SliceStep
 from ..record.integers import TracedInt, recorded
 from ..record.recorder import require_recorder
+from ..record.undecided import Undecided
 from .bounds import from_front, positions, true_positions
 
 
@@ -115,7 +116,7 @@ def slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
 
 def _classify(item: Any) -> Any:
     """One *item* of an index, lists as arrays; raises for objects that cannot index."""
-    if type(item) is TracedInt:
+    if type(item) is TracedInt or (type(item) is Undecided and item.number.ranks == {0}):
         return item.array()
     if isinstance(item, TracedArray):
         if item.dtype.kind in FLOAT_KINDS:

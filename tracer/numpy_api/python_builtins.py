@@ -29,15 +29,16 @@ from ..ir.aval import FLOAT
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Var
 from ..ir.refusals import Refusal
-from ..ir.site import is_internal
+from ..ir.site import is_internal, user_site
 from ..ir.trees import tree_leaves
 from ..ops.elementwise import F, cast_with_warning, promote
-from ..record.array import TracedArray, class_of, has_attribute, to_atoms, unsupported, wrap
+from ..record.array import STAND_INS, TracedArray, class_of, has_attribute, to_atoms, unsupported, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
 from ..record.reports import KeptFile
 from ..record.shown_text import PRINT, VALUE, Printed
+from ..record.undecided import Undecided, chosen, number_of
 
 _NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
 _ABSENT = object()
@@ -59,6 +60,8 @@ class _Type:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
             return class_of(args[0])
+        if len(args) == 1 and not kwargs and type(args[0]) in STAND_INS:
+            return class_of(args[0].decided())
         if len(args) == 1 and not kwargs and type(args[0]) in (TracedInt, MadeArray):
             return int if type(args[0]) is TracedInt else np.ndarray
         found = type(*args, **kwargs)
@@ -84,12 +87,16 @@ class _Type:
 
 
 def _hasattr(obj: Any, name: Any, /) -> bool:
+    if type(obj) in STAND_INS:
+        obj = obj.decided()
     if type(obj) is TracedArray and isinstance(name, str):
         return has_attribute(class_of(obj), name)
     return hasattr(0 if type(obj) is TracedInt else obj, name)
 
 
 def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
+    if type(obj) in STAND_INS:
+        obj = obj.decided()
     if type(obj) is not TracedArray or not isinstance(name, str):
         return getattr(obj.asked() if type(obj) is TracedInt else obj, name, *default)
     kind = class_of(obj)
@@ -419,30 +426,27 @@ def _len(obj: Any, /) -> Any:
 
 
 def _extreme(plain: Any, beats: Callable[[Any, Any], Any]) -> Any:
-    """``max`` or ``min``: of traced numbers of one class a choice, where Python asks which it is."""
+    """``max`` or ``min``: of traced numbers a choice, where Python asks which it is."""
 
     def extreme(*args: Any, **kwargs: Any) -> Any:
         of_numbers = len(args) > 1 and not kwargs
-        if current_recorder() is None or (of_numbers and TracedArray not in map(type, args)):
+        if current_recorder() is None or (of_numbers and _TRACED.isdisjoint(map(type, args))):
             return plain(*args, **kwargs)
         if not (of_numbers or (args and kwargs.keys() <= {"key", "default"} and _gone_through(args))):
             return plain(*args, **kwargs)
         values = args if len(args) > 1 else list(args[0])
-        if not values or len(args) > 1 > len(values):
+        if not values:
             return plain(values, **kwargs)
         key = kwargs.get("key")
         keys = values if key is None else [key(value) for value in values]
-        if not (_choosable(keys) and (key is None or _choosable(values))):
+        if not (_choosable(keys) and (key is None or _choosable(values, traced=False))):
             return values[plain(range(len(values)), key=keys.__getitem__)]
-        found, *others = to_atoms(values)
-        best, *theirs = [found, *others] if key is None else to_atoms(keys)
-        for x, rank in zip(others, theirs, strict=True):
-            a, b = promote(rank, best)
-            better = beats(a, b)
-            found = best = F.select(better, a, b) if key is None else found
-            if key is not None:
-                found, best = F.select(better, *promote(x, found)), F.select(better, a, b)
-        return wrap(found)
+        found, best = values[0], keys[0]
+        for x, rank in zip(values[1:], keys[1:], strict=True):
+            better = beats(*promote(*to_atoms([_value(rank), _value(best)])))
+            best = _chosen(better, rank, best)
+            found = best if key is None else _chosen(better, x, found)
+        return found
 
     return extreme
 
@@ -454,16 +458,37 @@ def _gone_through(args: tuple[Any, ...]) -> bool:
     return len(args) > 1 or type(of) in (list, tuple, TracedArray) or hasattr(type(of), "__next__")
 
 
-def _choosable(values: Sequence[Any]) -> bool:
-    """Whether traced numbers are among *values*, and which of them is chosen shows in nothing but the number."""
-    if TracedArray not in map(type, values):
+def _choosable(values: Sequence[Any], traced: bool = True) -> bool:
+    """Whether which of *values* is chosen shows in nothing but the number; *traced*: and whether that is traced."""
+    if traced and _TRACED.isdisjoint(map(type, values)):
         return False
     if in_compiled_code():
         return all(map(_is_float, values))
-    kinds = {class_of(x) if type(x) is TracedArray else type(x) for x in values}
     recorder = current_recorder()
-    asks = recorder is None or recorder.asks_identity
-    return len(kinds) == 1 and issubclass(kinds.pop(), float | np.floating) and not asks
+    if recorder is None or recorder.asks_identity:
+        return False
+    kinds = {class_of(x) if type(x) is TracedArray else type(x) for x in values}
+    if len(kinds) == 1 and all(issubclass(kind, float | np.floating) for kind in kinds):
+        return True
+    choices = recorder.choices
+    return choices is not None and _place() not in choices.refused and all(number_of(x) is not None for x in values)
+
+
+def _place() -> tuple[str, int]:
+    site = user_site()
+    return ("", 0) if site is None else (site.file, site.line)
+
+
+def _value(x: Any) -> Any:
+    return x.number.value if type(x) is Undecided else x
+
+
+def _chosen(predicate: Atom, first: Any, second: Any) -> Any:
+    found = None if in_compiled_code() else chosen(predicate, first, second, _place())
+    return wrap(F.select(predicate, *promote(*to_atoms([first, second])))) if found is None else found
+
+
+_TRACED = frozenset((TracedArray, Undecided))
 
 
 def _is_float(value: Any) -> bool:

@@ -42,6 +42,7 @@ UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduc
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of the user's arguments
 DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float operands of one shape
 METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
+STAND_INS: dict[type, Callable[[Any], TracedArray]] = {}  # kinds of traced numbers -> the traced array of one
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 WIDE = np.dtype("complex128")
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
@@ -134,8 +135,9 @@ class TracedArray(metaclass=_StandIn):
             self._atom, self._version = atom, storage.version
         return self._atom
 
-    def _write(self, value: Atom) -> None:
-        """Replace the contents by *value* (of this shape and dtype); every view of the buffer sees it."""
+    def _write(self, value: Atom, chosen: bool = False) -> None:
+        """Replace the contents by *value* (of this shape and dtype); every view of the buffer sees it.  Within an arm
+        of a choice, where that is taken; *chosen*: so *value* is already."""
         storage = self._storage
         if storage.owner is not None:
             raise MutationError.here(
@@ -147,6 +149,10 @@ class TracedArray(metaclass=_StandIn):
         current = current_recorder()
         if current is not None and current.parent is not None and storage.home is not current:
             raise MutationError.here(_FROM_OUTSIDE)
+        if current is not None and id(storage) in current.frozen:
+            current.refuse_choice(current.frozen[id(storage)][1], Refusal.CHOICE_WRITTEN())
+        if current is not None and current.arms and not chosen:
+            value = F.select(current.within(), broadcast_to(value, self._atom.aval.shape), self.atom)
         atoms = [storage.atom]
         for step, _ in self._steps[:-1]:
             atoms.append(step.apply(atoms[-1]))
@@ -735,6 +741,8 @@ def to_atom(value: Any) -> Atom:
         return literal(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, complex):
         return literal(complex(value))
+    if kind in STAND_INS:
+        return STAND_INS[kind](value).atom
     if hasattr(value, "__cuda_array_interface__"):
         raise UnsupportedError.here(
             f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument"
@@ -796,7 +804,7 @@ def is_traced(value: Any) -> bool:
     """True for a traced array, or a list or tuple that holds one."""
     if isinstance(value, (list, tuple)):
         return any(is_traced(v) for v in value)
-    return isinstance(value, TracedArray)
+    return isinstance(value, TracedArray) or type(value) in STAND_INS
 
 
 def public_name(func: Any) -> str:

@@ -73,6 +73,13 @@ class KnowValuesError(RecordAgainError):
     """Functions are to be known as values, too (shown_names.py)."""
 
 
+class NotSelectedError(RecordAgainError):
+    """A choice, both of whose arms have run, is to be a question; or questions are to be choices (control/arms.py)."""
+
+    def __init__(self) -> None:
+        super().__init__(UnsupportedError.here("this run of both arms of an `if` is made again"))
+
+
 class Question(NamedTuple):
     """``function(*args)`` gave ``answer``, a plain value: a replay asks again."""
 
@@ -158,6 +165,10 @@ class Recorder(Builder):
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
+        self.choices: Any = None  # the choices of the code that runs (control/arms.py)
+        self.frozen: dict[int, tuple[Any, Any]] = {}  # id of a buffer that a choice may show -> (it, the choice)
+        self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
+        self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
         self.asks_identity = False  # whether code may ask which of two equal numbers a value is
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
@@ -216,6 +227,8 @@ class Recorder(Builder):
         """Compute *node* by NumPy under the user's settings, which may raise."""
         if all(out.aval.weak for out in node.outs):  # Python's own numbers
             return
+        if self.arms:
+            self.arms[-1].asked()
         self.look_at = -1  # no loop is followed past NumPy
         self.unrepeatable(Refusal.CALLS_FLOAT_ERRORS)
         values = [as_held(self.backend.download(self.demand(x)), x) for x in node.inputs]
@@ -343,6 +356,7 @@ class Recorder(Builder):
         if self.numbers is None:
             weak = [var for var in self.inputs if var.aval.weak] if self.backend is HOST else []
             self.numbers = numbers_of(self.nodes, {var: self.env[var].item() for var in weak})
+        condition = self._where_taken(condition)
         if isinstance(condition, Lit):
             return bool(condition.value)
         known = self.numbers.get(condition)
@@ -363,6 +377,7 @@ class Recorder(Builder):
         two questions.  Where it turns out that one does not hold the run is made again, and asks each time."""
         if self.abstract:
             return
+        condition = self._where_taken(condition)
         trusts = self.trusts and self.repeatable
         if not trusts and not (self.repeatable and self.value(condition)):
             if not self.guard(condition, "linalg"):
@@ -371,6 +386,24 @@ class Recorder(Builder):
         self._add_premise(condition)
         if trusts and self.unmet is None:
             self.unmet = error
+
+    def within(self) -> Atom:
+        """The predicate of the arm that runs."""
+        return self.arms[-1].holds()
+
+    def refuse_choice(self, place: Any, reason: Reason) -> NoReturn:
+        """End the run, which is made again with a question at the *place* of a choice."""
+        self.choices.refused.setdefault(place, reason)
+        found = NotSelectedError()
+        self.again(found)
+        raise found
+
+    def _where_taken(self, condition: Atom) -> Atom:
+        """*condition*, which need not hold where the arm that runs is not taken."""
+        if not self.arms:
+            return condition
+        (other,) = self.emit(PRIMITIVES["logical_not"], (self.within(),), {})
+        return self.emit(PRIMITIVES["logical_or"], (other, condition), {})[0]
 
     def _add_premise(self, condition: Atom) -> None:
         if self.premise is None:
@@ -399,6 +432,8 @@ class Recorder(Builder):
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""
+        if self.arms and not isinstance(atom, Lit):
+            self.arms[-1].asked()
         if atom.aval.dtype.kind == "c":
             return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
         self.settle_premise()

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.function_source import parts_of
 from ...tracer.bytecode.identity import (
     asks_identity,
     asks_identity_of_parts,
@@ -34,7 +35,6 @@ from ...tracer.bytecode.identity import (
     asks_truth_identity,
     compared_numbers,
 )
-from ...tracer.bytecode.if_conversion import parts_of
 from ...tracer.bytecode.shown_names import asks, nested
 from ...tracer.control.arms import Choices
 from ...tracer.ir.graph import Guard

@@ -22,7 +22,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..bytecode.if_conversion import ARMS, Choice, Converted, convert, parts_of
+from ..bytecode.function_source import parts_of
+from ..bytecode.if_conversion import ARMS, Choice, Converted, convert
 from ..bytecode.purity import PLAINLY, harmless_arms
 from ..ir.graph import Atom, Guard
 from ..ir.refusals import Reason, Refusal

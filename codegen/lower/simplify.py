@@ -181,8 +181,8 @@ def _reduced(graph: Graph) -> Graph:
 
 
 def _key(atom: Atom) -> Hashable:
-    """The key of an operand for nodes that compute the same.  Numbers of formulas (the 1 of ``1 - x``) are told apart by
-    value; other numbers are data: where two are equal now, a later program may find them different."""
+    """The key of an operand for nodes that compute the same.  Numbers of formulas (the 1 of ``1 - x``) are told apart
+    by value; other numbers are data: where two are equal now, a later program may find them different."""
     if isinstance(atom, Lit) and not atom.structural and atom.value in OF_FORMULAS:
         return by_value(atom)
     return identity(atom)

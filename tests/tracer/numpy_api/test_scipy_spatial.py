@@ -22,8 +22,8 @@ def cubes(u, v):
 METRICS = [
     ("euclidean", {}), ("Euclidean", {"w": W}), ("sqeuclidean", {}), ("sqeuclidean", {"w": W}), ("cityblock", {}),
     ("cityblock", {"w": W}), ("minkowski", {"p": 3}), ("minkowski", {"p": 1.5, "w": W}), ("chebyshev", {}),
-    ("cosine", {}), ("correlation", {}), ("canberra", {}), ("braycurtis", {}), ("seuclidean", {"V": W}), ("seuclidean", {}),
-    ("mahalanobis", {}), ("mahalanobis", {"VI": INVERSE}), (cubes, {}),
+    ("cosine", {}), ("correlation", {}), ("canberra", {}), ("braycurtis", {}), ("seuclidean", {"V": W}),
+    ("seuclidean", {}), ("mahalanobis", {}), ("mahalanobis", {"VI": INVERSE}), (cubes, {}),
 ]  # fmt: skip
 
 

@@ -322,6 +322,8 @@ _READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
 _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
+_passing: list[_Globals] = []  # over the globals of no module, shown since the last `release`
+_OVER = "__tracegrad_globals__"  # the name in such globals of what is shown over them
 _shown = _Shown(_REAL)
 dict.__setitem__(_shown, "__import__", _import)  # which C reads
 
@@ -350,12 +352,23 @@ def show(frame: FrameType) -> None:
     place.value = id(_shown)  # a borrowed reference, to what lives as long as the process
     space = frame.f_globals
     if type(space) is dict and _calls_by_name(frame.f_code, space):
-        module = sys.modules.get(space.get("__name__", ""))
-        if module is not None and vars(module) is space:
-            known = _spaces.get(id(space))
-            if known is None:
-                known = _spaces[id(space)] = _Globals(space)
-            ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(known)
+        ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(_globals_over(space))
+
+
+def _globals_over(space: dict[str, Any]) -> _Globals:
+    """What frames see over the globals *space*, and borrow: it lives as long as these do."""
+    known = _spaces.get(id(space))
+    if known is not None and known._below is space:
+        return known
+    module = sys.modules.get(space.get("__name__", ""))
+    if module is not None and vars(module) is space:
+        known = _spaces[id(space)] = _Globals(space)
+        return known
+    known = space.get(_OVER)  # of code that was executed (doctests, unpickled functions): nothing else lives as long
+    if type(known) is not _Globals or known._below is not space:
+        known = space[_OVER] = _Globals(space)
+    _passing.append(known)
+    return known
 
 
 def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
@@ -365,14 +378,22 @@ def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
 
 def release() -> None:
     """Give the functions that shown code has made their real globals, which are those of a run otherwise."""
-    for space in _spaces.values():
-        if sys.getrefcount(space) > _UNSHARED:
-            for function in gc.get_referrers(space):
-                if type(function) is FunctionType and function.__globals__ is space:
-                    real = space._below
-                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(real))
-                    ctypes.c_size_t.from_address(id(function) + _GLOBALS_OF_FUNCTION).value = id(real)
-                    ctypes.pythonapi.Py_DecRef(ctypes.py_object(space))
+    passing = {id(known): known for known in _passing}
+    _passing.clear()
+    for key in list(_spaces):
+        _release(_spaces[key])
+    while passing:
+        _release(passing.popitem()[1])
+
+
+def _release(space: _Globals) -> None:
+    if sys.getrefcount(space) > _UNSHARED:
+        for function in gc.get_referrers(space):
+            if type(function) is FunctionType and function.__globals__ is space:
+                real = space._below
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(real))
+                ctypes.c_size_t.from_address(id(function) + _GLOBALS_OF_FUNCTION).value = id(real)
+                ctypes.pythonapi.Py_DecRef(ctypes.py_object(space))
 
 
 def is_shown(frame: FrameType) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import math
 import operator
+import weakref
 from typing import Any
 
 import numpy as np
@@ -428,3 +430,54 @@ def test_asserts_that_pytest_rewrites_hide_nothing():
         np.testing.assert_allclose(f.grad(x), numerical_gradient(_of_test, (x,)), rtol=1e-6)
         np.testing.assert_allclose(compile_grad(loss)(x), loss(x))
     assert f.stats.live == ""
+
+
+EXECUTED = """
+import math
+import numpy as np
+
+def helper(t):
+    return math.exp(-t)
+
+def f(a):
+    z = np.zeros(2)
+    z[0] = helper(a[0])
+    return np.sum(z) + np.sum(np.array([math.sin(v) for v in a])) + sum((lambda t: math.cos(t))(v) for v in a)
+
+def maker(a):
+    return lambda t: math.exp(t) * np.array([1.0, 2.0])
+"""
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_code_of_no_module(copied):
+    """Code that was executed in a dict finds the recorded functions, too: doctests, unpickled functions."""
+    space: dict[str, Any] = {"__name__": "some.text"}
+    exec(compile(EXECUTED, "<a text>", "exec"), space)
+    if copied:
+        assert compile_grad(space["f"])(X) == space["f"](X)
+        space = dict(space)
+        exec(compile(EXECUTED, "<a text>", "exec"), space)
+    compiled = compile_grad(space["f"])
+    for x in (X, X, 2.0 * X):
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, space["f"](x), rtol=1e-13)
+        np.testing.assert_allclose(gradient, numerical_gradient(space["f"], (x,)), rtol=1e-6)
+    assert compiled.stats.live == ""
+    made = compile_grad(space["maker"])(X)
+    assert made.__globals__ is space and made(0.0)[1] == 2.0
+
+
+def test_dicts_of_executed_code_are_not_kept():
+    class Mark:
+        pass
+
+    gone = []
+    for _ in range(3):
+        space: dict[str, Any] = {"mark": Mark()}
+        exec(compile(EXECUTED, "<a text>", "exec"), space)
+        compile_grad(space["f"]).grad(X)
+        gone.append(weakref.ref(space["mark"]))
+        del space
+    gc.collect()
+    assert not any(mark() for mark in gone)

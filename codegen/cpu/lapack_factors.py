@@ -126,6 +126,21 @@ def _qr(m: Any) -> None:
     _with_work(m, "orgqr" if m.parts == 1 else "ungqr", rows, of_q, k, m.out, rows, tau)
 
 
+def _complex_lu(m: Any) -> None:
+    """L and U row by row, then the interchanges."""
+    b, n = m.b, m.size(0, -2)
+    square = b.mul(n, n)
+    factors, pivots, last = m.work(square), m.integers(n), m.at(m.out, square)
+    _columns_first(m, factors, n, n)
+    m.call("getrf", n, n, factors, n, pivots)
+    m.fill(last, b.mul(n, I64(2)), 0)
+    with m.each(n) as i:
+        pivot = b.sub(b.load(b.gep(pivots, [i], source_etype=I32), typ=I32), I32(1))
+        b.store(b.sitofp(pivot, m.kind), m.part(last, i))
+        with m.each(n) as j:
+            m.copy(m.at(factors, j, n, i), m.at(m.out, i, n, j), I64(1))
+
+
 def _complex_slogdet(m: Any) -> None:
     """The sign and the logarithm of the size.  Pivots are divided by their larger part before they are squared."""
     b, n, zero, one = m.b, m.size(0, -2), m.number(0), m.number(1)
@@ -187,5 +202,6 @@ _BOTH = {"eigh": _eigh, "eig": _eig, "svd": _svd, "qr": _qr}  # of real and of c
 BY_LAPACK = {**_BOTH, "sylvester": _sylvester}
 OF_COMPLEX = {
     **{f"complex_{name}": function for name, function in _BOTH.items()},
+    "complex_lu": _complex_lu,
     "complex_slogdet": _complex_slogdet,
 }

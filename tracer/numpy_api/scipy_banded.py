@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ShapeError, UnsupportedError
-from ..ir.graph import Atom
+from ..ir.graph import Atom, lanes
 from ..ops import linalg as ops
 from ..ops.elementwise import F, like
 from ..ops.linalg_banded import cholesky_of_bands, shifted, solve_banded
@@ -171,7 +171,7 @@ def _eigvalsh_tridiagonal(d: Any, e: Any, *args: Any, **options: Any) -> Any:
 def _solve_banded(
     l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    x, y = operands(check_finite, ab, b, complex_too=False)
+    x, y = operands(check_finite, ab, b)
     below, above = (int(k) for k in l_and_u)
     if x.aval.shape[-2:] != (below + above + 1, x.aval.shape[-1]) or x.aval.ndim != 2:
         raise ShapeError.here(
@@ -180,6 +180,6 @@ def _solve_banded(
         )
     right, vector = right_sides(y, x.aval.shape[-1], "shapes of ab and b are not compatible.")
     found = solve_banded(x, ops.transposed(right), below, above)
-    quiet = F.stop_gradient(found)
+    quiet = F.stop_gradient(lanes(found)[0] if found.aval.is_complex else found)
     must_hold(reduce("any", F.ne(quiet, like(-np.inf, quiet)), (0, 1)), "singular matrix")
     return given(ops.transposed(found), vector)

@@ -47,12 +47,12 @@ def _by_blocks(function: Callable[[Atom], Atom], x: Atom) -> Atom:
 
 @hooked("expm_frechet")
 def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True) -> Any:
-    x, direction = in_double(_square(A)), in_double(_square(E))
+    x, direction = promote(in_double(_square(A, True)), in_double(_square(E, True)))
     if x.aval.shape != direction.aval.shape:
         raise ShapeError.here("expected A and E to be the same shape")
     n, axis = x.aval.shape[-1], x.aval.ndim - 2
     rows = concat([x, direction], axis + 1), concat([full(like(0, x), x.aval.shape), x], axis + 1)
-    found = slice_axis(expm(concat(list(rows), axis)), axis, 0, n)
+    found = slice_axis(_by_blocks(expm, concat(list(rows), axis)), axis, 0, n)
     along = wrap(slice_axis(found, axis + 1, n, n))
     return (wrap(slice_axis(found, axis + 1, 0, n)), along) if compute_expm else along
 
@@ -105,7 +105,7 @@ for _end, _both in (("m", _waves), ("hm", _hyperbolic)):
 @hooked("signm")
 def _signm(A: Any, disp: Any = True) -> Any:
     reject("scipy.linalg.signm", "call it without", disp=disp is False)
-    x = wrap(_square(A, complex_too=True))
+    x = wrap(_square(A, True))
     return np.linalg.solve(scipy.linalg.sqrtm(x @ x), x)
 
 

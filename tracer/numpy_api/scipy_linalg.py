@@ -103,7 +103,7 @@ def _qr(
 def _rq(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", check_finite: bool = True) -> Any:
     if mode not in ("full", "r", "economic"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic']")
-    x = wrap(matrix(a, check_finite))
+    x = wrap(matrix(a, check_finite, True))
     turned = to_atom(x[::-1, ::-1].T)
     q, r = (wrap(part)[::-1, ::-1].T for part in qr(turned, mode != "economic"))
     return r if mode == "r" else (r, q)
@@ -187,7 +187,6 @@ def _generalised(x: Atom, b: Atom, lower: bool) -> tuple[Atom, Atom]:
     if x.aval.shape != b.aval.shape:
         raise ShapeError.here(f"wrong b dimensions {b.aval.shape}, should be {x.aval.shape}")
     x, b = promote(hermitian(x, lower), hermitian(b, lower))
-    reject("scipy.linalg.eigh", "give the lower triangles", lower=x.aval.is_complex and not lower)  # phases are others
     factor = cholesky_of(b, "The leading minor of B is not positive definite")
     inner = ops.solve_triangular(conjugate(factor), ops.solve_triangular(factor, x, True), True, True, right=True)
     values, vectors = eigh_of(inner, lower)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from ..ir.aval import INT
+from ..ir.aval import COMPLEX
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
@@ -21,9 +21,9 @@ from ..ops.complex import conjugate
 from ..ops.elementwise import F, cast, like
 from ..ops.linalg import adjoint, hermitian_part
 from ..ops.linalg_complex import solve_adjoint
-from ..ops.linalg_lu import lu_packed, lu_permutation, lu_repacked
+from ..ops.linalg_lu import lu_parts, permuted, solve_by_lu
 from ..ops.product import matmul
-from ..ops.shape import iota, reshape, slice_axis
+from ..ops.shape import iota, reshape
 from ..record.array import wrap
 from ..record.recorder import require_recorder
 from .linalg import (
@@ -235,8 +235,9 @@ def _cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite
 # ---- P L U ---------------------------------------------------------------------------------------------------------
 
 
-def _factors(a: Any, check_finite: bool, what: str) -> Atom:
-    (x,) = operands(check_finite, a, complex_too=False)
+def _factors(a: Any, check_finite: bool, what: str) -> tuple[Atom, Atom, Atom]:
+    """L and U in one matrix, the interchanges and P."""
+    (x,) = operands(check_finite, a)
     if x.aval.ndim < 2:
         raise ShapeError.here("The input array must be at least two-dimensional.")
     if x.aval.shape[-1] != x.aval.shape[-2]:
@@ -244,46 +245,38 @@ def _factors(a: Any, check_finite: bool, what: str) -> Atom:
             f"scipy.linalg.{what} of a matrix of shape {x.aval.shape} is not supported: only square ones are"
         )
 
-    return ops.lu(x)
-
-
-def _interchanges(found: Atom) -> Atom:
-    """The last row of packed factors, (..., 1, n)."""
-    return slice_axis(F.stop_gradient(found), found.aval.ndim - 2, found.aval.shape[-1], 1)
+    return lu_parts(x)
 
 
 @hooked("lu_factor")
 def _lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    found = _factors(a, check_finite, "lu_factor")
-    last = _interchanges(found)
-    return wrap(lu_packed(found)), wrap(
-        cast(reshape(last, (*last.aval.shape[:-2], last.aval.shape[-1])), np.dtype("int32"))
-    )
+    packed, last, _ = _factors(a, check_finite, "lu_factor")
+    return wrap(packed), wrap(cast(reshape(last, (*last.aval.shape[:-2], last.aval.shape[-1])), np.dtype("int32")))
 
 
 @hooked("lu_solve")
 def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     lu, pivots = lu_and_piv
-    x, y = operands(check_finite, lu, b, complex_too=False)
+    x, y = operands(check_finite, lu, b)
     n = _square(x, "The factored matrix lu is not square.")
     right, vector = right_sides(y, n, f"Shapes of lu {x.aval.shape} and b {y.aval.shape} are incompatible")
-    last = cast(atom_of(pivots), x.aval.dtype)
-    shape = last.aval.shape
-    return given(solve_by(lu_repacked(x, reshape(last, (*shape[:-1], 1, n))), right, bool(trans)), vector)
+    last = cast(atom_of(pivots), COMPLEX.get(x.aval.dtype, x.aval.dtype))
+    last = reshape(last, (*last.aval.shape[:-1], 1, n))
+    x = conjugate(x) if trans == 2 else x
+    return given(_of_one_or_many(lambda a, b: solve_by_lu(a, last, b, bool(trans)), x, right), vector)
 
 
 @hooked("lu")
 def _lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
 ) -> Any:
-    found = _factors(a, check_finite, "lu")
-    packed, permutation = lu_packed(found), lu_permutation(found)
+    packed, _, permutation = _factors(a, check_finite, "lu")
     n = packed.aval.shape[-1]
     unit = ops.triangle(ops.triangle(F.add(F.mul(packed, like(0, packed)), like(1, packed)), True), False)
     lower, upper = F.add(ops.triangle(packed, True, False), unit), ops.triangle(packed, False)
     if permute_l:
-        return wrap(matmul(permutation, lower)), wrap(upper)
+        return wrap(permuted(permutation, lower)), wrap(upper)
     if p_indices:
-        places = matmul(permutation, reshape(cast(iota(n), packed.aval.dtype), (n, 1)))
-        return wrap(cast(reshape(places, (n,)), INT)), wrap(lower), wrap(upper)
+        places = matmul(permutation, reshape(cast(iota(n), permutation.aval.dtype), (n, 1)))
+        return wrap(cast(reshape(places, (n,)), np.dtype("int32"))), wrap(lower), wrap(upper)
     return wrap(permutation), wrap(lower), wrap(upper)

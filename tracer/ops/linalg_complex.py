@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Atom, Pair
-from .complex import RULES, by_lane, conjugate
+from .complex import RULES, by_lane, complex_of, conjugate
 from .elementwise import F, like, whole_lanes
 from .linalg import diagonal, solve_triangular, transposed, triangle
+from .linalg_banded import solve_banded
 from .linalg_cholesky import cholesky
 from .linalg_gaps import along_columns, diagonal_mask
-from .shape import concat, reshape, slice_axis
+from .shape import concat, full, reshape, slice_axis
 
 
 def interleaved(x: Atom) -> Atom:
@@ -83,5 +84,30 @@ def solve_adjoint(a: Atom, b: Atom, lower: bool) -> Atom:
     return conjugate(solve_triangular(a, conjugate(b), lower, True))
 
 
+def _solve_banded(bands: Atom, b: Atom, below: int, above: int, trans: bool) -> Atom:
+    """Column j of the diagonals becomes two, which begin with a zero and end with one."""
+    b = conjugate(b) if trans else b
+    *batch, count, n = bands.aval.shape
+    rank = len(batch)
+
+    def between(x: Atom, y: Atom) -> Atom:
+        """Diagonals x[0], y[0], x[1], y[1], ..."""
+        parts = [reshape(v, (*batch, count, 1, n)) for v in (x, y)]
+        return reshape(concat(parts, rank + 1), (*batch, 2 * count, n))
+
+    re, im = whole_lanes(bands)
+    none = full(like(0, re), (*batch, 1, n))
+    first = concat([none, between(re, im)], rank)
+    second = concat([between(F.neg(im), re), none], rank)
+    columns = [reshape(x, (*batch, 2 * count + 1, n, 1)) for x in (first, second)]
+    wide = reshape(concat(columns, rank + 2), (*batch, 2 * count + 1, 2 * n))
+    *shape, _ = b.aval.shape
+    sides = concat([reshape(x, (*shape, n, 1)) for x in whole_lanes(b)], len(shape) + 1)
+    found = solve_banded(wide, reshape(sides, (*shape, 2 * n)), 2 * below + 1, 2 * above + 1, trans)
+    x = complex_of(reshape(found, (*shape, n, 2)), b.aval.dtype)
+    return conjugate(x) if trans else x
+
+
 RULES["cholesky"] = _cholesky
+RULES["solve_banded"] = _solve_banded
 RULES["solve_triangular"] = _solve_triangular

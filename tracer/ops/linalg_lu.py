@@ -1,7 +1,8 @@
 """The factors of P L U = A as values that are not opaque, and back (``linalg.py``).
 
 ``lu_packed`` gives L below the diagonal and U from it on in one matrix, as LAPACK and SciPy have them; its derivative
-is that of L and U.  ``lu_repacked`` takes such a matrix back.
+is that of L and U.  ``lu_repacked`` takes such a matrix back.  ``complex_lu`` gives those of complex matrices in rows 0
+to n - 1 of (..., n + 1, 2 n), by the same rules; its last row begins with the interchanges.
 """
 
 from __future__ import annotations
@@ -9,26 +10,34 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.axes import JOINED, PART, Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
-from .elementwise import F
+from . import linalg_eigen
+from .complex import by_lane, conjugate
+from .elementwise import F, like
 from .linalg import (
     factors_of,
+    lu,
     lu_inverse,
+    lu_solve,
     matrix_axes,
     of_factors,
     of_matrix,
     per_matrix,
+    routine,
     solve_triangular,
+    times,
     transposed,
     triangle,
 )
+from .linalg_numbers import COMPLEX
 from .product import matmul
-from .shape import concat
+from .shape import concat, full, slice_axis
 
 _ANY = ((-3.0, 3.0),)
 
@@ -43,17 +52,22 @@ def _join(below: Atom, above: Atom) -> Atom:
     return F.add(triangle(below, True, False), triangle(above, False))
 
 
-def _unit_times(lu: Atom, x: Atom, trans: bool) -> Atom:
-    """L x, or L.T x."""
-    return F.add(x, matmul(triangle(lu, True, False), x, trans, False))
+def _unit_times(lu: Atom, x: Atom, by_adjoint: bool) -> Atom:
+    """L x, or L' x."""
+    return F.add(x, times(triangle(lu, True, False), x, by_adjoint))
+
+
+def permuted(permutation: Atom, x: Atom, back: bool = False) -> Atom:
+    """P x, or P' x."""
+    return by_lane(lambda v: matmul(permutation, v, back, False), x)
 
 
 def _of_a(lu: Atom, permutation: Atom, x: Atom) -> Atom:
     """The cotangent of A for one *x* of the packed L and U."""
-    upper = triangle(lu, False)
-    inner = _join(_unit_times(lu, triangle(x, True, False), True), matmul(triangle(x, False), upper, False, True))
-    inner = solve_triangular(lu, inner, True, True, True)
-    return matmul(permutation, solve_triangular(lu, inner, False, True, False, True))
+    upper, turned = triangle(lu, False), conjugate(lu)
+    inner = _join(_unit_times(lu, triangle(x, True, False), True), times(triangle(x, False), upper, False, True))
+    inner = solve_triangular(turned, inner, True, True, True)
+    return permuted(permutation, solve_triangular(turned, inner, False, True, False, True))
 
 
 def _to_a(lu: Atom, permutation: Atom, x: Atom) -> Atom:
@@ -64,7 +78,7 @@ def _to_a(lu: Atom, permutation: Atom, x: Atom) -> Atom:
 
 def _from_a(lu: Atom, permutation: Atom, x: Atom) -> Atom:
     """The tangent of the packed L and U for one *x* of A."""
-    inner = solve_triangular(lu, matmul(permutation, x, True, False), True, False, True)
+    inner = solve_triangular(lu, permuted(permutation, x, True), True, False, True)
     inner = solve_triangular(lu, inner, False, False, False, True)
     return _join(
         _unit_times(lu, triangle(inner, True, False), False), matmul(triangle(inner, False), triangle(lu, False))
@@ -122,6 +136,73 @@ LU_PERMUTATION: Primitive = register(
 def lu_permutation(factors: Atom) -> Var:
     """P as a matrix, (..., n, n)."""
     return bind(LU_PERMUTATION, factors)
+
+
+def _infer_complex(a: Aval) -> Aval:
+    n = COMPLEX.order(a, "lu")
+    return Aval(a.dtype, (*a.shape[:-2], n + 1, 2 * n))
+
+
+def _complex(a: np.ndarray) -> Any:
+    found = np.zeros((len(a) + 1, a.shape[1]), a.dtype)
+    factors, interchanges, _ = routine(lapack, "getrf", COMPLEX.array(a).dtype)(COMPLEX.array(a))
+    found[:-1], found[-1, : len(a)] = COMPLEX.raw(factors), interchanges
+    return found
+
+
+COMPLEX_LU: Primitive = register(
+    Primitive(
+        "complex_lu", LAPACK, per_matrix(_complex, _infer_complex), _infer_complex,
+        vjp=lambda ct, out, a: (
+            COMPLEX.store(_of_a(_lu_of(out), lu_permutation(_first_half(out)), _lu_of(ct))),
+        ),
+        jvp=lambda tangents, out, a: linalg_eigen.as_packed(
+            COMPLEX.store(_from_a(_lu_of(out), lu_permutation(_first_half(out)), COMPLEX.load(tangents[0])))
+        ),
+        axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY, test={"shapes": ((2, 3, 6),)},
+    )
+)  # fmt: skip
+
+
+def _lu_of(packed: Atom) -> Atom:
+    return COMPLEX.load(of_matrix(packed))
+
+
+def _first_half(packed: Atom) -> Atom:
+    """The columns that have the interchanges, as factors of real matrices have them."""
+    return slice_axis(F.stop_gradient(packed), packed.aval.ndim - 1, 0, packed.aval.shape[-1] // 2)
+
+
+def lu_parts(a: Atom) -> tuple[Atom, Atom, Atom]:
+    """L and U in one matrix, the interchanges (..., 1, n) and P, of real or complex matrices."""
+    if a.aval.is_complex:
+        packed = bind(COMPLEX_LU, COMPLEX.store(a))
+        factors, found = _first_half(packed), _lu_of(packed)
+    else:
+        factors = lu(a)
+        found = lu_packed(factors)
+    n = a.aval.shape[-1]
+    last = slice_axis(F.stop_gradient(factors), factors.aval.ndim - 2, n, 1)
+    return found, last, lu_permutation(factors)
+
+
+def solve_by_lu(packed: Atom, interchanges: Atom, b: Atom, trans: bool) -> Atom:
+    """The solutions of A x = b, or A.T x = b, for L and U in one matrix and the *interchanges* (..., 1, n)."""
+    if not packed.aval.is_complex:
+        return lu_solve(lu_repacked(packed, interchanges), b, trans)
+    *batch, n, _ = packed.aval.shape
+    permutation = lu_permutation(
+        concat([full(like(0, interchanges), (*batch, n, n)), F.stop_gradient(interchanges)], len(batch))
+    )
+    if trans:
+        return permuted(permutation, _by_both(packed, b, (False, True), True))
+    return _by_both(packed, permuted(permutation, b, True), (True, False), False)
+
+
+def _by_both(packed: Atom, b: Atom, lower: tuple[bool, bool], trans: bool) -> Atom:
+    for below in lower:
+        b = solve_triangular(packed, b, below, trans, below)
+    return b
 
 
 def _infer_repacked(lu: Aval, interchanges: Aval) -> Aval:

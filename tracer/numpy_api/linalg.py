@@ -58,9 +58,9 @@ def matrix_function(function: Any) -> Callable[[Callable[..., Any]], Callable[..
 # ---- arguments ----------------------------------------------------------------------------------------------------
 
 
-def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
+def matrices(*values: Any) -> tuple[Atom, ...]:
     """*values* as atoms of the one dtype that NumPy's linear algebra computes in: float32 or float64, or of complex
-    numbers where the function takes those."""
+    numbers."""
     atoms = [atom_of(value) for value in values]
     for atom in atoms:
         if atom.aval.dtype in HALF:
@@ -68,11 +68,6 @@ def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
     single = all(COMPLEX.get(atom.aval.dtype, atom.aval.dtype) == FLOAT32 for atom in atoms)
     dtype = FLOAT32 if single else FLOAT
     if any(atom.aval.is_complex for atom in atoms):
-        if not complex_too:
-            raise UnsupportedError.here(
-                "of complex matrices there are the functions of np.linalg, and the better known ones of scipy.linalg: "
-                "compose it from those"
-            )
         dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)
     return tuple([cast(atom, dtype) for atom in atoms])
 
@@ -140,7 +135,7 @@ def solve_by(found: Atom, b: Atom, trans: bool = False) -> Atom:
 
 @matrix_function(np.linalg.solve)
 def _solve(a: Any, b: Any) -> Any:
-    x, y = matrices(a, b, complex_too=True)
+    x, y = matrices(a, b)
     n = squares(x)
     vector = y.aval.ndim == 1
     if not y.aval.ndim:
@@ -160,7 +155,7 @@ def _solve(a: Any, b: Any) -> Any:
 
 @implements(np.linalg.tensorsolve)
 def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    x, y = matrices(a, b, complex_too=True)
+    x, y = matrices(a, b)
     if axes is not None:
         last = [one_axis(k, x.aval.ndim, "np.linalg.tensorsolve") for k in axes]
         x = transpose(x, (*[k for k in range(x.aval.ndim) if k not in last], *last))
@@ -182,7 +177,7 @@ def inverse_of(x: Atom, error: Words = "Singular matrix") -> Atom:
 
 @matrix_function(np.linalg.inv)
 def _inv(a: Any) -> Any:
-    return wrap(inverse_of(matrices(a, complex_too=True)[0]))
+    return wrap(inverse_of(matrices(a)[0]))
 
 
 # ---- determinants --------------------------------------------------------------------------------------------------
@@ -190,7 +185,7 @@ def _inv(a: Any) -> Any:
 
 @matrix_function(np.linalg.det)
 def _det(a: Any) -> Any:
-    (x,) = matrices(a, complex_too=True)
+    (x,) = matrices(a)
     squares(x)
     return wrap(det_of(x))
 
@@ -223,7 +218,7 @@ def _expanded(x: Atom) -> Atom:
 
 @matrix_function(np.linalg.slogdet)
 def _slogdet(a: Any) -> Any:
-    (x,) = matrices(a, complex_too=True)
+    (x,) = matrices(a)
     if x.aval.is_complex:
         if not squares(x):
             return np.linalg.slogdet(np.empty(x.aval.shape, x.aval.dtype))
@@ -246,7 +241,7 @@ def cholesky_of(x: Atom, error: Words) -> Atom:
 
 @matrix_function(np.linalg.cholesky)
 def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    (x,) = matrices(a, complex_too=True)
+    (x,) = matrices(a)
     squares(x)
     x = ops.adjoint(x) if upper else x
     found = cholesky_of(x, "Matrix is not positive definite")
@@ -263,7 +258,7 @@ def _matrix_power(a: Any, n: int) -> Any:
     power = int(n)
     if power == 0:
         return wrap(broadcast_to(atom_of(np.eye(size, dtype=x.aval.dtype)), x.aval.shape))
-    square = inverse_of(matrices(x, complex_too=True)[0]) if power < 0 else x
+    square = inverse_of(matrices(x)[0]) if power < 0 else x
     result, power = None, abs(power)
     while power:
         if power & 1:

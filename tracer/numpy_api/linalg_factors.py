@@ -20,6 +20,7 @@ from ..ops.complex import from_blocks, square_of_size
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.linalg_eig_complex import complex_eig, complex_eig_of_real
 from ..ops.linalg_eigen import eigh
+from ..ops.linalg_eigen import hermitian as hermitian_of
 from ..ops.linalg_pinv import above, pinv
 from ..ops.linalg_qr import qr
 from ..ops.linalg_svd import singular_values_of, svd
@@ -38,12 +39,12 @@ _SVDResult: Any = type(np.linalg.svd(_ONE))
 _QRResult: Any = type(np.linalg.qr(_ONE))
 
 
-def _one(value: Any, complex_too: bool = False) -> Atom:
-    return matrices(value, complex_too=complex_too)[0]
+def _one(value: Any) -> Atom:
+    return matrices(value)[0]
 
 
-def _rectangles(value: Any, complex_too: bool = False) -> Atom:
-    x = _one(value, complex_too)
+def _rectangles(value: Any) -> Atom:
+    x = _one(value)
     if x.aval.ndim < 2:
         raise MatrixError.here(f"{x.aval.ndim}-dimensional array given. Array must be at least two-dimensional")
     return x
@@ -69,7 +70,7 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
         raise ValueError(f"Unrecognized mode '{mode}'")
     if mode == "raw":
         raise UnsupportedError.here("np.linalg.qr with mode='raw' is not supported: use mode='reduced'")
-    x = _rectangles(a, True)
+    x = _rectangles(a)
     whole = mode == "complete"
     q, r = qr(x, whole) if x.aval.size else _of_nothing(np.linalg.qr, x.aval, "complete" if whole else "reduced")
     return wrap(r) if mode == "r" else _QRResult(wrap(q), wrap(r))
@@ -95,13 +96,13 @@ def _uplo(name: str) -> bool:
 @implements(np.linalg.eigh)
 def _eigh(a: Any, UPLO: str = "L") -> Any:
     lower = _uplo(UPLO)
-    return _EighResult(*map(wrap, eigh_of(_one(a, True), lower)))
+    return _EighResult(*map(wrap, eigh_of(_one(a), lower)))
 
 
 @implements(np.linalg.eigvalsh)
 def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
     lower = _uplo(UPLO)
-    return wrap(eigh_of(_one(a, True), lower)[0])
+    return wrap(eigh_of(_one(a), lower)[0])
 
 
 def eig_of(x: Atom) -> tuple[Atom, Atom]:
@@ -122,7 +123,7 @@ def eig_of(x: Atom) -> tuple[Atom, Atom]:
 
 def _eig_in_double(a: Any) -> list[Any]:
     """As NumPy computes them, whatever the precision of *a*: in single precision their order may be another one."""
-    x = _one(a, True)
+    x = _one(a)
     lane = COMPLEX.get(x.aval.dtype, x.aval.dtype)
     found = eig_of(cast(x, np.promote_types(x.aval.dtype, FLOAT)))
     of_lane = {v: k for k, v in COMPLEX.items()}
@@ -164,7 +165,7 @@ def values_of(x: Atom) -> Atom:
 
 @implements(np.linalg.svd)
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    x = _rectangles(a, True)
+    x = _rectangles(a)
     if hermitian:
         found = _svd_of_symmetric(x)
         return _SVDResult(*found) if compute_uv else found[1]
@@ -180,7 +181,7 @@ def _svd_of_symmetric(x: Atom) -> tuple[Any, Any, Any]:
 
 
 if hasattr(np.linalg, "svdvals"):  # since NumPy 2.0
-    implements(np.linalg.svdvals)(lambda x, /: wrap(values_of(_rectangles(x, True))))
+    implements(np.linalg.svdvals)(lambda x, /: wrap(values_of(_rectangles(x))))
 
 
 # ---- made of singular values ---------------------------------------------------------------------------------------
@@ -201,12 +202,12 @@ def _eps(x: Atom) -> float:
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     if rcond is not None and rtol is not np._NoValue:
         raise ValueError("`rtol` and `rcond` can't be both set.")
-    x = _rectangles(a, not hermitian)
+    x = _rectangles(a)
     if not x.aval.size:
         return wrap(_of_nothing(np.linalg.pinv, x.aval))
     given = rcond if rcond is not None else 1e-15 if rtol is np._NoValue else rtol
     if hermitian:
-        x = F.add(ops.triangle(x, True), ops.transposed(ops.triangle(x, True, False)))
+        x = hermitian_of(x, True)
     return wrap(pinv_of(x, _cutoff(_eps(x) if given is None else given, x))[0])
 
 
@@ -217,7 +218,7 @@ def pinv_of(x: Atom, cutoff: Atom) -> tuple[Atom, Atom]:
 
 @implements(np.linalg.lstsq)
 def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    x, y = matrices(a, b, complex_too=True)
+    x, y = matrices(a, b)
     return lstsq_of(x, y, _eps(x) if rcond is None else rcond)
 
 
@@ -256,7 +257,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
         raise ValueError("`tol` and `rtol` can't be both set.")
     if to_atom(A).aval.ndim < 2:
         return int(not np.all(A == 0))
-    x = _rectangles(A, True)
+    x = _rectangles(A)
     s = wrap(F.stop_gradient(values_of(x)))
     if tol is None:
         share = _eps(x) if rtol is None else np.asarray(rtol)[..., None]
@@ -268,7 +269,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
 
 @implements(np.linalg.cond)
 def _cond(x: Any, p: Any = None) -> Any:
-    atom = _rectangles(x, True)
+    atom = _rectangles(x)
     if not atom.aval.size:
         if not math.prod(atom.aval.shape[-2:]):
             raise MatrixError.here("cond is not defined on empty arrays")

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ShapeError, UnsupportedError
-from ..ir.graph import Atom, lanes
+from ..ir.graph import Atom
 from ..ops import linalg as ops
+from ..ops.complex import conjugate, real_part
 from ..ops.elementwise import F, like
-from ..ops.linalg_banded import cholesky_of_bands, shifted, solve_banded
+from ..ops.linalg_banded import shifted, solve_banded
+from ..ops.linalg_complex import hermitian_cholesky_of_bands
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis
 from ..record.array import to_atom, wrap
@@ -25,14 +27,15 @@ from .scipy_solvers import given, operands, right_sides
 
 
 def _turned(bands: Atom, lower: bool) -> Atom:
-    """The diagonals from the main one down, of those that stand for it *lower* or upper; the contrary, too.
+    """The diagonals of a Hermitian matrix from the main one down, of those that stand for it *lower* or upper; the
+    contrary, too.
 
     What is no element of the matrix is 0.
     """
     count, n = bands.aval.shape
     rows = [reshape(slice_axis(bands, 0, k, 1), (n,)) for k in range(count)]
     if not lower:
-        rows = [shifted(row, k) for k, row in enumerate(reversed(rows))]
+        rows = [shifted(conjugate(row), k) for k, row in enumerate(reversed(rows))]
     inside = np.arange(count)[:, None] + np.arange(n) < n
     found = concat([reshape(row, (1, n)) for row in rows], 0)
     return F.select(atom_of(inside), found, like(0, found))
@@ -41,14 +44,14 @@ def _turned(bands: Atom, lower: bool) -> Atom:
 def _upper(bands: Atom) -> Atom:
     """The contrary of ``_turned``: upper diagonals, the main one last."""
     count, n = bands.aval.shape
-    rows = [shifted(reshape(slice_axis(bands, 0, k, 1), (n,)), -k) for k in range(count)]
+    rows = [shifted(reshape(slice_axis(conjugate(bands), 0, k, 1), (n,)), -k) for k in range(count)]
     return concat([reshape(row, (1, n)) for row in reversed(rows)], 0)
 
 
 def _root_of(bands: Atom, lower: bool, end: str) -> Atom:
     """The lower Cholesky factor's diagonals, from the main one down."""
-    found = cholesky_of_bands(_turned(bands, lower))
-    pivots = F.stop_gradient(slice_axis(found, 0, 0, 1))
+    found = hermitian_cholesky_of_bands(_turned(bands, lower))
+    pivots = F.stop_gradient(slice_axis(real_part(found), 0, 0, 1))
 
     def error() -> str:
         values = np.asarray(require_recorder("linear algebra").value(pivots))[0]
@@ -62,11 +65,11 @@ def _solved(root: Atom, right: Atom) -> Atom:
     """The solutions (n, k) by a lower factor."""
     below = root.aval.shape[0] - 1
     rows = solve_banded(root, ops.transposed(right), below, 0)
-    return ops.transposed(solve_banded(root, rows, below, 0, True))
+    return ops.adjoint(solve_banded(root, conjugate(rows), below, 0, True))
 
 
 def _bands(value: Any, check_finite: bool) -> Atom:
-    (x,) = operands(check_finite, value, complex_too=False)
+    (x,) = operands(check_finite, value)
     if x.aval.ndim != 2:
         raise UnsupportedError.here("diagonals are supported as one array of two dimensions")
     return x
@@ -81,7 +84,7 @@ def _cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, c
 @hooked("cho_solve_banded")
 def _cho_solve_banded(cb_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     bands, lower = cb_and_lower
-    root, y = operands(check_finite, wrap(_turned(_bands(bands, check_finite), lower)), b, complex_too=False)
+    root, y = operands(check_finite, wrap(_turned(_bands(bands, check_finite), lower)), b)
     right, vector = right_sides(y, root.aval.shape[-1], "shapes of cb and b are not compatible.")
     return given(_solved(root, right), vector)
 
@@ -91,7 +94,7 @@ def _solveh_banded(
     ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False,
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    x, y = operands(check_finite, wrap(_bands(ab, False)), b, complex_too=False)
+    x, y = operands(check_finite, wrap(_bands(ab, False)), b)
     right, vector = right_sides(y, x.aval.shape[-1], "shapes of ab and b are not compatible.")
     return given(_solved(_root_of(x, lower, "th"), right), vector)
 
@@ -143,7 +146,7 @@ def _eigh_tridiagonal(
     d: Any, e: Any, eigvals_only: bool = False, select: Any = "a", select_range: Any = None,
     check_finite: bool = True, tol: float = 0.0, lapack_driver: str = "auto",
 ) -> Any:  # fmt: skip
-    main, beside = operands(check_finite, d, e, complex_too=False)
+    main, beside = operands(check_finite, d, e)
     for x in (main, beside):
         if x.aval.ndim != 1:
             raise ShapeError.here("expected a 1-D array")
@@ -180,6 +183,6 @@ def _solve_banded(
         )
     right, vector = right_sides(y, x.aval.shape[-1], "shapes of ab and b are not compatible.")
     found = solve_banded(x, ops.transposed(right), below, above)
-    quiet = F.stop_gradient(lanes(found)[0] if found.aval.is_complex else found)
+    quiet = F.stop_gradient(real_part(found))
     must_hold(reduce("any", F.ne(quiet, like(-np.inf, quiet)), (0, 1)), "singular matrix")
     return given(ops.transposed(found), vector)

@@ -11,7 +11,7 @@ import scipy.linalg
 from ..ir.errors import MatrixError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.complex import blocks_of, from_blocks
-from ..ops.elementwise import F, like
+from ..ops.elementwise import F, like, promote
 from ..ops.linalg_expm import expm
 from ..ops.linalg_functions import logm, sqrtm
 from ..ops.reduce import reduce
@@ -23,8 +23,8 @@ from .registry import reject
 from .scipy_linalg import for_scipy, hooked, in_double
 
 
-def _square(value: Any, complex_too: bool = False) -> Atom:
-    (x,) = for_scipy(value, complex_too=complex_too)
+def _square(value: Any) -> Atom:
+    (x,) = for_scipy(value)
     if x.aval.ndim < 2:
         raise MatrixError.here("The input array must be at least two-dimensional")
     squares(x)
@@ -34,7 +34,7 @@ def _square(value: Any, complex_too: bool = False) -> Atom:
 @hooked("expm")
 def _expm(A: Any) -> Any:
     A = A.reshape(1, 1) if np.ndim(A) < 2 and np.size(A) == 1 else A
-    x = _square(A, complex_too=True)
+    x = _square(A)
     if x.aval.shape[-1] <= 1:
         return wrap(F.exp(x))
     return wrap(_by_blocks(expm, x))
@@ -47,7 +47,7 @@ def _by_blocks(function: Callable[[Atom], Atom], x: Atom) -> Atom:
 
 @hooked("expm_frechet")
 def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True) -> Any:
-    x, direction = promote(in_double(_square(A, True)), in_double(_square(E, True)))
+    x, direction = promote(in_double(_square(A)), in_double(_square(E)))
     if x.aval.shape != direction.aval.shape:
         raise ShapeError.here("expected A and E to be the same shape")
     n, axis = x.aval.shape[-1], x.aval.ndim - 2
@@ -60,7 +60,7 @@ def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True,
 def _real(name: str, function: Callable[[Atom], Atom]) -> None:
     def apply(A: Any, disp: Any = True, blocksize: Any = None) -> Any:
         reject(f"scipy.linalg.{name}", "call it without", disp=disp is False)
-        x = _square(A, complex_too=True)
+        x = _square(A)
         x = in_double(x) if name == "logm" else x
         found = _by_blocks(function, x)
         real = reduce("all", F.eq(found, found), tuple(range(found.aval.ndim)))
@@ -82,7 +82,7 @@ _real("logm", logm)
 
 def _waves(A: Any) -> tuple[Any, Any]:
     """Cosine and sine."""
-    x = wrap(_square(A, complex_too=True))
+    x = wrap(_square(A))
     ahead = scipy.linalg.expm(1j * x)
     if x.dtype.kind != "c":
         return ahead.real, ahead.imag
@@ -91,7 +91,7 @@ def _waves(A: Any) -> tuple[Any, Any]:
 
 
 def _hyperbolic(A: Any) -> tuple[Any, Any]:
-    x = wrap(_square(A, complex_too=True))
+    x = wrap(_square(A))
     ahead, back = scipy.linalg.expm(x), scipy.linalg.expm(-x)
     return 0.5 * (ahead + back), 0.5 * (ahead - back)
 
@@ -105,13 +105,13 @@ for _end, _both in (("m", _waves), ("hm", _hyperbolic)):
 @hooked("signm")
 def _signm(A: Any, disp: Any = True) -> Any:
     reject("scipy.linalg.signm", "call it without", disp=disp is False)
-    x = wrap(_square(A, True))
+    x = wrap(_square(A))
     return np.linalg.solve(scipy.linalg.sqrtm(x @ x), x)
 
 
 @hooked("fractional_matrix_power")
 def _fractional_matrix_power(A: Any, t: Any) -> Any:
-    x = wrap(_square(A, complex_too=True))
+    x = wrap(_square(A))
     if not is_traced(t) and t == int(t):
         return np.linalg.matrix_power(x, int(t))
     return scipy.linalg.expm(t * scipy.linalg.logm(x))

@@ -62,16 +62,16 @@ def _nothing(x: Any) -> Any:
     return np.empty(x.shape, x.dtype) if is_traced(x) else x
 
 
-def for_scipy(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
+def for_scipy(*values: Any) -> tuple[Atom, ...]:
     """*values* as ``matrices`` has them; bools and half precision are float32 to SciPy."""
     atoms = [atom_of(value) for value in values]
     short = [cast(x, FLOAT32) if x.aval.dtype == bool or x.aval.dtype in HALF else x for x in atoms]
-    return matrices(*map(wrap, short), complex_too=complex_too)
+    return matrices(*map(wrap, short))
 
 
-def matrix(value: Any, finite: bool = False, complex_too: bool = False) -> Atom:
+def matrix(value: Any, finite: bool = False) -> Atom:
     """*value* as matrices of the dtype that is computed in, which have to be *finite*."""
-    (x,) = for_scipy(value, complex_too=complex_too)
+    (x,) = for_scipy(value)
     if x.aval.ndim < 2:
         raise ShapeError.here("expected a 2-D array")
     if finite and x.aval.size:
@@ -95,7 +95,7 @@ def _qr(
     if mode not in ("full", "qr", "r", "economic", "raw"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
     reject("scipy.linalg.qr", "use it without", pivoting=pivoting, mode=mode == "raw")
-    q, r = map(wrap, qr(matrix(a, check_finite, True), mode != "economic"))
+    q, r = map(wrap, qr(matrix(a, check_finite), mode != "economic"))
     return (r,) if mode == "r" else (q, r)
 
 
@@ -103,7 +103,7 @@ def _qr(
 def _rq(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", check_finite: bool = True) -> Any:
     if mode not in ("full", "r", "economic"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic']")
-    x = wrap(matrix(a, check_finite, True))
+    x = wrap(matrix(a, check_finite))
     turned = to_atom(x[::-1, ::-1].T)
     q, r = (wrap(part)[::-1, ::-1].T for part in qr(turned, mode != "economic"))
     return r if mode == "r" else (r, q)
@@ -114,20 +114,20 @@ def _svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:  # fmt: skip
-    x = matrix(a, check_finite, True)
+    x = matrix(a, check_finite)
     return tuple(map(wrap, svd_of(x, full_matrices))) if compute_uv else wrap(values_of(x))
 
 
 @hooked("svdvals")
 def _svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    return wrap(values_of(matrix(a, check_finite, True)))
+    return wrap(values_of(matrix(a, check_finite)))
 
 
 @hooked("polar")
 def _polar(a: Any, side: str = "right") -> Any:
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
-    u, s, vh = svd_of(matrix(a, False, True))
+    u, s, vh = svd_of(matrix(a))
     basis = ops.adjoint(vh) if side == "right" else u
     positive = ops.times(scaled(basis, s), basis, False, True)
     return wrap(matmul(u, vh)), wrap(positive)
@@ -138,7 +138,7 @@ def _eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> Any:
     reject("scipy.linalg.eigvals", "bring it to a standard problem", b=b, homogeneous_eigvals=homogeneous_eigvals)
-    x = matrix(a, check_finite, True)
+    x = matrix(a, check_finite)
     squares(x)
     return wrap((complex_eig(x) if x.aval.is_complex else complex_eig_of_real(packed_eig(x)))[0])
 
@@ -152,7 +152,7 @@ def _eig(
         "scipy.linalg.eig", "bring it to a standard problem", b=b, left=left, homogeneous_eigvals=homogeneous_eigvals
     )
     values = _eigvals(a, None, check_finite=check_finite)
-    return (values, wrap(eig_of(matrix(a, False, True))[1])) if right else values
+    return (values, wrap(eig_of(matrix(a))[1])) if right else values
 
 
 @hooked("eigh")
@@ -165,12 +165,12 @@ def _eigh(
         "scipy.linalg.eigh", "choose from all eigenvalues afterwards", subset_by_value=subset_by_value,
         type=type != 1 and b is not None,
     )  # fmt: skip
-    x = matrix(a, check_finite, True)
+    x = matrix(a, check_finite)
     n = squares(x)
     if b is None:
         values, vectors = eigh_of(x, lower, "syevd" if driver == "evd" else "syevr")
     else:
-        values, vectors = _generalised(x, matrix(b, check_finite, True), lower)
+        values, vectors = _generalised(x, matrix(b, check_finite), lower)
     if subset_by_index is not None:
         first, last = (int(k) for k in subset_by_index)
         if not 0 <= first <= last < n:
@@ -207,7 +207,7 @@ def _sylvester(a: Atom, b: Atom, q: Atom) -> Atom:
         raise ShapeError.here(
             f"scipy.linalg.solve_sylvester: q of shape {q.aval.shape} does not fit: it has to be {n, m}"
         )
-    a, b, q = matrices(*map(wrap, (a, b, q)), complex_too=True)
+    a, b, q = matrices(*map(wrap, (a, b, q)))
     batch = broadcast_shapes(*[x.aval.shape[:-2] for x in (a, b, q)], what="batch dimensions")
     wide = [broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in (a, b, q)]
     return from_blocks(sylvester(*map(blocks_of, wide)), q.aval.dtype) if q.aval.is_complex else sylvester(*wide)
@@ -215,17 +215,17 @@ def _sylvester(a: Atom, b: Atom, q: Atom) -> Atom:
 
 @hooked("solve_sylvester")
 def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
-    return wrap(_sylvester(*[matrix(x, complex_too=True) for x in (a, b, q)]))
+    return wrap(_sylvester(*[matrix(x) for x in (a, b, q)]))
 
 
 def _lyapunov_operands(a: Any, q: Any) -> tuple[Atom, Atom]:
-    x, y = (matrix(v, True, True) for v in (a, q))
+    x, y = (matrix(v, True) for v in (a, q))
     for name, v in (("a", x), ("q", y)):
         if v.aval.shape[-1] != v.aval.shape[-2]:
             raise ShapeError.here(f"Matrix {name} should be square.")
     if x.aval.shape[-1] != y.aval.shape[-1]:
         raise ShapeError.here("Matrix a and q should have the same shape.")
-    x, y = matrices(wrap(x), wrap(y), complex_too=True)
+    x, y = matrices(wrap(x), wrap(y))
     return in_one_batch(x, y, "scipy.linalg.solve_lyapunov")
 
 

@@ -45,8 +45,8 @@ _FINITE = "array must not contain infs or NaNs"
 _SINGULAR = "A singular matrix detected: slice(s) [0] are singular."
 
 
-def operands(check_finite: bool, *values: Any, complex_too: bool = True) -> tuple[Atom, ...]:
-    atoms = for_scipy(*values, complex_too=complex_too)
+def operands(check_finite: bool, *values: Any) -> tuple[Atom, ...]:
+    atoms = for_scipy(*values)
     for x in atoms:
         if check_finite:
             must_hold(F.isfinite(x), _FINITE)

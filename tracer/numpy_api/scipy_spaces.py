@@ -24,7 +24,7 @@ from .scipy_linalg import for_scipy, hooked, matrix
 
 @hooked("pinv")
 def _pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
-    x = matrix(a, check_finite, True)
+    x = matrix(a, check_finite)
     lane = COMPLEX.get(x.aval.dtype, x.aval.dtype)
     share = max(x.aval.shape[-2:]) * float(np.finfo(x.aval.dtype).eps) if rtol is None else float(rtol)
     cutoff: Atom = Lit(share, lane)
@@ -41,7 +41,7 @@ def _pinvh(
     a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return_rank: bool = False,
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    x = matrix(a, check_finite, True)
+    x = matrix(a, check_finite)
     squares(x)
     return _pinv(wrap(hermitian(x, lower)), atol=atol, rtol=rtol, return_rank=return_rank, check_finite=False)
 
@@ -54,7 +54,7 @@ def _rank(s: Atom, shape: Ints, rcond: Any) -> int:
 
 @hooked("orth")
 def _orth(A: Any, rcond: Any = None) -> Any:
-    x = matrix(A, True, True)
+    x = matrix(A, True)
     u, s, _ = svd_of(x)
     return wrap(u)[:, : _rank(s, x.aval.shape, rcond)]
 
@@ -63,7 +63,7 @@ def _orth(A: Any, rcond: Any = None) -> Any:
 def _null_space(
     A: Any, rcond: Any = None, *, overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = "gesdd"
 ) -> Any:
-    x = matrix(A, check_finite, True)
+    x = matrix(A, check_finite)
     _, s, vh = svd_of(x, True)
     return np.conj(wrap(vh)[_rank(s, x.aval.shape, rcond) :].T)
 
@@ -82,7 +82,7 @@ def _subspace_angles(A: Any, B: Any) -> Any:
 
 @hooked("orthogonal_procrustes")
 def _orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> Any:
-    x, y = matrix(A, check_finite, True), matrix(B, check_finite, True)
+    x, y = matrix(A, check_finite), matrix(B, check_finite)
     if x.aval.ndim != 2 or x.aval.shape != y.aval.shape:
         raise ShapeError.here(f"the shapes of A and B differ ({x.aval.shape} vs {y.aval.shape})")
     x, y = promote(x, y)
@@ -95,7 +95,7 @@ def _lstsq(
     a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
     lapack_driver: Any = None,
 ) -> Any:  # fmt: skip
-    x, y = for_scipy(a, b, complex_too=True)
+    x, y = for_scipy(a, b)
     *found, rank, s = lstsq_of(x, y, float(np.finfo(x.aval.dtype).eps) if cond is None else cond)
     return *found, int(rank), s
 

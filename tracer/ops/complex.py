@@ -221,6 +221,10 @@ def conjugate(x: Atom) -> Atom:
     return Pair(lanes(x)[0], F.neg(lanes(x)[1]), x.aval.dtype) if x.aval.is_complex else x
 
 
+def real_part(x: Atom) -> Atom:
+    return whole_lanes(x)[0] if x.aval.is_complex else x
+
+
 def square_of_size(x: Atom) -> Atom:
     """|x|**2"""
     if not x.aval.is_complex:

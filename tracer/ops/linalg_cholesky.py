@@ -13,8 +13,9 @@ from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
-from ..ir.graph import Atom, Var, bind, lanes
+from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, Primitive, register
+from .complex import real_part
 from .elementwise import F, like
 from .linalg import (
     diagonal,
@@ -109,8 +110,7 @@ def cholesky(a: Atom) -> Var:
 
 def is_positive(factors: Atom) -> Atom:
     """Whether the matrices with these Cholesky factors were positive definite (or had NaN in them)."""
-    real = lanes(factors)[0] if factors.aval.is_complex else factors
-    found = diagonal(F.stop_gradient(real))
+    found = diagonal(F.stop_gradient(real_part(factors)))
     return F.ne(found, like(-np.inf, found))
 
 

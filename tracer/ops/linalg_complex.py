@@ -14,7 +14,7 @@ from ..ir.graph import Atom, Pair
 from .complex import RULES, by_lane, complex_of, conjugate
 from .elementwise import F, like, whole_lanes
 from .linalg import diagonal, solve_triangular, transposed, triangle
-from .linalg_banded import solve_banded
+from .linalg_banded import cholesky_of_bands, solve_banded
 from .linalg_cholesky import cholesky
 from .linalg_gaps import along_columns, diagonal_mask
 from .shape import concat, full, reshape, slice_axis
@@ -84,28 +84,44 @@ def solve_adjoint(a: Atom, b: Atom, lower: bool) -> Atom:
     return conjugate(solve_triangular(a, conjugate(b), lower, True))
 
 
+def _between(x: Atom, y: Atom) -> Atom:
+    """The diagonals x[0], y[0], x[1], y[1], ..."""
+    *batch, count, n = x.aval.shape
+    parts = [reshape(v, (*batch, count, 1, n)) for v in (x, y)]
+    return reshape(concat(parts, len(batch) + 1), (*batch, 2 * count, n))
+
+
+def _columns_between(x: Atom, y: Atom) -> Atom:
+    *rows, n = x.aval.shape
+    return reshape(concat([reshape(v, (*rows, n, 1)) for v in (x, y)], len(rows) + 1), (*rows, 2 * n))
+
+
 def _solve_banded(bands: Atom, b: Atom, below: int, above: int, trans: bool) -> Atom:
     """Column j of the diagonals becomes two, which begin with a zero and end with one."""
     b = conjugate(b) if trans else b
-    *batch, count, n = bands.aval.shape
-    rank = len(batch)
-
-    def between(x: Atom, y: Atom) -> Atom:
-        """Diagonals x[0], y[0], x[1], y[1], ..."""
-        parts = [reshape(v, (*batch, count, 1, n)) for v in (x, y)]
-        return reshape(concat(parts, rank + 1), (*batch, 2 * count, n))
-
     re, im = whole_lanes(bands)
-    none = full(like(0, re), (*batch, 1, n))
-    first = concat([none, between(re, im)], rank)
-    second = concat([between(F.neg(im), re), none], rank)
-    columns = [reshape(x, (*batch, 2 * count + 1, n, 1)) for x in (first, second)]
-    wide = reshape(concat(columns, rank + 2), (*batch, 2 * count + 1, 2 * n))
-    *shape, _ = b.aval.shape
-    sides = concat([reshape(x, (*shape, n, 1)) for x in whole_lanes(b)], len(shape) + 1)
-    found = solve_banded(wide, reshape(sides, (*shape, 2 * n)), 2 * below + 1, 2 * above + 1, trans)
-    x = complex_of(reshape(found, (*shape, n, 2)), b.aval.dtype)
+    *batch, _, n = re.aval.shape
+    none, rank = full(like(0, re), (*batch, 1, n)), len(batch)
+    wide = _columns_between(concat([none, _between(re, im)], rank), concat([_between(F.neg(im), re), none], rank))
+    found = solve_banded(wide, _columns_between(*whole_lanes(b)), 2 * below + 1, 2 * above + 1, trans)
+    x = complex_of(reshape(found, (*b.aval.shape, 2)), b.aval.dtype)
     return conjugate(x) if trans else x
+
+
+def hermitian_cholesky_of_bands(bands: Atom) -> Atom:
+    """``cholesky_of_bands`` of a Hermitian matrix."""
+    if not bands.aval.is_complex:
+        return cholesky_of_bands(bands)
+    re, im = whole_lanes(bands)
+    count, n = re.aval.shape
+    first, none = slice_axis(re, 0, 0, 1), full(like(0, re), (1, n))
+    rest = [slice_axis(x, 0, 1, count - 1) for x in (re, im)]
+    even = concat([first, none, _between(*rest)], 0)
+    odd = concat([first, _between(F.neg(rest[1]), rest[0]), none], 0)
+    found = cholesky_of_bands(_columns_between(even, odd))
+    columns = reshape(slice_axis(reshape(found, (2 * count, n, 2)), 2, 0, 1), (count, 2, n))
+    re, im = (reshape(slice_axis(columns, 1, k, 1), (count, n)) for k in (0, 1))
+    return Pair(re, im, bands.aval.dtype)
 
 
 RULES["cholesky"] = _cholesky

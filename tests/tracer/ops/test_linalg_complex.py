@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import scipy.linalg as sl
 from agreement import complex_gradient
 
-from tracegrad import UnsupportedError, compile_grad
+from tracegrad import compile_grad
 
 RNG = np.random.default_rng(0)
 SLOW = pytest.mark.slow
@@ -37,7 +36,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "upper eigh": (lambda a: tuple(np.linalg.eigh(a + adjoint(a), "U")), A),
     "Hermitian svd": (lambda a: tuple(np.linalg.svd(a + adjoint(a), hermitian=True)), A),
     "eigvalsh": (lambda a: (np.linalg.eigvalsh(a), sl.eigvalsh(a)), A),
-    "scipy eigh": (lambda a: sl.eigh(a, positive(a)), A),
+    "scipy eigh": (lambda a: (sl.eigh(a, positive(a)), sl.eigh(a, positive(a), lower=False)), A),
     "scipy cholesky": (lambda a: (sl.cholesky(positive(a)), sl.cholesky(positive(a), lower=True)), A),
     "cho_solve": (
         lambda a: (
@@ -73,6 +72,24 @@ CASES: dict[str, tuple[Any, Any]] = {
     "eig": (lambda a: tuple(np.linalg.eig(a)), PAIR),
     "eigvals": (lambda a: (np.linalg.eigvals(a), sl.eigvals(a), *sl.eig(a)), A),
     "pinv": (np.linalg.pinv, numbers(2, 2, 3)),
+    "lu": (
+        lambda a: (sl.lu(a), sl.lu_factor(a)[0], [sl.lu_solve(sl.lu_factor(a), a[0], trans=k) for k in range(3)]),
+        A,
+    ),
+    "bands": (
+        lambda a: (
+            sl.solve_banded((1, 1), a, a[0]), sl.solveh_banded(np.stack([9 + np.abs(a[0]), a[1]]), a[2], lower=True),
+            sl.eigvals_banded(np.stack([a[1], np.abs(a[0])])),
+        ),
+        A,
+    ),
+    "spaces": (
+        lambda a: (
+            (lambda n: n @ adjoint(n))(sl.null_space(a[:2])), sl.subspace_angles(a[:, :1], a[:, 1:2]),
+            sl.orthogonal_procrustes(a, a**2), sl.rq(a), sl.expm_frechet(a, a.T),
+        ),
+        A,
+    ),
     "norms": (
         lambda a: (
             np.linalg.norm(a, 2), np.linalg.norm(a, -2), np.linalg.norm(a, "nuc"), np.linalg.cond(a),
@@ -280,5 +297,3 @@ def test_errors() -> None:
         compiled = compile_grad(lambda a, f=f: f(a))
         with pytest.raises(np.linalg.LinAlgError, match=message):
             compiled(z)
-    with pytest.raises(UnsupportedError, match="of complex matrices"):
-        compile_grad(lambda a: operator.itemgetter(0)(sl.lu_factor(a)))(A)

@@ -30,6 +30,7 @@ from . import (  # noqa: F401
     linalg_pinv,
     linalg_qr,
     linalg_svd,
+    linalg_unused,
     product,
     reduce,
     shape,

@@ -42,6 +42,7 @@ from .linalg_gaps import (
 )
 from .linalg_numbers import REAL, Field, by_numbers, numbers_of
 from .linalg_phases import inner_of_columns, real_row, scaled, settled, turned_by, turns
+from .linalg_unused import used_columns, without_unused
 from .shape import PAD, SLICE, reshape, slice_axis
 
 _ANY = ((-3.0, 3.0),)
@@ -203,9 +204,10 @@ def _vectors_vjp(numbers: Field, ct: Atom, out: Var, packed: Atom, lower: bool, 
         return times(v, x, True)
 
     values, v, g, rates = eigenvalues(packed, numbers), columns(out), columns(ct), rates.mapped(columns)
+    used = used_columns(g)
     g = settled(g, v, _real(v, lower), inner_of_columns(v, g)[1])
     limit = skew_limit(limit_of(rates, num, g, turning(values, numbers)))
-    found = over_gaps(skew_part(num(g)), values, limit, size_of(g, rates.parting))
+    found = without_unused(over_gaps(skew_part(num(g)), values, limit, size_of(g, rates.parting)), used)
     return (as_packed(numbers.store(times(times(v, found), v, False, True))),)
 
 

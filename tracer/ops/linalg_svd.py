@@ -53,6 +53,7 @@ from .linalg_gaps import (
 )
 from .linalg_numbers import Field, by_numbers, numbers_of
 from .linalg_phases import inner_of_columns, real_row, scaled, settled, turned_by, turns
+from .linalg_unused import used_columns, without_unused
 from .reduce import reduce
 from .shape import concat, full, slice_axis
 
@@ -292,7 +293,9 @@ def _vectors_vjp(
 ) -> tuple[Atom]:
     sides = Sides(m, n, whole)
     f = Factors(packed, sides, numbers)
-    of_u, of_v = f.settled(*f.narrowed(ct))
+    of_u, of_v = f.narrowed(ct)
+    used = used_columns(of_u, of_v)
+    of_u, of_v = f.settled(of_u, of_v)
     rates = rates.mapped(f.narrowed)
     known = rates.parting is not None and rates is not UNKNOWN
     rate_u: Any = None
@@ -313,14 +316,14 @@ def _vectors_vjp(
     limit = skew_limit(limit_of(rates, num, (of_u, of_v), turning(f.s, numbers)))
     differences = over_gaps(skew_part(num((of_u, of_v))), f.s, limit, scale)
     sums = over_sums(other_num(of_u, of_v), f.s, fixed(other_num(rate_u, rate_v) if known else None), scale)
-    left = times(f.u, F.add(differences, sums))
+    left = times(f.u, without_unused(F.add(differences, sums), used))
     if sides.m > sides.k:
         beyond = fixed(_outside(f.u, rate_u) if known else None)
-        left = F.add(left, over_columns(_outside(f.u, of_u), f.s, beyond, scale))
+        left = F.add(left, without_unused(over_columns(_outside(f.u, of_u), f.s, beyond, scale), used, False))
     found = times(left, f.v, False, True)
     if sides.n > sides.k:
         beyond = fixed(_outside(f.v, rate_v) if known else None)
-        right = over_columns(_outside(f.v, of_v), f.s, beyond, scale)
+        right = without_unused(over_columns(_outside(f.v, of_v), f.s, beyond, scale), used, False)
         found = F.add(found, times(f.u, right, False, True))
     return (as_packed(found, sides),)
 

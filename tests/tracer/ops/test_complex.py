@@ -125,6 +125,8 @@ def test_extreme_numbers() -> None:
     compiled = compile_grad(run)
     for ours, theirs in zip(compiled(z), run(z), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-13)
+    rising = compile_grad(lambda z: np.sum(np.exp(z).imag)).grad(np.array([3 + 0j, 3 - 0j]))
+    np.testing.assert_allclose(rising, -1j * np.exp(3), rtol=1e-14)
 
 
 @SLOW

@@ -84,6 +84,12 @@ def _shuffle(owner: Any, x: Any, axis: int = 0) -> Any:
     return None
 
 
+def _multivariate_normal(owner: Any, mean: Any, cov: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(mean) is not TracedArray or is_traced((cov,)):
+        return NotImplemented
+    return mean + owner.multivariate_normal(np.zeros(mean.shape), cov, *args, **kwargs)
+
+
 def _taking(ours: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     def draw(owner: Any, *args: Any, **kwargs: Any) -> Any:
         found = ours(owner, *args, **kwargs) if args else NotImplemented
@@ -94,7 +100,12 @@ def _taking(ours: Callable[..., Any], plain: Callable[..., Any]) -> Callable[...
 
 def _draws(kind: type) -> dict[str, Callable[..., Any]]:
     """The methods of a class of generators that take traced values."""
-    takers: dict[str, Callable[..., Any]] = {"choice": _choice, "permutation": _permutation, "shuffle": _shuffle}
+    takers: dict[str, Callable[..., Any]] = {
+        "choice": _choice,
+        "permutation": _permutation,
+        "shuffle": _shuffle,
+        "multivariate_normal": _multivariate_normal,
+    }
     return {
         **{name: _located(name, form, getattr(kind, name)) for name, form in _FORMS.items()},
         **{name: _taking(ours, getattr(kind, name)) for name, ours in takers.items()},

@@ -134,7 +134,7 @@ def _traced_parameters(x):
     total = rng.normal(x[0], scale[1]) + np.sum(rng.normal(x, 0.1)) + np.sum(rng.uniform(x, x + scale, (2, 3)))
     total = total + np.sum(legacy.laplace(x) * rng.exponential(scale)) + legacy.gumbel(loc=x[1], scale=2.0)
     total = total + np.sum(rng.lognormal(x, 0.3)) + legacy.logistic(x[2]) + legacy.rayleigh(scale[0])
-    y = x * x
+    y = x * x + rng.multivariate_normal(x, np.eye(3) + 0.5)
     rng.shuffle(y)
     return total * rng.choice(x) + np.sum(rng.permutation(x)[:2] * rng.choice(x, (2, 2), p=[0.2, 0.3, 0.5]) * y[1])
 

@@ -308,7 +308,8 @@ def _harmless(
                 if not (found or array):
                     return Refusal.CODE_CHANGES(what=f".{i.argval}", line=_line(code, k))
         elif name == "PUSH_NULL" and records.classes and not code[k + _CALLEE].opname.startswith(_NAME_LOADS):
-            return Refusal.CODE_INSTRUCTION(instruction=name, line=_line(code, k))
+            if not NULL_ABOVE or base is _ANY:  # a field, perhaps; the function of a module has been looked at
+                return Refusal.CODE_INSTRUCTION(instruction=name, line=_line(code, k))
         elif name == "KW_NAMES" and not {"out", "inplace"}.isdisjoint(i.argval if isinstance(i.argval, tuple) else ()):
             return Refusal.CODE_CHANGES(what="out=", line=_line(code, k))
         elif name == "BINARY_OP" and i.argrepr.endswith("=") and not _renews(code, k, renewed):

@@ -70,9 +70,12 @@ def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: 
 
 
 class _Shown(dict):
-    """The builtins of a frame.  Its contents are read by C alone (``__import__``); names are looked up here."""
+    """The builtins of a frame.  Its contents are read by C alone (``__import__``; from 3.13 on by the method, too);
+    names are looked up here."""
 
     def __getitem__(self, name: str) -> Any:
+        if name == "__import__":
+            return _import
         if name in CALLED and _REAL.get(name) is _OWN[name]:
             frame = sys._getframe(1)
             called = _called(frame.f_code).get(frame.f_lasti)

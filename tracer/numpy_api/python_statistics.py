@@ -29,7 +29,7 @@ def _function(plain: Any, compute: Callable[..., Any], least: int, columns: int 
         if len(data) == columns and len(data[0]) >= least and len({*map(len, data)}) == 1:
             found = compute(*[wrap_array(nested_atom(x)) for x in data], *args[columns:], **kwargs)
         if found is None:
-            plain(*[[0.0] * len(x) for x in data], *args[columns:], **kwargs)
+            plain(*[[-1.0] * len(x) for x in data], *args[columns:], **kwargs)
         return statistics.LinearRegression(*found) if type(found) is tuple else found.number()  # type: ignore[union-attr]
 
     return function

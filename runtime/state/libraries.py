@@ -139,8 +139,8 @@ _PURE_MODULES = """
     __future__ abc _abc _py_abc _collections_abc array ast base64 binascii bisect builtins cmath _codecs codecs
     collections contextlib copy copyreg dataclasses datetime _pydatetime decimal _pydecimal difflib dis
     encodings enum errno fnmatch fractions functools graphlib hashlib _blake2 _md5 _sha1 _sha2 _sha3 heapq hmac html
-    ipaddress itertools json keyword math numbers opcode operator pathlib pprint re reprlib _sre sre_compile sre_constants
-    sre_parse stat statistics string _string struct textwrap token tokenize tomllib types typing
+    ipaddress itertools json keyword math numbers opcode operator pathlib pprint re reprlib _sre sre_compile
+    sre_constants sre_parse stat statistics string _string struct textwrap token tokenize tomllib types typing
     unicodedata warnings zlib
 """.split()
 _IMPURE_MODULES: dict[Refusal, str] = {

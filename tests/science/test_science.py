@@ -10,6 +10,7 @@ import gaussian_process
 import hmc
 import inverse_kinematics
 import kalman
+import learning
 import nbody
 import numpy as np
 import pytest
@@ -154,6 +155,44 @@ def ray_tracer():
     photo = np.full((4, 6, 3), 0.4)
     moved = positions + np.array([0.3, 0.05, 0.1])
     return renderer.loss, [(p, radii, colors, light, photo) for p in (positions, moved)]
+
+
+RNG = np.random.default_rng(4)
+
+
+@program
+def recurrent_network_on_characters():
+    theta, text, h = learning.vector(learning.RECURRENT), RNG.integers(0, 7, 13).tolist(), np.zeros((5, 1))
+    return learning.characters, [(theta, text[k : k + 4], text[k + 1 : k + 5], h + k) for k in range(0, 9, 2)]
+
+
+@program
+def transformer_of_nested_dicts():
+    theta = learning.vector(learning.TRANSFORMER)
+    return learning.language_model, [(theta, RNG.integers(0, 6, n).tolist()) for n in (6, 6, 4)]
+
+
+@program
+def convolution_by_strides():
+    theta = learning.vector(learning.CONVOLUTION)
+    return learning.images, [(theta, RNG.normal(size=(n, 2, 4, 4)), RNG.integers(0, 3, n)) for n in (2, 3)]
+
+
+@program
+def network_with_caches_and_running_averages():
+    theta, cache, running = learning.vector(learning.DENSE), {}, {"mean": np.zeros(4), "steps": 0}
+    return learning.batches, [(theta, RNG.normal(size=(5, 3)), RNG.normal(size=5), cache, running) for _ in range(2)]
+
+
+@program
+def exponential_smoothing_with_seasons():
+    return learning.seasons, [(RNG.normal(size=9), RNG.normal(size=n), 4) for n in (40, 41)]
+
+
+@program
+def gaussian_process_of_distances():
+    theta = np.array([0.1, 0.3, -0.5])
+    return learning.likelihood_of_distances, [(theta, RNG.normal(size=(n, 2)), RNG.normal(size=n)) for n in (7, 8)]
 
 
 @pytest.mark.parametrize("name", some(PROGRAMS, quick=2))

@@ -276,6 +276,8 @@ UFUNCS[sp.log_expit] = _log_expit
 UFUNCS[sp.entr] = _entr
 UFUNCS[sp.kl_div] = _kl_div
 UFUNCS[sp.huber] = _huber
+for _name in ("cbrt", "exp2", "expm1", "log1p"):  # NumPy's under another name
+    UFUNCS[getattr(sp, _name)] = UFUNCS[getattr(np, _name)]
 
 
 # ---- ufunc methods ---------------------------------------------------------------------------------------------------

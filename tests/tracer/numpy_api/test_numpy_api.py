@@ -57,7 +57,11 @@ BINARY = (
     "remainder mod fmod floor_divide power float_power equal not_equal less less_equal greater greater_equal "
     "logical_and logical_or logical_xor heaviside"
 )
-SPECIAL = {"real": "erf erfc ndtr expit log_expit", "unit": "erfinv", "positive": "gammaln psi digamma entr"}
+SPECIAL = {
+    "real": "erf erfc ndtr expit log_expit cbrt exp2 expm1",
+    "unit": "erfinv",
+    "positive": "gammaln psi digamma entr log1p",
+}
 SPECIAL_2 = "xlogy xlog1py rel_entr kl_div betaln"
 
 ELEMENTWISE = [

@@ -337,10 +337,10 @@ def run_frozen(
     if refused is not None:
         with suppress(RecordAgainError):
             take_back_guesses(recorder, refused)
-    changed_data = None if recorder.choices is None else recorder.choices.written()
-    if changed_data is not None and recorder.needed is None:
+    written = recorder.written_choice() if recorder.frozen else None
+    if written is not None and recorder.needed is None:
         with suppress(RecordAgainError):
-            recorder.refuse_choice(changed_data, Refusal.CHOICE_WRITTEN())
+            recorder.refuse_choice(written, Refusal.CHOICE_WRITTEN())
     if recorder.arms and recorder.needed is None:  # one has raised
         with suppress(RecordAgainError):
             recorder.arms[0].give_up(Refusal.CHOICE_RAISES())

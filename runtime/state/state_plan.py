@@ -170,7 +170,7 @@ class StatePlan:
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
-        self._other_codes: dict[int, types.CodeType] = {}  # by which functions ran last, in place of their own
+        self._other_codes: dict[int, types.CodeType] = {}  # by which functions have run in place of their own
         self._caught: set[types.CodeType] = set()
         self._asks = False  # whether frames are to be shown other names
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
@@ -387,7 +387,7 @@ class StatePlan:
         if snap is None or not snap.graph.nodes:
             snap = self.snapshot(objects)
         found = Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers, self._code_of)
-        self._other_codes = {id(part): part for code in found.codes.values() for part in parts_of(code)}
+        self._other_codes |= {id(part): part for code in found.codes.values() for part in parts_of(code)}
         return found
 
     # ---- choices

@@ -60,12 +60,6 @@ class Choices:
     refused: dict[Place, Reason] = field(default_factory=dict)
     asked: dict[str, frozenset[int]] = field(default_factory=dict)
     known_paths: int = 0
-    plain: list[tuple[np.ndarray, bytes, Place]] = field(default_factory=list)  # arrays that a run has chosen between
-
-    def written(self) -> Place | None:
-        """The choice between plain arrays of which one has been written into since; that forgets them all."""
-        plain, self.plain = self.plain, []
-        return next((place for array, before, place in plain if array.tobytes() != before), None)
 
     def learn(self, guards: Iterable[Guard], codes: Iterable[CodeType]) -> bool:
         """Take the questions of a run that have had different answers, or all of them where there are many paths, for
@@ -116,7 +110,7 @@ class Choices:
             return False
         if not recorder.arms and not any(place in self.active for place in places):
             return False
-        reason = arms.harmful(choice, frame)
+        reason = arms.harmful(choice, frame, recorder)
         if reason is not None:
             self.refused |= dict.fromkeys(places, reason)
         return reason is None
@@ -129,7 +123,6 @@ class Arms:
 
     def __init__(self, file: str, choices: list[Choice]) -> None:
         self.file, self.choices = file, choices
-        self._proven: dict[Any, Reason | None] = {}
 
     @property
     def within(self) -> bool:
@@ -148,14 +141,14 @@ class Arms:
                     return Branch(recorder, (self.file, choice.line), choice, truth(test), frame)
         return TAKEN if test else PASSED
 
-    def harmful(self, choice: Choice, frame: FrameType) -> Reason | None:
+    def harmful(self, choice: Choice, frame: FrameType, recorder: Recorder) -> Reason | None:
         """The reason why an arm may do more than to assign, or None."""
         values = frame.f_locals
         others = {n: values[n] for n in choice.reads if n in values and not isinstance(values[n], _NUMBERS)}
         key = id(choice), tuple(map(id, others.values()))
-        if key not in self._proven:
-            self._proven[key] = harmless_arms(choice.arms, others, frame.f_globals)
-        return self._proven[key]
+        if key not in recorder.proven:
+            recorder.proven[key] = harmless_arms(choice.arms, others, frame.f_globals), others
+        return recorder.proven[key][0]
 
     def pick(self, first: Any, second: Any, branch: Any) -> Any:
         """The value of a conditional expression."""
@@ -380,9 +373,9 @@ def _freeze(place: Place, *arrays: Any) -> None:
     assert recorder is not None
     for x in arrays:
         if type(x) is TracedArray:
-            recorder.frozen[id(x._storage)] = x._storage, place
+            recorder.frozen[id(x._storage)] = x._storage, place, None
         else:
-            recorder.choices.plain.append((x, x.tobytes(), place))
+            recorder.frozen[id(x)] = x, place, x.tobytes()
 
 
 def _known(value: Any) -> Any:

@@ -81,7 +81,7 @@ class Refusal(enum.Enum):
     # Do both arms of an `if` on a traced value run, of which `select` chooses?
     CHOICE_SOURCE = "its arms do more than assign, or its source is not known"
     CHOICE_ASKS = "an arm asks for a value"
-    CHOICE_RAISES = "an arm raises, in a run of both"
+    CHOICE_RAISES = "an arm raises, in a run of both, or Python may raise where NumPy does not"
     CHOICE_EFFECT = "an arm draws random numbers, prints, or asks the outside"
     CHOICE_STORES = "an arm writes into a {what}"
     CHOICE_UNSET = "`{name}` is read, and not assigned in both arms"

@@ -166,7 +166,9 @@ class Recorder(Builder):
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
         self.choices: Any = None  # the choices of the code that runs (control/arms.py)
-        self.frozen: dict[int, tuple[Any, Any]] = {}  # id of a buffer that a choice may show -> (it, the choice)
+        # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
+        self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
+        self.proven: dict[Any, Any] = {}  # arms that have been looked at, with what they were proven for
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
         self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
         self.asks_identity = False  # whether code may ask which of two equal numbers a value is
@@ -356,7 +358,9 @@ class Recorder(Builder):
         if self.numbers is None:
             weak = [var for var in self.inputs if var.aval.weak] if self.backend is HOST else []
             self.numbers = numbers_of(self.nodes, {var: self.env[var].item() for var in weak})
-        condition = self._where_taken(condition)
+        if self.arms:
+            self.suppose(self._where_taken(condition), self.arms[0].place)
+            return True
         if isinstance(condition, Lit):
             return bool(condition.value)
         known = self.numbers.get(condition)
@@ -369,6 +373,13 @@ class Recorder(Builder):
             return False
         self._add_premise(condition)
         return True
+
+    def suppose(self, condition: Atom, place: Any) -> None:
+        """Let the run rest on *condition*, without a look at it before the next question; where it does not hold, the
+        choice at *place* is to be a question."""
+        self._add_premise(condition)
+        if self.unmet is None:
+            self.unmet = lambda: self.refuse_choice(place, Refusal.CHOICE_RAISES())
 
     def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
         """Let the run rest on the 0-d *condition*: where it does not hold, *error* is raised here.
@@ -397,6 +408,13 @@ class Recorder(Builder):
         found = NotSelectedError()
         self.again(found)
         raise found
+
+    def written_choice(self) -> Any:
+        """The choice between plain arrays of which one has been written into since; None where there is none."""
+        for array, place, before in self.frozen.values():
+            if before is not None and array.tobytes() != before:
+                return place
+        return None
 
     def _where_taken(self, condition: Atom) -> Atom:
         """*condition*, which need not hold where the arm that runs is not taken."""

@@ -174,8 +174,11 @@ class Undecided:
         if x.ranks == {2}:
             return
         safe = condition if 2 not in x.ranks else F.logical_or(F.eq(x.rank, _rank(2)), condition)
-        if not self.recorder.presume(safe):
-            self.refuse()
+        recorder = self.recorder
+        if recorder.arms:
+            recorder.presume(safe)
+        else:
+            recorder.suppose(safe, self.place)
 
     def _operate(self, name: str, other: Any, reflected: bool) -> Any:
         y = number_of(other)
@@ -208,15 +211,19 @@ class Undecided:
         return self._made(value, rank, ranks, limit if 0 in ranks else 0)
 
     def _of_arrays(self, name: str, other: Any, reflected: bool) -> Any:
-        if not isinstance(other, TracedArray | np.ndarray) or other.dtype != FLOAT:
+        if not (isinstance(other, TracedArray | np.ndarray) and self._like(other)):
             self.refuse()
         operation = getattr(operator, name)
         return operation(other, self.of_rank(2)) if reflected else operation(self.of_rank(2), other)
 
+    def _like(self, array: Any) -> bool:
+        """Whether one float is as good as another beside *array*."""
+        return array.dtype == FLOAT or (array.dtype in (INT, BOOL) and self.number.ranks <= _FLOATS)
+
     def _compare(self, name: str, other: Any) -> Any:
         y = number_of(other)
         if y is None or current_recorder() is not self.recorder:
-            if isinstance(other, TracedArray | np.ndarray) and other.dtype == FLOAT:
+            if isinstance(other, TracedArray | np.ndarray) and self._like(other):
                 return getattr(operator, name)(self.of_rank(2), other)
             self.refuse()
         found = getattr(F, name)(self.number.value, y.value)
@@ -240,9 +247,10 @@ class Undecided:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         numbers = [x for x in inputs if type(x) is Undecided]
         others = [x for x in inputs if type(x) is not Undecided]
-        plain = all(_is_float64(x) for x in others) and not kwargs and method == "__call__"
+        arrays = TracedArray | np.ndarray | np.generic
+        plain = all(type(x) in (int, float) or (isinstance(x, arrays) and self._like(x)) for x in others)
         to_float = "l->l" not in ufunc.types or any(type(x) is not int for x in others)
-        if not plain or (any(0 in x.number.ranks for x in numbers) and not to_float):
+        if kwargs or method != "__call__" or not plain or (any(0 in x.number.ranks for x in numbers) and not to_float):
             self.refuse()
         return ufunc(*[x.of_rank(2) if type(x) is Undecided else x for x in inputs])
 
@@ -257,10 +265,6 @@ class Undecided:
             return value
 
         return function(*settled(args), **{name: settled(value) for name, value in kwargs.items()})
-
-
-def _is_float64(x: Any) -> bool:
-    return type(x) in (int, float) or (isinstance(x, TracedArray | np.ndarray | np.generic) and x.dtype == FLOAT)
 
 
 class UndecidedTruth:

@@ -63,7 +63,7 @@ from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text
 from .recording import VALUE, Mode, Pieces, Recording, UserRun
-from .unwrap_tracers import Holders, Settled, settle
+from .unwrap_tracers import Holders, Settled, is_raised_by_python, settle
 
 
 def record(
@@ -308,6 +308,7 @@ def run_frozen(
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
+    recorder.from_outside = {id(node.obj) for node in snapshot.graph.nodes} | plain.originals.keys()
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
@@ -344,7 +345,9 @@ def run_frozen(
     if recorder.arms and recorder.needed is None:  # one has raised
         with suppress(RecordAgainError):
             recorder.arms[0].give_up(Refusal.CHOICE_RAISES())
-    if recorder.undecided and isinstance(raised, Exception):  # of code, perhaps, that takes numbers alone
+    if (
+        recorder.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised)
+    ):  # it takes numbers alone
         plan.choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))
         with suppress(RecordAgainError):
             recorder.again(NotSelectedError())

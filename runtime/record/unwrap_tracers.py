@@ -142,7 +142,7 @@ class Settled:
     def _attributes(self, value: Any, depth: int) -> None:
         if issubclass(type(value), BaseException):
             before, self._in_error = self._in_error, True
-            if _is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
+            if is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
                 value.args = args
             self((value.__cause__, value.__context__), depth)
             self._held(value, depth)
@@ -247,7 +247,7 @@ def _counts(values: list[Any]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
 
 
-def _is_raised_by_python(error: BaseException) -> bool:
+def is_raised_by_python(error: BaseException) -> bool:
     """Whether a ``raise`` has made the exception, or nothing yet: what C code says of a text is said of the text in
     which the traced array stands."""
     trace = error.__traceback__

@@ -192,15 +192,13 @@ class Plainly(ast.NodeTransformer):
             function.body = [self.visit(s) for s in function.body]
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        if not any(isinstance(t, ast.Subscript) for target in node.targets for t in ast.walk(target)):
+        every = [t for target in node.targets for t in ast.walk(target)]
+        stored = [t for t in every if isinstance(getattr(t, "ctx", None), ast.Store)]
+        plain = not any(isinstance(t, ast.Starred | ast.Attribute) for t in stored)
+        if not (plain and any(isinstance(t, ast.Subscript) for t in stored)):
             return node
         parts = [p for t in node.targets for p in _parts(t)]
         return ast.copy_location(ast.Expr(ast.Tuple([node.value, *parts], ast.Load())), node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        if node.value is None:
-            return node
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         read = deepcopy(node.target)

@@ -192,7 +192,8 @@ class Arms:
         branch = recorder.arms[-1]
         if isinstance(of, np.ndarray):
             refuse_write(of, "z[...] = t, in an arm of an `if` on a traced value,")
-        if type(of) is not list and not (type(of) is dict and type(index) in (str, int) and index in of):
+        known = type(of) is list or (type(of) is dict and type(index) in (str, int) and index in of)
+        if not known or id(of) in recorder.from_outside:  # what becomes of the caller's is an effect
             branch.give_up(Refusal.CHOICE_STORES(what=type(of).__name__))
         of[index] = merge_values(recorder.within(), value, of[index], branch.place, lambda: branch.unlike("an item"))
 

@@ -402,6 +402,48 @@ def test_exceptions_and_classes_are_those_of_python() -> None:
         assert (counted(x), type(counted(x))) == (counts(x), int)
 
 
+class Counts:
+    def __init__(self):
+        self.seen, self.total, self.runs = [0, 0], 0, 0
+
+    def loss(self, x):
+        n, s = 0, 0.0
+        for v in x:
+            if v > 0:
+                self.seen[0] += 1
+                n += 1
+            s += v * v
+        self.total += n
+        self.runs += 1
+        return s
+
+
+def test_what_becomes_of_the_callers_objects_is_an_effect() -> None:
+    ours, plain = Counts(), Counts()
+    compiled = compile_grad(ours.loss)
+    for x in _inputs(5):
+        assert compiled(x) == pytest.approx(plain.loss(x))
+        assert vars(ours) == vars(plain) and type(ours.total) is int
+
+
+def test_an_exception_of_the_users_is_no_refusal() -> None:
+    def f(x):
+        s = 0.0
+        for v in x:
+            if v > 100:
+                raise ValueError("too large")
+            if v > 0:
+                s += v
+        return s
+
+    compiled = compile_grad(f)
+    for x in _inputs(3):
+        assert compiled(x) == pytest.approx(f(x))
+    with pytest.raises(ValueError, match="too large"):
+        compiled(np.full(8, 200.0))
+    assert compiled(_inputs(6)[5]) == pytest.approx(f(_inputs(6)[5])) and compiled.stats.compiles == 1
+
+
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "select_branches", False)
     compiled = compile_grad(one_or_other)

@@ -359,7 +359,7 @@ def show(frame: FrameType) -> None:
 
 
 def _globals_over(space: dict[str, Any]) -> _Globals:
-    """What frames see over the globals *space*, and borrow: it lives as long as these do."""
+    """The globals that frames are shown in place of *space*, and borrow: they live as long as these do."""
     known = _spaces.get(id(space))
     if known is not None and known._below is space:
         return known

@@ -113,7 +113,7 @@ def test_branches_on_numbers_drawn():
     expected = [plain(x) for x in points]
     random.seed(4)
     np.testing.assert_allclose([f(x) for x in points], expected, rtol=1e-10)
-    assert f.stats.live == "" and f.stats.traces <= 6
+    assert f.stats.live == "" and f.stats.traces <= 7  # one tries whether both arms may run
 
 
 @pytest.mark.slow

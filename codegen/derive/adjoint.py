@@ -74,13 +74,16 @@ def reverse(
         contributions: Sequence[Atom | None]
         doubts: list[Doubt] | None = None
         if node.prim.kind == LOOP:
-            found = loop_vjp(node, cts, wants, [care.of([o]) for o in node.outs], reverse)
+            there: Any = [cotangents.get(a) if node.inputs.count(a) == 1 else None for a in node.inputs]  # type: ignore[arg-type]
+            found = loop_vjp(node, cts, wants, [care.of([o]) for o in node.outs], reverse, there if inner else None)
             if isinstance(found, TooMuch):
                 parts = split(node, found.nbytes)
                 active |= depends_on(parts, active)
                 todo += parts
                 continue
-            contributions, doubts = found
+            contributions, doubts, continued = found
+            for k in continued:  # what there was before is in the contribution
+                del cotangents[node.inputs[k]]  # type: ignore[arg-type]
         else:
             contributions = _node_vjp(node, cts, wants, bool(care.of(node.outs)), opaque)
         for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):

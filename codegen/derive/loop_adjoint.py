@@ -52,9 +52,13 @@ def fresh(nodes: Sequence[Node]) -> list[Node]:
 
 
 def loop_vjp(
-    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], doubts: Sequence[Doubt], reverse_mode: Reverse
-) -> tuple[list[Atom | None], list[Doubt]] | TooMuch:
+    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], doubts: Sequence[Doubt], reverse_mode: Reverse,
+    known: Sequence[Atom | None] | None,
+) -> tuple[list[Atom | None], list[Doubt], list[int]] | TooMuch:  # fmt: skip
     """Cotangents of the operands and their doubts; *cts* are those of the results, with *doubts*.
+
+    *known*, in the body of another loop, are cotangents that operands have from elsewhere.  Sums for consts that are
+    arrays go on from there; the third result are the operands of which that is so.
 
     Raises ``TooMuch``, with nothing changed, where the loop should be split first.
     """
@@ -94,25 +98,29 @@ def loop_vjp(
         ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
 
     factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
-    storable = [*inner.carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
+    storable = [*inner.carries, *[out for n in forward for out in n.outs[_unstored(n) :]]]
     given = {*body.inputs, *ct_rows, *storable}  # values with rows, and loop-invariant ones
     made = [v for v in factors if v not in given]
     outputs = [*new_cts, *totals, *ct_xs, *made]
-    stored = values_to_store(node, builder.nodes, outputs, {v: v in factors for v in storable}, forward)
+    anyway = {v: v in factors for v in storable}
+    stored = values_to_store(node, builder.nodes, outputs, anyway, forward, inner=known is not None)
     if may_split(node) and worth_splitting(node, [*stored, *made]):
         return TooMuch(stored_bytes(node, [*stored, *made]))
-    nodes = live_nodes([n for n in builder.nodes if set(stored).isdisjoint(n.outs)], outputs)
+    nodes = live_nodes(_without(builder.nodes, set(stored)), outputs)
     read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
     kept = [k for k, v in enumerate(inner.consts) if v in read]
+    if any(out in stored for n in forward if n.prim.kind == LOOP for out in n.outs):
+        node.params = {**node.params, "body": Graph(body.inputs, fresh(forward), body.outputs)}
     trajectory = dict(zip(stored, add_results(node, stored), strict=True))
     saved = [v for v in stored if v in read]
     kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
     inputs = [
         *[inner.consts[k] for k in kept], *ct_carries, *sums, *saved, *[inner.xs[k] for k in kept_xs], *ct_rows,
     ]  # fmt: skip
+    before = [known[lead + k] if known and inner.consts[k].shape else None for k in summed]
     starts = [
         *[materialise(cts[k], inner.carries[k]) for k in carries],
-        *[materialise(None, v) for v in sums],
+        *[materialise(ct, v) for v, ct in zip(sums, before, strict=True)],
     ]
     row_cts = [materialise(cts[first + k], node.outs[first + k]) for k in known_rows]
     results = loop(
@@ -136,7 +144,24 @@ def loop_vjp(
     for v, doubt in zip(sources, delicate, strict=True):
         place = body.inputs.index(v)
         held[place] = held[place].also(doubt)
-    return [None] * lead + contributions, [NONE] * lead + held
+    continued = [lead + k for k, ct in zip(summed, before, strict=True) if ct is not None]
+    return [None] * lead + contributions, [NONE] * lead + held, continued
+
+
+def _unstored(node: Node) -> int:
+    """How many results of *node* are not stored for its adjoint: the carries of a loop."""
+    return before_rows(node.params) if node.prim.kind == LOOP else 0
+
+
+def _without(nodes: Sequence[Node], stored: set[Var]) -> list[Node]:
+    """*nodes* that define none of the *stored* values."""
+    kept = []
+    for n in nodes:
+        if n.prim.kind == LOOP and not stored.isdisjoint(n.outs):
+            n = Node(n.prim, n.inputs, n.params, tuple([Var(o.aval) if o in stored else o for o in n.outs]), n.site)
+        if stored.isdisjoint(n.outs):
+            kept.append(n)
+    return kept
 
 
 def _derived(

@@ -37,7 +37,7 @@ def least_stored(
     """
     read: set[Atom] = set(outputs)
     for node in reversed(nodes):  # of values that cannot be stored, and so have to be computed
-        if any(o in read for o in node.outs) and not any(o in price for o in node.outs):
+        if any(o in read and o not in price for o in node.outs):
             read.update(node.inputs)
     stored = {v for v, cost in again.items() if cost == inf and v in read}  # not part of the cut
     network: Network = {SOURCE: {}, SINK: {}}

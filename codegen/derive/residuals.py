@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 
 from ...tracer.ir.graph import Atom, Node, Var
-from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, PRODUCT, RECURRENCE, REDUCE, SCATTER
+from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER
 from ...tracer.ops.control import loop_view
 from ...tracer.ops.product import matmul
 from ...tracer.ops.shape import reshape, transpose
@@ -25,29 +25,48 @@ from .residual_cut import least_stored
 
 SMALL = 16  # elements up to which a result is summed in registers, and reduced again rather than stored
 TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on computing it again has a cost
+COPIED = 4  # how much dearer than another value it is to store an array that could be in place
 CACHED = 32 << 20  # bytes that are written and read again without going to memory
 # rough flops in the time of writing and reading one byte in the cache, in memory, and beyond the budget
 IN_CACHE, IN_MEMORY, NO_ROOM = 1, 4, 1_000_000
 
 
 def values_to_store(
-    node: Node, nodes: Sequence[Node], outputs: Sequence[Atom], storable: Mapping[Var, bool], forward: Sequence[Node]
-) -> list[Var]:
+    node: Node, nodes: Sequence[Node], outputs: Sequence[Atom], storable: Mapping[Var, bool], forward: Sequence[Node],
+    inner: bool = False,
+) -> list[Var]:  # fmt: skip
     """Residuals of one step of the loop *node* with which the adjoint's *nodes* compute *outputs* in the least time.
 
-    *storable* maps each value that can be stored to whether it is stored in any case.  Inner loops are run again.
+    *storable* maps each value that can be stored to whether it is stored in any case.  The consts of an *inner* loop
+    may be values of a step of the loop around it, which has to store them, or else the elements that are read.
     """
     view = loop_view(node)
     carries, known = view.inner.carries, view.ran is None  # of steps that data counts, most rows are never written
     cached = min(CACHED, loop_memory.budget) if known else loop_memory.budget
-    again = {out: cost for n in forward for out in n.outs if (cost := _cost(n))} | dict.fromkeys(carries, inf)
+    given = [v for v in view.inner.consts if inner and v.aval.size > SMALL]
+    again = {out: cost for n in forward for out in n.outs if (cost := _cost(n))}
+    again |= dict.fromkeys([*carries, *given], inf)
+    written = _written(forward, dict(zip(view.ends, carries, strict=True)))
     for rate, limit in (IN_CACHE, cached), (IN_MEMORY, loop_memory.budget), (NO_ROOM, inf):
         price = {v: 0 if anyway else max(rate * v.aval.nbytes, 1) for v, anyway in storable.items()}
+        price |= {v: COPIED * price[v] for v in written if v in price}
+        price |= {v: max(rate * v.aval.nbytes // max(node.params["length"], 1), 1) for v in given}
         chosen = least_stored(nodes, outputs, again, price)
         stored = [v for v, anyway in storable.items() if anyway or v in chosen]
         if stored_bytes(node, stored) <= limit:
             break
     return stored
+
+
+def _written(forward: Sequence[Node], carries: Mapping[Atom, Var]) -> set[Var]:
+    """The arrays that a step has written elements into: to store one is to copy it in every step."""
+    found: set[Var] = set()
+    for node in forward:
+        if node.prim.kind == SCATTER or (node.prim.name == "reshape" and node.inputs[0] in found):
+            found.add(node.out)
+        elif node.prim.kind == LOOP and "body" in node.params:
+            found.update(v for v in loop_view(node).finals if v.aval.size > SMALL)
+    return found | {carries[v] for v in found if v in carries}
 
 
 def _cost(node: Node) -> float:

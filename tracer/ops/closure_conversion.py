@@ -56,12 +56,19 @@ def closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]
 
 
 def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
-    """*nodes* with equal ones merged, and *outputs* in terms of them."""
+    """*nodes* with equal ones merged and reshapes back to the shape before undone, and *outputs* in terms of them."""
     seen: dict[Any, Node] = {}
     renamed: dict[Atom, Atom] = {}
     kept = []
+    unshaped: dict[Atom, Atom] = {}
     for node in nodes:
         inputs = tuple([renamed.get(a, a) for a in node.inputs])
+        if node.prim.name == "reshape":
+            source = unshaped.get(inputs[0], inputs[0])
+            if source.aval.shape == node.out.shape and source.aval.weak == node.out.aval.weak:
+                renamed[node.out] = source
+                continue
+            unshaped[node.out] = source
         key = (node.prim, tuple(map(by_value, inputs)), tuple(node.params.values()))
         known = seen.get(key)
         if known is not None:

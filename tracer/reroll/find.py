@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.graph import Atom, Guard, Node, Var
+from ..ir.primitive import LOOP
 from ..ir.refusals import Reason
 from ..ir.site import Site
 from ..ops.shape import UPDATE
@@ -24,6 +25,7 @@ from .repeats import FEW_TRIPS, Item, Repeat, Rows, varying_axes
 
 MIN_TRIPS = 16  # trips of a loop that is rolled, however short its blocks are
 LONG = 512  # items in all of a loop that is rolled with fewer trips
+LOOP_WEIGHT = 100  # items that a loop in a block counts for
 MAX_PERIODS = 256  # distances that are tried in one recording
 MAX_AXES = 64  # more than any array has
 MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
@@ -36,9 +38,12 @@ class FoundRepeats:
     refusals: list[Reason] = field(default_factory=list)
 
 
-def worth_rolling(period: int, trips: int) -> bool:
+def worth_rolling(items: Sequence[Item], start: int, period: int, trips: int) -> bool:
     """Whether a loop is better than its blocks one after another (a heuristic)."""
-    return trips >= MIN_TRIPS or (trips >= FEW_TRIPS and trips * period >= LONG)
+    if trips >= MIN_TRIPS or trips < FEW_TRIPS:
+        return trips >= MIN_TRIPS
+    loops = sum(isinstance(item, Node) and item.prim.kind == LOOP for item in items[start : start + period])
+    return trips * (period + LOOP_WEIGHT * loops) >= LONG
 
 
 def find_repeats(
@@ -51,7 +56,7 @@ def find_repeats(
     if len(items) < FEW_TRIPS:
         return found
     marks = item_marks(items, sites)
-    heap = [(run.start, run.period, run.end, 0) for run in _stretches(marks, _finer(marks, items, first))]
+    heap = [(run.start, run.period, run.end, 0) for run in stretches(marks, _finer(marks, items, first))]
     heapq.heapify(heap)
     at = 0
     while heap:
@@ -60,10 +65,10 @@ def find_repeats(
             heapq.heappush(heap, (at, period, end, tries))
             continue
         trips = (end - start) // period
-        if not worth_rolling(period, trips) or tries == MAX_TRIES:
+        if not worth_rolling(items, start, period, trips) or tries == MAX_TRIES:
             continue
         result = _proven(items, first, start, period, trips)
-        if isinstance(result, Repeat) and not worth_rolling(result.period, result.trips):
+        if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
         elif isinstance(result, Repeat):
             found.repeats.append(result)
@@ -81,7 +86,7 @@ def _proven(items: Sequence[Item], first: Mapping[Var, int], start: int, period:
     those of nested loops do.  These are looked at first where they write into arrays."""
     spread = _spread(items, start, period, trips)
     result = prove(items, first, start, period, trips, MAX_AXES if spread else 1)
-    if isinstance(result, Repeat) and worth_rolling(period, result.trips):
+    if isinstance(result, Repeat) and worth_rolling(items, start, period, result.trips):
         more = _longer(items, first, result) or _around(items, first, result, trips)
         if more is not None:
             return more
@@ -108,7 +113,7 @@ def _longer(items: Sequence[Item], first: Mapping[Var, int], short: Repeat) -> R
     weights of a few layers are."""
     rows = [slot.atoms for step in short.steps for slot in step.slots if isinstance(slot, Rows)]
     count = max([_cycle(atoms) for atoms in rows], default=1)
-    if count == 1 or not worth_rolling(short.period * count, short.trips // count):
+    if count == 1 or not worth_rolling(items, short.start, short.period * count, short.trips // count):
         return None
     result = prove(items, first, short.start, short.period * count, short.trips // count)
     return result if isinstance(result, Repeat) and result.trips == short.trips // count else None
@@ -134,7 +139,7 @@ def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int
     if len(items) < length:
         return False
     marks = item_marks(items[-length:], sites[-length:])
-    return any(run.start < run.period and run.end == length for run in _stretches(marks))
+    return any(run.start < run.period and run.end == length for run in stretches(marks))
 
 
 # ---- what looks alike ------------------------------------------------------------------------------------------------
@@ -172,7 +177,7 @@ class _Stretch(NamedTuple):
     period: int
 
 
-def _stretches(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Stretch]:
+def stretches(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Stretch]:
     """The stretches in which *marks* repeat.
 
     A period is tried where some mark, of these or of the *finer* ones, comes again at that distance several times in a

@@ -40,6 +40,7 @@ class LoopMonitor:
         self.asked: dict[int, Asked] = {}  # item that asked for a truth value -> the frame then
         self.counters = InductionVariables(recorder)
         self.refusals: list[Reason] = []  # reasons why candidates are no loops, for explain()
+        self._periods: dict[frozenset[int], int] = {}  # by the lines of a block: items of the first that was followed
         self._evaluated = 0  # nodes whose operands `evaluate` has seen
 
     def copy(self, recorder: Recorder) -> LoopMonitor:
@@ -137,6 +138,9 @@ class LoopMonitor:
             return last.start + -(-self.long_run // last.period) * last.period
         if last.end < count:
             return last.end + last.period
+        lines = frozenset(map(id, sites[last.start : last.start + last.period]))
+        if self._periods.setdefault(lines, last.period) != last.period:  # a loop in it differs (inner_loops.py)
+            return count + count // 2
         return Follower(self.recorder, last, self.followed)
 
     def _simple(self, repeat: Repeat) -> bool:

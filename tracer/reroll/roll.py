@@ -17,6 +17,7 @@ from ..ops.loop_pruning import prune_loops
 from ..record.recorder import Recorder, recording
 from .find import find_repeats
 from .followed_loop import wholes_of
+from .inner_loops import collapsed
 from .loop_monitor import detach
 from .rewrite import Rewriter
 from .while_loops import fold_ended
@@ -34,13 +35,15 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     else:
         changed = False
         recorder.drop_guards()
-    found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(followed, atom))
+    inner = collapsed(recorder.items, recorder.sites, roots, recorder.const)
+    items, sites = inner or (recorder.items, recorder.sites)
+    found = find_repeats(items, sites, lambda atom: wholes_of(followed, atom))
     for reason in found.refusals:
         monitor.refuse(reason)
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
-    if not found.repeats and not followed and not changed:
+    if not found.repeats and not followed and not changed and inner is None:
         return
-    fold = Rewriter(recorder.items, found, roots, recorder.const, followed, dict(recorder.consts))
+    fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts))
     nodes, guards = fold.run()
     if followed:  # a followed loop defines all that its turns did
         pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)

@@ -28,6 +28,7 @@ from .repeats import Carried, Local, Step
 
 Ints = tuple[int, ...]
 
+MAX_UPDATES = 16  # updates of one block, without an axis
 MAX_BACK = 16  # steps: a row is carried from one step to the next, so each costs a copy
 MAX_PLACES = 2**22  # places of one read, in all steps, that are looked at
 NOW, BEFORE = 0, -1  # a run's ``back``, where it is not a number of steps
@@ -215,7 +216,7 @@ def _reads(
     return written
 
 
-def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | Reason:
+def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | Reason | None:
     """The positions of the rows: ``Written`` without its reads, or the reason against."""
     box = box_of(regions[0])
     for region in regions[1:]:
@@ -223,8 +224,8 @@ def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written |
     if any(0 in region.shape for region in regions):
         return Refusal.ROWS_NONE()
     moving = [region.moving() for region in regions]
-    if not any(moving):
-        return Written(initial, updates, regions, box)
+    if not any(moving):  # of many updates a loop in the block is made, in which the array is in place
+        return Written(initial, updates, regions, box) if len(updates) <= MAX_UPDATES else None
     if any(m != moving[0] for m in moving) or len(moving[0]) != 1:
         return Refusal.ROWS_AXES()
     axis = moving[0][0]

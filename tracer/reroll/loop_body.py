@@ -79,10 +79,11 @@ class Block:
 
     def __init__(
         self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
-        const: MakeConst, nested: Nested, ending: Ending | None = None,
+        const: MakeConst, nested: Nested, ending: Ending | None = None, sites: Sequence[Site | None] = (),
     ):  # fmt: skip
         self.steps, self.block, self.length = steps, block, length
         self.ending = ending
+        self.sites = sites or [step.item.site for step in steps]  # of equal items the first has made the node
         self.stack, self.const, self.nested = stack, const, nested
 
     def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key] = ()) -> Made:
@@ -146,7 +147,7 @@ class Block:
         sequence: list[Item] = []
         for j, step in enumerate(self.steps):
             self.items = Lines()
-            self.before.site_override = self.items.site_override = step.item.site
+            self.before.site_override = self.items.site_override = self.sites[j]
             if not step.fixed:
                 self._step(j, step)
                 sequence += self.items.nodes
@@ -276,7 +277,7 @@ class Block:
                 self.values[j, 0] = self._indexed(item, step, operands)
                 return
         outs = tuple([Var(Aval(o.aval.dtype, o.aval.shape)) for o in item.outs])
-        self.items.append(Node(item.prim, tuple(operands), item.params, outs, item.site))
+        self.items.append(Node(item.prim, tuple(operands), item.params, outs, self.sites[j]))
         self.values.update({(j, i): out for i, out in enumerate(outs)})
 
     def _fixed(self, slot: Local | Carried) -> Var:

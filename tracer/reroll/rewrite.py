@@ -62,8 +62,10 @@ class Rewriter:
     def __init__(
         self, items: Sequence[Item], found: FoundRepeats, roots: Sequence[Atom], const: MakeConst,
         followed: Sequence[FollowedLoop] = (), contents: Mapping[Var, np.ndarray] = MappingProxyType({}),
+        sites: Sequence[Site | None] = (),
     ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
+        self.sites = sites  # of the items
         self.contents = contents  # of arrays that the user's Python made
         self.followed = followed  # repeats -1, -2, ...
         self.rows_read: dict[FollowedLoop, dict[Var, tuple[int, int]]] = {}  # values of theirs, and (iteration, item)
@@ -330,7 +332,8 @@ class Rewriter:
             if p.block == repeat.trips - 1 and not repeat.steps[p.item].fixed
         }  # fmt: skip
         block = self.items[repeat.start : repeat.start + repeat.period]
-        body = Block(repeat.steps, block, repeat.trips, self.stack, self.const, fold_items)
+        sites = self.sites[repeat.start : repeat.start + repeat.period]
+        body = Block(repeat.steps, block, repeat.trips, self.stack, self.const, fold_items, sites=sites)
         with building(self.out):
             self.out.site_override = repeat.steps[0].item.site
             made = body.make(self.out, wanted, finals, {key[1:] for key in self.columned if key[0] == k})
@@ -381,4 +384,4 @@ def fold_items(
     items: Sequence[Item], sites: Sequence[Site | None], roots: Sequence[Atom], const: MakeConst
 ) -> tuple[list[Node], list[Guard]]:
     """*items* with loops in place of repeats: nodes, and the guards that are left."""
-    return Rewriter(items, find_repeats(items, sites), roots, const).run()
+    return Rewriter(items, find_repeats(items, sites), roots, const, sites=sites).run()

@@ -43,7 +43,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
     if not found.repeats and not followed and not changed and inner is None:
         return
-    fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts))
+    fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts), sites)
     nodes, guards = fold.run()
     if followed:  # a followed loop defines all that its turns did
         pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)

@@ -24,10 +24,6 @@ _HINTS = {
     UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
     ROLLED: '!{!"llvm.loop.unroll.disable"}',
 }
-SHORT = "short_"  # in front of the hint of a loop whose size is part of the program, at most 16
-LARGE = (
-    20_000  # lines of a module in which short loops stay loops: LLVM's time for unrolled ones grows with their square
-)
 
 
 def give_hint(back: Any, hint: str) -> None:
@@ -49,12 +45,7 @@ def hints_by_name(text: str, module: ir.Module) -> str:
 def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:
     """*text*, a printed module, with the self-referring metadata of the *wanted* hints; others have no effect."""
 
-    large = text.count("\n") > LARGE
-
     def finished(m: re.Match[str]) -> str:
-        hint = m[2].removeprefix(SHORT)
-        if hint != m[2] and large:
-            hint = SCALAR
-        return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[hint]} }}" if hint in wanted else m[0]
+        return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[m[2]]} }}" if m[2] in wanted else m[0]
 
     return _HINT.sub(finished, text)

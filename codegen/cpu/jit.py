@@ -19,6 +19,7 @@ from numba.core.registry import cpu_target
 from .machine_code import MachineCode, load, loaded
 
 SPEED_LEVEL = 2  # LLVM's -O2
+LARGE = 8_000  # lines of a module in which LLVM unrolls no loop: with many it takes minutes, and the code is no faster
 
 _serial = itertools.count()
 
@@ -66,7 +67,8 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
     codegen = _codegen()
     codegen._check_llvm_bugs()
     options = llvm.create_pipeline_tuning_options(speed_level=SPEED_LEVEL)
-    options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = SPEED_LEVEL > 0
+    options.loop_vectorization = options.loop_interleaving = SPEED_LEVEL > 0
+    options.loop_unrolling = SPEED_LEVEL > 0 and text.count("\n") <= LARGE
     options.slp_vectorization = slp_vectorization and SPEED_LEVEL > 0
     builder = llvm.create_pass_builder(codegen._tm, options)
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:

@@ -22,7 +22,7 @@ from ..schedule.loop_tree import Loop, ScheduleItem, Statement, loops_of, statem
 from ..schedule.schedule import interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
-from .hints import SCALAR, SHORT, SIMPLE, UNROLLED, give_hint
+from .hints import SCALAR, SIMPLE, UNROLLED, give_hint
 from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
@@ -222,8 +222,6 @@ class ItemEmitter(ValueEmitter):
             # LLVM 22 vectorises a short loop with masked loads into loads from wrong addresses; unrolled, the masks
             # are decided when it compiles
             hint = UNROLLED
-        if loop.dim in self.program.static:
-            hint = SHORT + hint
         if hint and not any(isinstance(item, Loop) for item in loop.body):
             give_hint(back, hint)
         b.position_at_end(after)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import renderer
 import sabr
+import simulations
 from agreement import numerical_gradient
 from selection import some
 
@@ -193,6 +194,52 @@ def exponential_smoothing_with_seasons():
 def gaussian_process_of_distances():
     theta = np.array([0.1, 0.3, -0.5])
     return learning.likelihood_of_distances, [(theta, RNG.normal(size=(n, 2)), RNG.normal(size=n)) for n in (7, 8)]
+
+
+@program
+def neuron_with_a_stimulus():
+    return simulations.neuron, [(120.0,), (110.0,)]
+
+
+@program
+def flow_around_a_cylinder():
+    rng, inside = np.random.default_rng(0), np.zeros((6, 7), bool)
+    inside[2:4, 2:4] = True
+    F = [np.ones((6, 7, 9)) + 0.1 * rng.normal(size=(6, 7, 9)) for _ in range(2)]
+    return simulations.lattice_boltzmann, [(0.6, F[0], inside, 6), (0.8, F[1], inside, 6)]
+
+
+@program
+def likelihood_of_a_tree():
+    """In its frequencies, its rate and its lengths; here by one array of them all."""
+    tree = simulations.Node(left=simulations.Node("human"), right=simulations.Node("chimp"))
+    tree = simulations.Node(left=tree, right=simulations.Node("gorilla"))
+    tree.number()
+    seen = {"human": "AGC", "chimp": "AGT", "gorilla": "ACT"}
+
+    def nll(x):
+        return -simulations.log_likelihood({"frequencies": x[:4], "kappa": x[4], "lengths": x[5:]}, tree, seen)
+
+    return nll, [(0.3 * np.random.default_rng(k).normal(size=10) - 0.5,) for k in range(2)]
+
+
+@program
+def lenses():
+    return simulations.spot_size, [(np.array(c), 70.0) for c in ([0.02, -0.01], [0.03, -0.005], [0.03, 0.01])]
+
+
+@program
+def bootstrapped_yield_curve():
+    flows = [(0.3, 5.0), (0.8, 5.0), (1.7, 105.0)]
+    prices = [97.5, 94.9, 96.0, 101.6], [97.2, 94.5, 95.0, 101.0]
+    return simulations.present_value, [(np.array(p), flows) for p in prices]
+
+
+@program
+def control_within_limits():
+    return simulations.control_cost, [
+        (np.array(g), sp, 60) for g, sp in (([4.0, 0.8, 0.3], 50.0), ([3.0, 0.6, 0.1], 45.0))
+    ]
 
 
 @pytest.mark.parametrize("name", some(PROGRAMS, quick=2))

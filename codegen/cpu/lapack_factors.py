@@ -198,8 +198,35 @@ def _sylvester(m: Any) -> None:
     m.blas("gemm", "N", "T", k, n, n, one, inner, k, of_a, n, zero, m.out, k)
 
 
+def _pivots(m: Any) -> None:
+    b, rows, columns = m.b, m.size(0, -2), m.size(0, -1)
+    a, k = m.work(b.mul(rows, columns)), _least(m, rows, columns)
+    _columns_first(m, a, rows, columns)
+    by_columns = m.params["by"] == "geqp3"
+    found = m.integers(columns if by_columns else k)
+
+    def place(i: ir.Value) -> ir.Value:
+        return b.gep(found, [i], source_etype=I32)
+
+    def number(i: ir.Value) -> ir.Value:
+        return b.sub(b.load(place(i), typ=I32), I32(1))
+
+    if by_columns:
+        with m.each(columns) as j:
+            b.store(I32(0), place(j))
+        _with_work(m, "geqp3", rows, columns, a, rows, found, m.work(k))
+        with m.each(columns) as j:
+            b.store(b.sitofp(number(j), m.kind), m.at(m.out, j))
+        return
+    m.call("getrf", rows, columns, a, rows, found)
+    with m.each(rows) as i:
+        b.store(b.sitofp(i, m.kind), m.at(m.out, i))
+    with m.each(k) as i:
+        m.swap(m.at(m.out, i), m.at(m.out, b.sext(number(i), I64)), I64(1), I64(1))
+
+
 _BOTH = {"eigh": _eigh, "eig": _eig, "svd": _svd, "qr": _qr}  # of real and of complex matrices
-BY_LAPACK = {**_BOTH, "sylvester": _sylvester}
+BY_LAPACK = {**_BOTH, "sylvester": _sylvester, "pivots": _pivots}
 OF_COMPLEX = {
     **{f"complex_{name}": function for name, function in _BOTH.items()},
     "complex_lu": _complex_lu,

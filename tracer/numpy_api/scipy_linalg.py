@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from ..ir.aval import FLOAT, FLOAT32, HALF, broadcast_shapes
-from ..ir.errors import ShapeError
+from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import blocks_of, conjugate, from_blocks
@@ -24,7 +24,9 @@ from ..ops.linalg_eig_complex import complex_eig, complex_eig_of_real
 from ..ops.linalg_eigen import hermitian
 from ..ops.linalg_functions import sylvester
 from ..ops.linalg_phases import scaled
+from ..ops.linalg_pivots import pivots
 from ..ops.linalg_qr import qr
+from ..ops.linalg_riccati import riccati
 from ..ops.product import matmul
 from ..ops.shape import reshape, slice_axis
 from ..record.array import is_traced, to_atom, wrap
@@ -79,6 +81,12 @@ def matrix(value: Any, finite: bool = False) -> Atom:
     return x
 
 
+def real_matrix(x: Atom, what: str) -> Atom:
+    if x.aval.is_complex:
+        raise UnsupportedError.here(f"{what} is supported for real matrices")
+    return x
+
+
 def in_double(x: Atom) -> Atom:
     """*x* in double precision, in which SciPy computes some functions of single precision, too."""
     return cast(x, np.dtype(complex) if x.aval.is_complex else FLOAT)
@@ -94,9 +102,14 @@ def _qr(
 ) -> Any:  # fmt: skip
     if mode not in ("full", "qr", "r", "economic", "raw"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
-    reject("scipy.linalg.qr", "use it without", pivoting=pivoting, mode=mode == "raw")
-    q, r = map(wrap, qr(matrix(a, check_finite), mode != "economic"))
-    return (r,) if mode == "r" else (q, r)
+    reject("scipy.linalg.qr", "use mode='full' or 'economic': Q itself is given, no reflections", mode=mode == "raw")
+    x = matrix(a, check_finite)
+    places: tuple[Any, ...] = ()
+    if pivoting:
+        order = wrap(cast(pivots(real_matrix(x, "scipy.linalg.qr with pivoting"), "geqp3"), np.dtype("int32")))
+        x, places = to_atom(np.take_along_axis(wrap(x), order[..., None, :], -1)), (order,)
+    q, r = map(wrap, qr(x, mode != "economic"))
+    return (r, *places) if mode == "r" else (q, r, *places)
 
 
 @hooked("rq")
@@ -253,3 +266,32 @@ def _solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
     b = (left - unit) @ inverse
     c = 2 * np.linalg.inv(wrap(x) + unit) @ wrap(y) @ inverse
     return _solve_continuous_lyapunov(np.matrix_transpose(np.conj(b)), -c)
+
+
+# ---- Riccati's equations -------------------------------------------------------------------------------------------
+
+
+def _riccati(discrete: bool) -> Any:
+    name = "solve_discrete_are" if discrete else "solve_continuous_are"
+
+    def solve(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:
+        reject(f"scipy.linalg.{name}", "bring it to the form without", e=e, s=s)
+        operands = [real_matrix(matrix(v, True), f"scipy.linalg.{name}") for v in (a, b, q, r)]
+        (n, k), sizes = operands[1].aval.shape[-2:], [x.aval.shape[-2:] for x in operands]
+        if sizes != [(n, n), (n, k), (n, n), (k, k)]:
+            raise ShapeError.here(f"scipy.linalg.{name}: matrices of the shapes {sizes} do not fit together")
+        for label, x in (("q", operands[2]), ("r", operands[3])):
+            still = wrap(F.stop_gradient(x))
+            near = np.abs(still - np.matrix_transpose(still)) <= 1e-13 * np.max(np.abs(still), initial=0.0)
+            must_hold(to_atom(near), f"Matrix {label} should be symmetric/hermitian.")
+        batch = broadcast_shapes(*[x.aval.shape[:-2] for x in operands], what="batch dimensions")
+        wide = [broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in promote(*operands)]
+        found = riccati(*wide, discrete=discrete)
+        must_hold(F.eq(found, found), "Failed to find a finite solution.")
+        return wrap(found)
+
+    return hooked(name)(solve)
+
+
+_riccati(False)
+_riccati(True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from ..ir.aval import COMPLEX
+from ..ir.aval import COMPLEX, INT
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
@@ -22,9 +22,9 @@ from ..ops.elementwise import F, cast, like
 from ..ops.linalg import adjoint, hermitian_part
 from ..ops.linalg_complex import solve_adjoint
 from ..ops.linalg_lu import lu_parts, permuted, solve_by_lu
-from ..ops.product import matmul
-from ..ops.shape import iota, reshape
-from ..record.array import wrap
+from ..ops.linalg_pivots import pivots
+from ..ops.shape import concat, reshape, slice_axis
+from ..record.array import to_atom, wrap
 from ..record.recorder import require_recorder
 from .linalg import (
     Words,
@@ -39,7 +39,7 @@ from .linalg import (
     taken_back,
 )
 from .registry import atom_of
-from .scipy_linalg import for_scipy, hooked, in_double
+from .scipy_linalg import for_scipy, hooked, in_double, real_matrix
 
 _FINITE = "array must not contain infs or NaNs"
 _SINGULAR = "A singular matrix detected: slice(s) [0] are singular."
@@ -270,13 +270,36 @@ def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False
 def _lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
 ) -> Any:
-    packed, _, permutation = _factors(a, check_finite, "lu")
-    n = packed.aval.shape[-1]
-    unit = ops.triangle(ops.triangle(F.add(F.mul(packed, like(0, packed)), like(1, packed)), True), False)
-    lower, upper = F.add(ops.triangle(packed, True, False), unit), ops.triangle(packed, False)
+    (x,) = operands(check_finite, a)
+    if x.aval.ndim < 2:
+        raise ShapeError.here("The input array must be at least two-dimensional.")
+    permutation, lower, upper = _plu(x)
     if permute_l:
         return wrap(permuted(permutation, lower)), wrap(upper)
     if p_indices:
-        places = matmul(permutation, reshape(cast(iota(n), permutation.aval.dtype), (n, 1)))
-        return wrap(cast(reshape(places, (n,)), np.dtype("int32"))), wrap(lower), wrap(upper)
+        places = wrap(permutation) @ np.arange(float(x.aval.shape[-2]), dtype=permutation.aval.dtype)
+        return wrap(cast(to_atom(places), np.dtype("int32"))), wrap(lower), wrap(upper)
     return wrap(permutation), wrap(lower), wrap(upper)
+
+
+def _plu(x: Atom) -> tuple[Atom, Atom, Atom]:
+    """P, L and U of matrices (..., m, n).  Of a wide one it is that of its first columns; the rows of a tall one are
+    taken in LAPACK's order, and the first of them are decomposed."""
+    axis, (m, n) = x.aval.ndim - 2, x.aval.shape[-2:]
+    if m > n:
+        order = wrap(cast(pivots(real_matrix(x, "scipy.linalg.lu of a tall matrix"), "getrf"), INT))
+        taken: Any = np.arange(m) == order[..., None]
+        rows = to_atom(np.take_along_axis(wrap(x), order[..., None], -2))
+        inner, lower, upper = _plu(slice_axis(rows, axis, 0, n))
+        _nonzero_diagonal(upper, "scipy.linalg.lu of a tall matrix with dependent columns is not supported")
+        below = ops.solve_triangular(upper, slice_axis(rows, axis, n, m - n), False, right=True)
+        turned = wrap(cast(to_atom(taken), x.aval.dtype)).swapaxes(-1, -2)
+        turned = np.concatenate([turned[..., :n] @ wrap(inner), turned[..., n:]], axis=-1)
+        return to_atom(turned), concat([lower, below], axis), upper
+    packed, _, permutation = lu_parts(slice_axis(x, axis + 1, 0, m))
+    unit = ops.triangle(ops.triangle(F.add(F.mul(packed, like(0, packed)), like(1, packed)), True), False)
+    lower, upper = F.add(ops.triangle(packed, True, False), unit), ops.triangle(packed, False)
+    if n > m:
+        rest = permuted(permutation, slice_axis(x, axis + 1, m, n - m), True)
+        upper = concat([upper, ops.solve_triangular(lower, rest, True, unit=True)], axis + 1)
+    return permutation, lower, upper

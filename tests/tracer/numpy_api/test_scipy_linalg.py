@@ -71,6 +71,17 @@ CASES = {
     "hankel": (lambda a: (sl.hankel(a), sl.hankel(a, np.arange(4.0))), VECTOR),
     "circulant": (sl.circulant, TALL),
     "solve_toeplitz": (lambda a: sl.solve_toeplitz((a + FAR, a * 2.0), np.ones(3)), VECTOR),
+    "pivoted qr": (lambda a: (*sl.qr(a, pivoting=True)[:2], sl.qr(a.T, mode="r", pivoting=True)[0]), TALL),
+    "lu of rectangles": (lambda a: (*sl.lu(a), *sl.lu(a.T)), TALL),
+    "indices of lu": (lambda a: (lambda p, low, u: low[p] @ u * (p[:, None] + 1.0))(*sl.lu(a, p_indices=True)), TALL),
+    "continuous Riccati": (
+        lambda a: sl.solve_continuous_are(a, np.sin(a[:, :2]), a @ a.T, a[:2] @ a[:2].T + np.eye(2)),
+        SQUARE,
+    ),
+    "discrete Riccati": (
+        lambda a: sl.solve_discrete_are(a, np.sin(a[:, :2]), a @ a.T, a[:2] @ a[:2].T + np.eye(2)),
+        SQUARE,
+    ),
     "companion": (sl.companion, VECTOR),
     "leslie": (lambda a: sl.leslie(a, a[1:] ** 2), VECTOR),
     "fiedler": (sl.fiedler, VECTOR),
@@ -193,6 +204,7 @@ def test_errors():
     for f, a, message in [
         (lambda a: sl.cholesky_banded(-a, lower=True), BANDS, "1-th leading minor not positive definite"),
         (lambda a: sl.solveh_banded(a - [[0], [6], [0]], a[0], lower=True), BANDS, "2th leading minor"),
+        (lambda a: sl.solve_discrete_are(np.eye(3), a * 0.0, a, a), POSITIVE, "Failed to find a finite solution"),
         (lambda a: sl.solve_circulant(a * 0.0 + 1.0, a), VECTOR, "near singular circulant matrix"),
     ]:
         for call in (f, lambda a, f=f: Traced(f, [a])):

@@ -50,19 +50,19 @@ def _eigh(m: Any) -> None:
     m.fill(values, b.mul(n, I64(m.parts)), 0)
     count = b.add(b.mul(n, I64(10)), I64(3))
     after: tuple[Any, ...] = (m.integers(count), count)
-    driver = m.params["driver"]
+    driver, job = m.params["driver"], "V" if m.params["vectors"] else "N"
     if m.parts == 2:
         driver = {"syevd": "heevd", "syevr": "heevr"}[driver]
         length = b.add(b.add(b.mul(square, I64(2)), b.mul(n, I64(24))), I64(1))
         after = (m.real_work(length), length, *after)
     if driver in ("syevd", "heevd"):
         _columns_first(m, m.out, n, n)
-        info = _with_work(m, driver, "V", uplo, n, m.out, n, values, after=after)
+        info = _with_work(m, driver, job, uplo, n, m.out, n, values, after=after)
     elif driver in ("syevr", "heevr"):
         a, found, zero = m.work(square), m.integers(b.mul(n, I64(2))), m.number(0)
         _columns_first(m, a, n, n)
         info = _with_work(
-            m, driver, "V", "A", uplo, n, a, n, zero, zero, 1, 1, zero, m.entry.alloca(I32), values, m.out, n, found,
+            m, driver, job, "A", uplo, n, a, n, zero, zero, 1, 1, zero, m.entry.alloca(I32), values, m.out, n, found,
             after=after,
         )  # fmt: skip
     else:
@@ -72,7 +72,9 @@ def _eigh(m: Any) -> None:
             b.store(m.load(place), m.at(values, i))
             with b.if_then(b.icmp_signed("<", b.add(i, I64(1)), n)):
                 b.store(m.load(m.at(place, n if m.params["lower"] else I64(1))), m.at(beside, i))
-        info = _with_work(m, driver, "V", n, values, beside, m.out, n, after=after)
+        info = _with_work(m, driver, job, n, values, beside, m.out, n, after=after)
+    if not m.params["vectors"]:
+        m.fill(m.out, b.mul(square, I64(m.parts)), float("nan"))
     _nan_unless_found(m, info, square, b.mul(n, I64(m.parts)))
 
 
@@ -106,7 +108,20 @@ def _svd(m: Any) -> None:
     if m.parts == 2:
         most = b.add(rows, columns)  # as large as the larger one
         after.insert(0, m.real_work(b.mul(k, b.add(b.mul(I64(5), b.add(most, k)), I64(7)))))
-    args = ("A" if whole else "S", rows, columns, a, rows, values, m.out, rows, vh, of_v)
+    if not m.params["vectors"]:
+        m.fill(m.out, b.mul(b.add(b.mul(rows, of_u), b.mul(of_v, columns)), I64(m.parts)), float("nan"))
+    args = (
+        "N" if not m.params["vectors"] else "A" if whole else "S",
+        rows,
+        columns,
+        a,
+        rows,
+        values,
+        m.out,
+        rows,
+        vh,
+        of_v,
+    )
     info = _with_work(m, "gesdd", *args, after=tuple(after))
     _nan_unless_found(m, info, b.add(b.mul(rows, of_u), b.mul(of_v, columns)), k)
 

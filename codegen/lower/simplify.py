@@ -177,7 +177,36 @@ def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
 
 
 def _reduced(graph: Graph) -> Graph:
-    return apply_rules(widen_sums(prune_loops(graph, _reduced)))
+    return apply_rules(values_alone(widen_sums(prune_loops(graph, _reduced))))
+
+
+_VALUES = {
+    f"{prefix}{name}": f"{prefix}{values}"
+    for name, values in (("eigh", "eigenvalues"), ("svd", "singular_values"))
+    for prefix in ("", "complex_")
+}
+
+
+def values_alone(graph: Graph) -> Graph:
+    """*graph* in which decompositions of which nothing but the values is read make no vectors."""
+    packed = {node.outs[0]: _decomposed(node) for node in graph.nodes if node.prim.name in _VALUES}
+    if not packed:
+        return graph
+    read = {packed[x] for x in graph.outputs if x in packed}
+    for node in graph.nodes:
+        read |= {packed[x] for x in node.inputs if x in packed and _VALUES[packed[x][0]] != node.prim.name}
+    nodes = [
+        Node(node.prim, node.inputs, {**node.params, "vectors": False}, node.outs, node.site)
+        if node.prim.name in _VALUES and _decomposed(node) not in read
+        else node
+        for node in graph.nodes
+    ]
+    return Graph(graph.inputs, nodes, graph.outputs, graph.guards, graph.consts)
+
+
+def _decomposed(node: Node) -> tuple[str, Hashable]:
+    """The kind and the matrix of a decomposition: equal ones become one."""
+    return node.prim.name, identity(node.inputs[0])
 
 
 def _key(atom: Atom) -> Hashable:

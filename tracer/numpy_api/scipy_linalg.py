@@ -286,7 +286,7 @@ def _riccati(discrete: bool) -> Any:
             must_hold(to_atom(near), f"Matrix {label} should be symmetric/hermitian.")
         batch = broadcast_shapes(*[x.aval.shape[:-2] for x in operands], what="batch dimensions")
         wide = [broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in promote(*operands)]
-        found = riccati(*wide, discrete=discrete)
+        found = riccati(wide[0], wide[1], wide[2], wide[3], discrete)
         must_hold(F.eq(found, found), "Failed to find a finite solution.")
         return wrap(found)
 

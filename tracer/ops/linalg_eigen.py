@@ -51,7 +51,8 @@ _ANY = ((-3.0, 3.0),)
 def lapack_with_work(name: str, a: np.ndarray, **options: Any) -> tuple[Any, ...]:
     """LAPACK's *name* on *a* with the workspace that it asks for, as kernels call it."""
     sizes = a.shape if name in ("gesdd", "geqrf") else a.shape[:1]
-    found = routine(lapack, f"{name}_lwork", a.dtype)(*sizes, **options)
+    asked = {k: v for k, v in options.items() if k != "compute_v" or name.endswith("evd")}
+    found = routine(lapack, f"{name}_lwork", a.dtype)(*sizes, **asked)
     names = {"heevd": ("lwork", "liwork", "lrwork"), "heevr": ("lwork", "lrwork", "liwork")}.get(
         name, ("lwork", "liwork") if name.startswith("syev") else ("lwork",)
     )
@@ -59,18 +60,18 @@ def lapack_with_work(name: str, a: np.ndarray, **options: Any) -> tuple[Any, ...
     return routine(lapack, name, a.dtype)(a, **options, **lengths)
 
 
-def _infer(numbers: Field, a: Aval, lower: bool, driver: str) -> Aval:
+def _infer(numbers: Field, a: Aval, lower: bool, driver: str, vectors: bool) -> Aval:
     return Aval(a.dtype, (*a.shape[:-2], numbers.order(a, "eigh") + 1, a.shape[-1]))
 
 
-def _eigh(numbers: Field, a: np.ndarray, lower: bool, driver: str) -> Any:
+def _eigh(numbers: Field, a: np.ndarray, lower: bool, driver: str, vectors: bool) -> Any:
     if driver == "stevd":
-        values, vectors, info = routine(lapack, driver, a.dtype)(np.diagonal(a), np.diagonal(a, -1 if lower else 1))
+        values, v, info = routine(lapack, driver, a.dtype)(np.diagonal(a), np.diagonal(a, -1 if lower else 1), vectors)
     else:
         name = driver if numbers is REAL else driver.replace("sy", "he")
-        values, vectors, *_, info = lapack_with_work(name, numbers.array(a), lower=lower)
+        values, v, *_, info = lapack_with_work(name, numbers.array(a), lower=lower, compute_v=int(vectors))
     found = np.zeros((len(a) + 1, a.shape[1]), a.dtype)
-    found[:-1], found[-1, : len(a)] = numbers.raw(vectors.T), values
+    found[:-1], found[-1, : len(a)] = numbers.raw(v.T) if vectors else np.nan, values
     return np.full_like(found, np.nan) if info else found
 
 
@@ -124,13 +125,14 @@ EIGH = by_numbers(
         Primitive(
             f"{numbers.prefix}eigh", LAPACK, per_matrix(partial(_eigh, numbers), partial(_infer, numbers)),
             partial(_infer, numbers),
-            vjp=lambda ct, out, a, lower, driver: (numbers.store(_folded(numbers.load(of_matrix(ct)), lower)),),
-            jvp=lambda tangents, out, a, lower, driver: as_packed(
+            vjp=lambda ct, out, a, lower, **_: (numbers.store(_folded(numbers.load(of_matrix(ct)), lower)),),
+            jvp=lambda tangents, out, a, lower, **_: as_packed(
                 numbers.store(hermitian(numbers.load(tangents[0]), lower))
             ),
             axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY,
             test={
-                "shapes": ((2, 3, 3 * numbers.parts),), "params": {"lower": numbers is REAL, "driver": "syevd"},
+                "shapes": ((2, 3, 3 * numbers.parts),),
+                "params": {"lower": numbers is REAL, "driver": "syevd", "vectors": True},
                 "then": lambda out: numbers.store(
                     scaled(eigenvectors(out, numbers, numbers is REAL), eigenvalues(out, numbers))
                 ),
@@ -145,13 +147,13 @@ def eigh(a: Atom, lower: bool = True, driver: str = "syevd") -> tuple[Atom, Atom
     triangles of *a*.  Signs of vectors are those of LAPACK's *driver*: syevd, syevr, or stevd for real tridiagonal
     ones."""
     numbers = numbers_of(a)
-    packed = bind(EIGH[a.aval.is_complex], numbers.store(a), lower=lower, driver=driver)
+    packed = bind(EIGH[a.aval.is_complex], numbers.store(a), lower=lower, driver=driver, vectors=True)
     return eigenvalues(packed, numbers), eigenvectors(packed, numbers, lower)
 
 
 def _of_packed(numbers: Field) -> dict[str, Any]:
     def packed(x: Atom) -> Atom:
-        return bind(EIGH[numbers.parts - 1], of_matrix(x), lower=True, driver="syevd")
+        return bind(EIGH[numbers.parts - 1], of_matrix(x), lower=True, driver="syevd", vectors=True)
 
     return {"shapes": ((2, 4, 3 * numbers.parts),), "of": {0: packed}}
 

@@ -119,13 +119,17 @@ def _sides(numbers: Field, a: Aval, whole: bool) -> Sides:
     return Sides(*numbers.shape(a, "svd"), whole)
 
 
-def _infer(numbers: Field, a: Aval, whole: bool) -> Aval:
+def _infer(numbers: Field, a: Aval, whole: bool, vectors: bool) -> Aval:
     return Aval(a.dtype, (*a.shape[:-2], _sides(numbers, a, whole).size(numbers)))
 
 
-def _svd(numbers: Field, a: np.ndarray, whole: bool) -> Any:
-    u, s, vh, info = lapack_with_work("gesdd", numbers.array(a), compute_uv=1, full_matrices=int(whole))
-    found = np.concatenate([numbers.raw(u.T).ravel(), numbers.raw(vh.T).ravel(), s])
+def _svd(numbers: Field, a: np.ndarray, whole: bool, vectors: bool) -> Any:
+    u, s, vh, info = lapack_with_work("gesdd", numbers.array(a), compute_uv=int(vectors), full_matrices=int(whole))
+    if vectors:
+        found = np.concatenate([numbers.raw(u.T).ravel(), numbers.raw(vh.T).ravel(), s])
+    else:
+        found = np.full(_infer(numbers, Aval(a.dtype, a.shape), whole, vectors).shape, np.nan)
+        found[len(found) - len(s) :] = s
     return np.full_like(found, np.nan) if info else found
 
 
@@ -146,13 +150,13 @@ SVD = by_numbers(
         Primitive(
             f"{numbers.prefix}svd", LAPACK, per_matrix(partial(_svd, numbers), partial(_infer, numbers)),
             partial(_infer, numbers),
-            vjp=lambda ct, out, a, whole: (numbers.store(of_matrix(ct, _sides(numbers, a.aval, whole), numbers)),),
-            jvp=lambda tangents, out, a, whole: as_packed(
+            vjp=lambda ct, out, a, whole, **_: (numbers.store(of_matrix(ct, _sides(numbers, a.aval, whole), numbers)),),
+            jvp=lambda tangents, out, a, whole, **_: as_packed(
                 numbers.load(tangents[0]), _sides(numbers, a.aval, whole)
             ),
             axes=matrix_axes("ij", "p"), domain=_ANY,
             test={
-                "shapes": ((2, 4, 3 * numbers.parts),), "params": {"whole": False},
+                "shapes": ((2, 4, 3 * numbers.parts),), "params": {"whole": False, "vectors": True},
                 "then": lambda out: numbers.store(_product(_parts(out, Sides(4, 3, False), numbers))),
             },
         )
@@ -167,7 +171,7 @@ def _product(parts: tuple[Atom, Atom, Atom]) -> Atom:
 
 def packed_svd(a: Atom, whole: bool = False) -> Var:
     numbers = numbers_of(a)
-    return bind(SVD[a.aval.is_complex], numbers.store(a), whole=whole)
+    return bind(SVD[a.aval.is_complex], numbers.store(a), whole=whole, vectors=True)
 
 
 def svd(a: Atom, whole: bool = False) -> tuple[Atom, Atom, Atom]:

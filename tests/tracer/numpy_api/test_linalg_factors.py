@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from agreement import numerical_gradient
 from tracing import Traced, check_gradient, check_value
 
 import tracegrad
 from tracegrad import compile_grad
 from tracegrad.autograd import grad
+from tracegrad.codegen.lower.simplify import simplify
 
 RNG = np.random.default_rng(0)
 SQUARE, TALL = RNG.normal(size=(3, 3)), RNG.normal(size=(4, 3))
@@ -190,6 +192,20 @@ def test_kernels_do_as_the_interpreter():
     lower += np.tril(direction, -1) / 2 + np.triu(direction.T, 1) / 2
     np.testing.assert_allclose(moved, 3 * (lower @ a + a @ lower), rtol=1e-9)
     assert np.isnan(compile_grad(lambda x: np.sum(direction * grad(f)(x))).grad(a)).any()
+
+
+def test_values_alone_make_no_vectors():
+    for f, a in (
+        (lambda a: np.sum(np.linalg.eigvalsh(a)), SYMMETRIC),
+        (lambda a: np.linalg.norm(a, "nuc") * np.linalg.cond(a), SQUARE),
+        (lambda a: np.sum(scipy.linalg.eigh_tridiagonal(a[0], a[1, 1:])[0]) * scipy.linalg.eigvalsh(a)[0], SYMMETRIC),
+    ):
+        compiled = compile_grad(f)
+        np.testing.assert_allclose(compiled(a), f(a), rtol=1e-13)
+        np.testing.assert_allclose(compiled.grad(a), numerical_gradient(f, (a,)), rtol=1e-6, atol=1e-6)
+        for weights, made in ((None, {False}), ([np.ones(())], {True})):
+            nodes = simplify(Traced(f, [a], weights).graph).nodes
+            assert {n.params["vectors"] for n in nodes if "vectors" in n.params} == made
 
 
 def test_eigenvalues_that_are_complex_or_not():

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,22 @@ HOOK = "_tracegrad_hook"
 
 def _shim(*args, **kwargs):
     return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
+
+
+@lru_cache
+def _shim_code(cells: int) -> CodeType:
+    """The shim's code for a function with *cells* in its closure.  It copies them to its frame, as code with cells has
+    to: who looks at the locals of the frame reads them."""
+    if not cells:
+        return _shim.__code__
+    names = ", ".join([f"cell{k}" for k in range(cells)])
+    source = (
+        f"def make({names}):\n def shim(*args, **kwargs):\n  return _tracegrad_hook_NAME(args, kwargs)\n  {names}\n"
+        " return shim"
+    )
+    space: dict[str, Any] = {}
+    exec(source, space)
+    return space["make"](*range(cells)).__code__
 
 
 def _given_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -70,7 +87,7 @@ def hook(
         return original(*args, **kwargs)
 
     space[name] = dispatch
-    code = _shim.__code__
+    code = _shim_code(len(function.__code__.co_freevars))
     names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
     function.__code__ = code.replace(
         co_names=names,

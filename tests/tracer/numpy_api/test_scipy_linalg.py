@@ -212,3 +212,11 @@ def test_errors():
                 call(a)
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         Traced(lambda a: sl.eigvalsh(a, -a), [POSITIVE])
+
+
+def test_the_locals_of_all_frames_of_an_error_can_be_shown():
+    """SciPy's functions for batches are closures: frames of what stands for them have their cells."""
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        Traced(lambda a: sl.cholesky_banded(-a), [BANDS])
+    names = [sorted(entry.frame.f_locals) for entry in caught.traceback]
+    assert ["args", "kwargs"] in [[n for n in found if n in ("args", "kwargs")] for found in names]

@@ -27,6 +27,7 @@ import numpy as np
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
+from ...tracer.record.made_arrays import MadeArray
 from . import data_objects, modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
 from .effect_places import (
@@ -447,6 +448,8 @@ def _array(walker: Walker, value: np.ndarray, label: str, site: str) -> Leaf | S
 def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     if type(value) is np.memmap and not value.dtype.hasobject:
         return data_objects.visit_form(walker, value, label, site)
+    if type(value) is MadeArray:  # which the run that ends now has made: it is about to become NumPy's own
+        return _array(walker, value, label, site)
     return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base="ndarray", instead="np.asarray(...)")
 
 

@@ -250,7 +250,7 @@ def prims(test: Callable[[Primitive], bool] = lambda p: True) -> list[Primitive]
 
 def of_linear_algebra(prim: Primitive) -> bool:
     """Whether *prim* is a row of factors, or of their parts: of float32 and float64, and on a GPU done by NumPy."""
-    return "linalg" in str(getattr(prim.impl, "__module__", ""))
+    return "linalg" in str(getattr(getattr(prim.impl, "func", prim.impl), "__module__", ""))
 
 
 # ---- finite differences ----------------------------------------------------------------------------------------

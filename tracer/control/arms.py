@@ -25,9 +25,10 @@ import numpy as np
 from ..bytecode.function_source import parts_of
 from ..bytecode.if_conversion import ARMS, Choice, Converted, convert
 from ..bytecode.purity import PLAINLY, harmless_arms
-from ..ir.graph import Atom, Guard
+from ..ir.aval import FLOAT_KINDS
+from ..ir.graph import Atom, Guard, Lit
 from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import F
+from ..ops.elementwise import F, like
 from ..record.array import TracedArray, class_of, to_atom, wrap, wrap_array
 from ..record.made_arrays import refuse_write
 from ..record.recorder import Recorder, current_recorder
@@ -305,6 +306,12 @@ class Branch:
         """The predicate of the arm that is running."""
         assert self._holds is not None
         return self._holds
+
+    def masked(self, x: Atom) -> Atom:
+        """*x*; zeros where the arm that is running is not taken, so that no NaN leaks from there into a gradient."""
+        if isinstance(x, Lit) or x.aval.dtype.kind not in FLOAT_KINDS:
+            return x
+        return F.select(self.holds(), x, like(0, x))
 
     # ---- what they give
 

@@ -39,6 +39,8 @@ SCATTER = "scatter"  # indexed writes
 HOST = "host"  # runs in NumPy between kernels, and explain() says so
 LOOP = "loop"  # a body run once for each row (ops/control.py): a step of its own, like a library call
 CUSTOM = "custom"  # a derivative of its own (ops/custom.py): joint over its results, gone before code generation
+# whose derivatives multiply zeros by what may be infinite or NaN; those of the others know `mulz`
+LEAKING = frozenset((PRODUCT, LAPACK, HOST, LOOP, CUSTOM))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -103,7 +103,7 @@ def _stable(x: Atom) -> Atom:
 RICCATI = register(
     Primitive(
         "riccati", HOST, per_matrix(_solve, _infer), _infer, vjp=_vjp, jvp=_jvp,
-        axes=matrix_axes("ij", "ik", "ij", "kk", "ij"), domain=((-1.0, 1.0),) * 4,
+        axes=matrix_axes("ij", "ik", "ij", "kl", "ij"), domain=((-1.0, 1.0),) * 4,
         test={
             "shapes": ((2, 2, 2), (2, 2, 1), (2, 2, 2), (2, 1, 1)), "params": {"discrete": True},
             "of": {2: _stable, 3: _stable},

@@ -34,7 +34,7 @@ from ..ir.graph import (
     pairs_exist,
     read_vars,
 )
-from ..ir.primitive import PRIMITIVES, Primitive
+from ..ir.primitive import LEAKING, PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
 from .float_errors import UNWATCHED, raising, settings
@@ -207,6 +207,8 @@ class Recorder(Builder):
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         if pairs_exist and any_complex(inputs):
             return self.emit_apart(prim, inputs, params)
+        if self.arms and prim.kind in LEAKING:
+            inputs = tuple(map(self.arms[-1].masked, inputs))
         if self.follow is not None:
             outs = self.follow(prim, inputs, params)
             if outs is not None:

@@ -14,7 +14,7 @@ from fake_cupy import counts, runtime
 from simulated import simulated_load
 
 import tracegrad
-from tracegrad import autocast, compile_grad
+from tracegrad import autocast, compile_grad, config
 from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.runtime.cuda import graphs
 from tracegrad.runtime.cuda.load import Loaded, programs
@@ -114,7 +114,9 @@ def test_several_kernels_on_the_same_memory_are_replayed_as_a_graph():
 
 
 @pytest.mark.slow
-def test_guards_come_back_in_one_transfer():
+def test_guards_come_back_in_one_transfer(monkeypatch):
+    monkeypatch.setattr(config, "select_branches", False)
+
     @compile_grad(target="auto")
     def f(x):
         if x.sum() > 0:
@@ -295,6 +297,7 @@ def no_dispatcher(monkeypatch):
 
 @pytest.mark.slow
 def test_a_cached_call_with_guards_does_not_go_to_the_dispatcher(monkeypatch):
+    monkeypatch.setattr(config, "select_branches", False)
     f, reference = compile_grad(three_ways, target="auto"), compile_grad(three_ways)
     points = [np.array(p) for p in ([1.0, 2.0], [-1.0, -2.0], [0.5, 0.1], [-9.0, 5.0])]
     expected = [reference.value_and_grad(x, 3.0) for x in points]

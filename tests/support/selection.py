@@ -5,8 +5,9 @@
     TRACEGRAD_SEEDS=10 pytest    with ten times the seeds (make test-long)
 
 A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
-outside the matrix of primitives, the quick tier has the first and every eighth of the others.  All that need a GPU are
-one case, skipped, where there is none (``--gpu``: they are collected all the same).
+outside the matrix of primitives, the quick tier has the first and every sixteenth of the others; in it, the derivatives
+of real rows in kernels stand for those of complex ones, by the same rules.  All that need a GPU are one case, skipped,
+where there is none (``--gpu``: they are collected all the same).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import pytest
 
 from tracegrad.runtime.cuda.availability import cuda_status
 
-MANY, EVERY = 3, 8  # of a test's cases beyond so many, the quick tier has every eighth
+MANY, EVERY = 3, 16  # of a test's cases beyond so many, the quick tier has every sixteenth
 MATRIX = "tests/tracer/ops"
+AS_OF_REAL = f"{MATRIX}/test_primitives.py::test_derivatives_in_the_kernel[complex_"
 TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer
 
 
@@ -53,6 +55,8 @@ def _thin_out(items: list[pytest.Item]) -> None:
     """Mark cases of tests that have many as slow."""
     counts: Counter[str] = Counter()
     for item in items:
+        if item.nodeid.startswith(AS_OF_REAL):
+            item.add_marker("slow")
         test, _, case = item.nodeid.partition("[")
         if case and not test.startswith(MATRIX) and not item.get_closest_marker("slow"):
             counts[test] += 1

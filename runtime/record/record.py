@@ -26,7 +26,7 @@ from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
-from ...tracer.numpy_api import labelled, scipy_spatial, sparse
+from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import STAND_INS, WIDE, TracedArray
@@ -108,9 +108,7 @@ def _record(
     in_pieces: bool = False,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
-    labelled.install()
-    sparse.install()
-    scipy_spatial.install()
+    hook_loaded()
     recorder = integers.recorder
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))

@@ -13,7 +13,7 @@ Where a function that is known is no name that is called (``map(math.sin, x)``, 
 ``AsValue`` in runs ``with values_known(True)``, which are made where another run was refused.
 
 The pointer to its builtins lies in the interpreter's frame, beside that to its globals; where it is not found there,
-``available`` is False."""
+nothing is shown."""
 
 from __future__ import annotations
 
@@ -402,11 +402,6 @@ def _release(space: _Globals) -> None:
 def is_shown(frame: FrameType) -> bool:
     """Whether *frame* finds the builtins of recorded code."""
     return frame.f_builtins is _shown
-
-
-def available() -> bool:
-    """Whether frames can be shown other builtins in this process."""
-    return _offset is not None
 
 
 def _find_offset() -> int | None:

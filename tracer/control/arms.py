@@ -32,10 +32,9 @@ from ..ops.elementwise import F, like
 from ..record.array import TracedArray, class_of, to_atom, wrap, wrap_array
 from ..record.made_arrays import refuse_write
 from ..record.recorder import Recorder, current_recorder
-from ..record.undecided import Undecided, UndecidedTruth, chosen
+from ..record.undecided import Place, Undecided, UndecidedTruth, chosen
 from .trees import truth
 
-Place = tuple[str, int]  # file and line of a choice
 _OFTEN = 4  # answers of a question in one run, from which on different ones make it a choice
 _MANY = 3  # paths that are known when all questions become choices
 _UNSET = object()

@@ -77,6 +77,7 @@ from . import (  # noqa: F401  (each fills the tables)
     scipy_matrices,
     scipy_solvers,
     scipy_spaces,
+    scipy_spatial,
     selection,
     shape,
     sort,

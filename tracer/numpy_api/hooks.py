@@ -11,7 +11,9 @@ argument raises as in any code that wants a plain array.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -98,6 +100,39 @@ def hook(
     )
     function.__signature__ = signature  # type: ignore[attr-defined]
     return True
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The *hooks* for functions of a *module* that may be imported later; it is loaded once it has these *names*."""
+
+    module: str
+    names: tuple[str, ...]
+    hooks: Callable[[Any], None]
+    done: bool = False
+
+
+_waiting: list[_Waiting] = []
+
+
+def when_loaded(module: str, *names: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Decorate what hooks the functions of *module*, which nothing here imports; the first recording after it has been
+    loaded, up to these *names*, calls it with the module."""
+
+    def note(hooks: Callable[[Any], None]) -> Callable[[Any], None]:
+        _waiting.append(_Waiting(module, names, hooks))
+        return hooks
+
+    return note
+
+
+def hook_loaded() -> None:
+    """Hook the functions of modules that have been loaded since the last call."""
+    for library in _waiting:
+        module = None if library.done else sys.modules.get(library.module)
+        if module is not None and all(hasattr(module, name) for name in library.names):
+            library.done = True
+            library.hooks(module)
 
 
 def hook_to_source(function: Any) -> None:

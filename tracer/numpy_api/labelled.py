@@ -1,6 +1,6 @@
 """Libraries of labelled arrays, pandas and xarray: their operators with traced operands.
 
-``install`` sends those of pandas to ``series.py`` and ``frame.py`` once it is loaded; nothing is imported here.  xarray
+Those of pandas are sent to ``series.py`` and ``frame.py`` once it is loaded; nothing is imported here.  xarray
 holds any array that knows NumPy's protocols, and so traced ones.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from ..record.array import TracedArray, wrap_array
 from . import frame, series
 from .frame import TracedFrame
-from .hooks import hook
+from .hooks import hook, when_loaded
 from .series import TracedSeries
 
 
@@ -33,7 +33,6 @@ _HOOKS: dict[str, dict[str, Callable[..., Any]]] = {
         "__rmatmul__": frame.product_from_left,
     },
 }  # fmt: skip
-_installed = False
 
 
 def _held(data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -47,16 +46,18 @@ def _named_array(dims: Any, data: Any, attrs: Any = None) -> Any:
     return sys.modules["xarray.namedarray.core"].NamedArray(dims, _held(data), attrs)
 
 
-def install() -> None:
-    """Send pandas' operators with traced operands here, if pandas is loaded; what xarray needs, likewise."""
-    global _installed
-    if "xarray.namedarray.core" in sys.modules:
-        hook(getattr(sys.modules["xarray.namedarray.core"], "from_array", None), _named_array)
-        hook(getattr(sys.modules.get("xarray.core.variable"), "as_compatible_data", None), _held)
-    pandas = sys.modules.get("pandas")
-    if _installed or not (hasattr(pandas, "Series") and hasattr(pandas, "DataFrame")):
-        return
-    _installed = True
+@when_loaded("xarray.namedarray.core", "from_array")
+def _install_named(core: Any) -> None:
+    hook(core.from_array, _named_array)
+
+
+@when_loaded("xarray.core.variable", "as_compatible_data")
+def _install_variables(variable: Any) -> None:
+    hook(variable.as_compatible_data, _held)
+
+
+@when_loaded("pandas", "Series", "DataFrame")
+def _install(pandas: Any) -> None:
     for kind, methods in _HOOKS.items():
         for name, implementation in methods.items():
             found = [vars(c)[name] for c in getattr(pandas, kind).__mro__ if name in vars(c)]

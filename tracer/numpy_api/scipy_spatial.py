@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
-from .hooks import hook
+from .hooks import hook, when_loaded
 from .shape import as_traced
 
 Metric = Callable[..., Any]
@@ -188,16 +188,8 @@ def _between(name: str) -> Metric:
     return distance
 
 
-_installed = False
-
-
-def install() -> None:
-    """Send calls with traced arguments here, if ``scipy.spatial.distance`` is loaded."""
-    global _installed
-    distance = sys.modules.get("scipy.spatial.distance")
-    if _installed or not hasattr(distance, "squareform"):
-        return
-    _installed = True
+@when_loaded("scipy.spatial.distance", "squareform")
+def _install(distance: Any) -> None:
     for name, implementation in (("cdist", _cdist), ("pdist", _pdist), ("squareform", _squareform)):
         hook(getattr(distance, name), implementation)
     for name in METRICS:

@@ -26,7 +26,7 @@ from ..ops.shape import zeros
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap, wrap_array
 from ..record.constants import by_numpy
 from ..record.recorder import require_recorder
-from .hooks import hook
+from .hooks import hook, when_loaded
 
 _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 
@@ -225,16 +225,10 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "_matmul_dispatch": _product, "_rmatmul_dispatch": _product_from_left, "dot": _product, "multiply": _multiply,
     "_with_data": _with_data, "transpose": _transpose, "toarray": _toarray, "sum": _sum,
 }  # fmt: skip
-_installed = False
 
 
-def install() -> None:
-    """Send calls of SciPy's methods with traced arrays here, if ``scipy.sparse`` is loaded."""
-    global _installed
-    sparse = sys.modules.get("scipy.sparse")
-    if _installed or not hasattr(sparse, "dia_array"):
-        return
-    _installed = True
+@when_loaded("scipy.sparse", "dia_array")
+def _install(sparse: Any) -> None:
     classes = [getattr(sparse, f"{name}_{form}") for name in (*_FORMATS, "lil", "dok") for form in ("array", "matrix")]
     for base in dict.fromkeys([base for cls in classes for base in cls.__mro__]):
         for name, implementation in _METHODS.items():

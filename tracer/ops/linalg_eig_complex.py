@@ -23,9 +23,8 @@ from ..ir.axes import UNKNOWN, Axes, Params, Shape, Shapes
 from ..ir.graph import Atom, Pair, Var, bind, lanes
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
 from . import linalg_eig as of_real
-from . import linalg_eigen as of_complex
 from .elementwise import F, like, whole_lanes
-from .linalg import matrix_axes, per_matrix, transposed
+from .linalg import matrix_axes, of_factors, of_matrix, per_matrix, transposed
 from .linalg_eig import eig, parting_of, values_pullback, values_pushed, vectors_pullback, vectors_pushed
 from .linalg_eigen import lapack_with_work, row_of
 from .linalg_gaps import UNKNOWN as UNKNOWN_RATES
@@ -66,8 +65,8 @@ def _eig(a: np.ndarray) -> Any:
 
 COMPLEX_EIG = register(
     Primitive(
-        "complex_eig", LAPACK, per_matrix(_eig, _infer), _infer, vjp=lambda ct, out, a: (of_complex.of_matrix(ct),),
-        jvp=lambda tangents, out, a: of_complex.as_packed(tangents[0]), axes=matrix_axes("ij", "pj"), domain=_ANY,
+        "complex_eig", LAPACK, per_matrix(_eig, _infer), _infer, vjp=lambda ct, out, a: (of_matrix(ct),),
+        jvp=lambda tangents, out, a: of_factors(tangents[0]), axes=matrix_axes("ij", "pj"), domain=_ANY,
         test={"shapes": ((2, 3, 6),), "then": lambda out: F.square(_stacked(_parts(out, COMPLEX)[1], 2))},
     )
 )  # fmt: skip
@@ -91,13 +90,13 @@ def _parts(packed: Atom, numbers: Field) -> tuple[Pair, Pair]:
 
 def _as_packed(x: Atom, numbers: Field) -> Atom:
     """A cotangent *x* of A as one of what is packed."""
-    return of_real.as_packed(lanes(x)[0]) if numbers is REAL else of_complex.as_packed(COMPLEX.store(x))
+    return of_real.as_packed(lanes(x)[0]) if numbers is REAL else of_factors(COMPLEX.store(x))
 
 
 def _of_matrix(x: Atom, numbers: Field) -> Atom:
     """A tangent *x* of what is packed as one of A."""
     if numbers is COMPLEX:
-        return COMPLEX.load(of_complex.of_matrix(x))
+        return COMPLEX.load(of_matrix(x))
     x = of_real.of_matrix(x)
     return Pair(x, like(0, x), COMPLEX.dtype(x))
 
@@ -105,7 +104,7 @@ def _of_matrix(x: Atom, numbers: Field) -> Atom:
 def _of_packed(numbers: Field) -> dict[str, Any]:
     if numbers is REAL:
         return {"shapes": ((2, 5, 3),), "of": {0: lambda x: eig(of_real.of_matrix(x))}}
-    return {"shapes": ((2, 4, 6),), "of": {0: lambda x: bind(COMPLEX_EIG, of_complex.of_matrix(x))}}
+    return {"shapes": ((2, 4, 6),), "of": {0: lambda x: bind(COMPLEX_EIG, of_matrix(x))}}
 
 
 # ---- eigenvalues -------------------------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ def _vectors(numbers: Field, packed: Atom) -> Atom:
     """Of a conjugate pair of real matrices LAPACK gives the real and the imaginary part of the first vector, as
     columns."""
     if numbers is COMPLEX:
-        return _stacked(transposed(COMPLEX.load(of_complex.of_matrix(packed))), 2)
+        return _stacked(transposed(COMPLEX.load(of_matrix(packed))), 2)
     x = transposed(of_real.of_matrix(packed))
     shape, last = x.aval.shape, x.aval.ndim - 1
     none = full(like(0, x), (*shape[:-1], 1))

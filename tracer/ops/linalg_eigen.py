@@ -25,7 +25,18 @@ from ..ir.graph import Atom, Pair, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
 from .elementwise import F, like, whole_lanes
 from .linalg import adjoint as adjoint_of
-from .linalg import hermitian_part, matrix_axes, per_matrix, routine, skew_part, times, transposed, triangle
+from .linalg import (
+    hermitian_part,
+    matrix_axes,
+    of_factors,
+    of_matrix,
+    per_matrix,
+    routine,
+    skew_part,
+    times,
+    transposed,
+    triangle,
+)
 from .linalg_gaps import (
     NO_LIMIT,
     UNKNOWN,
@@ -43,7 +54,7 @@ from .linalg_gaps import (
 from .linalg_numbers import REAL, Field, by_numbers, numbers_of
 from .linalg_phases import inner_of_columns, real_row, scaled, settled, turned_by, turns
 from .linalg_unused import used_columns, without_unused
-from .shape import PAD, SLICE, reshape, slice_axis
+from .shape import reshape, slice_axis
 
 _ANY = ((-3.0, 3.0),)
 
@@ -73,18 +84,6 @@ def _eigh(numbers: Field, a: np.ndarray, lower: bool, driver: str, vectors: bool
     found = np.zeros((len(a) + 1, a.shape[1]), a.dtype)
     found[:-1], found[-1, : len(a)] = numbers.raw(v.T) if vectors else np.nan, values
     return np.full_like(found, np.nan) if info else found
-
-
-def as_packed(x: Atom) -> Atom:
-    """A cotangent or tangent of A, the buffer *x*, as one of its packed eigenvalues and -vectors."""
-    shape = (*x.aval.shape[:-2], x.aval.shape[-2] + 1, x.aval.shape[-1])
-    return bind(PAD, x, start=(0,) * len(shape), step=(1,) * len(shape), shape=shape)
-
-
-def of_matrix(x: Atom) -> Atom:
-    """A cotangent or tangent *x* of the packed value as one of A."""
-    shape = (*x.aval.shape[:-2], x.aval.shape[-2] - 1, x.aval.shape[-1])
-    return bind(SLICE, x, start=(0,) * len(shape), step=(1,) * len(shape), shape=shape)
 
 
 def row_of(x: Atom, i: int) -> Atom:
@@ -126,7 +125,7 @@ EIGH = by_numbers(
             f"{numbers.prefix}eigh", LAPACK, per_matrix(partial(_eigh, numbers), partial(_infer, numbers)),
             partial(_infer, numbers),
             vjp=lambda ct, out, a, lower, **_: (numbers.store(_folded(numbers.load(of_matrix(ct)), lower)),),
-            jvp=lambda tangents, out, a, lower, **_: as_packed(
+            jvp=lambda tangents, out, a, lower, **_: of_factors(
                 numbers.store(hermitian(numbers.load(tangents[0]), lower))
             ),
             axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY,
@@ -163,7 +162,7 @@ def _of_packed(numbers: Field) -> dict[str, Any]:
 
 def _values_vjp(numbers: Field, ct: Atom, out: Var, packed: Atom) -> tuple[Atom]:
     v = eigenvectors(packed, numbers)
-    return (as_packed(numbers.store(times(scaled(v, ct), v, False, True))),)
+    return (of_factors(numbers.store(times(scaled(v, ct), v, False, True))),)
 
 
 def _values_jvp(numbers: Field, tangents: Any, out: Var, packed: Atom) -> Atom:
@@ -210,7 +209,7 @@ def _vectors_vjp(numbers: Field, ct: Atom, out: Var, packed: Atom, lower: bool, 
     g = settled(g, v, _real(v, lower), inner_of_columns(v, g)[1])
     limit = skew_limit(limit_of(rates, num, g, turning(values, numbers)))
     found = without_unused(over_gaps(skew_part(num(g)), values, limit, size_of(g, rates.parting)), used)
-    return (as_packed(numbers.store(times(times(v, found), v, False, True))),)
+    return (of_factors(numbers.store(times(times(v, found), v, False, True))),)
 
 
 def _vectors_jvp(numbers: Field, tangents: Any, out: Var, packed: Atom, lower: bool) -> Atom:

@@ -17,7 +17,6 @@ from ..ir.axes import JOINED, PART, Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
-from . import linalg_eigen
 from .complex import by_lane, conjugate
 from .elementwise import F, like
 from .linalg import (
@@ -156,7 +155,7 @@ COMPLEX_LU: Primitive = register(
         vjp=lambda ct, out, a: (
             COMPLEX.store(_of_a(_lu_of(out), lu_permutation(_first_half(out)), _lu_of(ct))),
         ),
-        jvp=lambda tangents, out, a: linalg_eigen.as_packed(
+        jvp=lambda tangents, out, a: of_factors(
             COMPLEX.store(_from_a(_lu_of(out), lu_permutation(_first_half(out)), COMPLEX.load(tangents[0])))
         ),
         axes=matrix_axes("ij", "pj"), masking=True, domain=_ANY, test={"shapes": ((2, 3, 6),)},

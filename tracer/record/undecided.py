@@ -25,7 +25,7 @@ from ..ops.elementwise import F, cast
 from .array import STAND_INS, UFUNCS, TracedArray, class_of, wrap
 from .recorder import Recorder, current_recorder
 
-Place = tuple[str, int]
+Place = tuple[str, int]  # file and line of a choice
 _EXACT = 2**53
 _CLASSES = (int, float, np.float64)
 _FLOATS = frozenset((1, 2))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
 from ...tracer.bytecode.array_places import written
 from ...tracer.bytecode.shown_names import values_known
 from ...tracer.control.jitted import recorded_calls

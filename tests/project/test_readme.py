@@ -20,11 +20,11 @@ import scipy.special
 import tracegrad
 from tracegrad.runtime.config import Config
 from tracegrad.tensors.random import default_generator
-from tracegrad.tracer import numpy_api  # noqa: F401  (fills the tables)
-from tracegrad.tracer.numpy_api import scipy_linalg
-from tracegrad.tracer.numpy_api.special import HOOKED
+from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from tracegrad.tracer.random.stream import DEFAULT
 from tracegrad.tracer.record.array import FUNCTIONS, METHODS, UFUNCS, public_name
+from tracegrad.tracer.scipy_api import linalg as scipy_linalg
+from tracegrad.tracer.scipy_api.special import HOOKED
 
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
 PLACES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]

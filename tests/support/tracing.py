@@ -13,7 +13,7 @@ from support import strict_evaluate
 
 from tracegrad.codegen.derive.adjoint import vjp
 from tracegrad.runtime.state.trust import Trust
-from tracegrad.tracer import numpy_api  # noqa: F401  (installs the front end)
+from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (install the front end)
 from tracegrad.tracer.bytecode.shown_names import asks, show
 from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.graph import Atom, Graph, structural

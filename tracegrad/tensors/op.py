@@ -19,7 +19,7 @@ import numpy as np
 from ..codegen.derive.adjoint import vjp_seeded
 from ..runtime.config import config
 from ..runtime.recent import Recent
-from ..tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ..tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
 from ..tracer.ir.aval import FLOAT, FLOAT32, HALF, INT, Aval
 from ..tracer.ir.evaluate import run_nodes, stored
 from ..tracer.ir.graph import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars

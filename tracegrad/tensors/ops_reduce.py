@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
-from ..tracer.numpy_api import special
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from ..tracer.scipy_api import special
 from . import dtypes
 from .apply import apply
 from .arguments import one_dim, reduced_dims

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..tracer.numpy_api import hooks, special
+from ..tracer.numpy_api import hooks
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
 from ..tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
+from ..tracer.scipy_api import special
 from . import ops_math
 from .apply import apply
 from .arguments import plain_number

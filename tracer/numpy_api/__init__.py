@@ -1,4 +1,4 @@
-"""NumPy, and SciPy functions that are plain Python, on traced arrays. Start reading at ``dispatch.py``, the entries of
+"""NumPy on traced arrays. Start reading at ``dispatch.py``, the entries of
 the user's operations; each function is in the file for its subject, registered by ``implements`` (``registry.py``).
 
 Importing the package fills the tables (``record/array.py``) in which NumPy's protocols look functions up:
@@ -28,22 +28,13 @@ product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
-scipy_linalg.py  scipy.linalg: decompositions, Sylvester's equation
-scipy_functions  its functions of matrices
-scipy_spaces     its pseudo-inverses and spaces of columns
-scipy_matrices   its matrices of a structure
-scipy_banded     its banded matrices
-scipy_spatial    scipy.spatial: distances
-scipy_solvers.py its equations and factors: solve, lu, cho_factor, solve_banded
 strides.py       sliding windows, as_strided
-special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
 testing.py       np.testing.assert_allclose and the like
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
 python_math      math.sin, math.hypot; python_statistics: statistics.mean
 labelled         pandas and xarray (series.py, frame.py)
-sparse           products with SciPy's sparse matrices
 python_numbers   errors of Python's own floats: 1.0 / a
 unsupported.py   hints for unsupported functions
 ===============  =======================================================================
@@ -71,18 +62,9 @@ from . import (  # noqa: F401  (each fills the tables)
     python_math,
     python_statistics,
     reduce,
-    scipy_banded,
-    scipy_functions,
-    scipy_linalg,
-    scipy_matrices,
-    scipy_solvers,
-    scipy_spaces,
-    scipy_spatial,
     selection,
     shape,
     sort,
-    sparse,
-    special,
     statistics,
     strides,
     testing,

@@ -12,7 +12,7 @@ from support import strict_evaluate
 from tracing import leaves, shown_names
 
 from tracegrad.codegen.derive.adjoint import vjp
-from tracegrad.tracer import numpy_api  # noqa: F401  (installs the front end)
+from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (install the front end)
 from tracegrad.tracer.ir.graph import Atom, structural
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording

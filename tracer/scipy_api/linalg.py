@@ -15,6 +15,10 @@ import scipy.linalg
 from ..ir.aval import FLOAT, FLOAT32, HALF, broadcast_shapes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
+from ..numpy_api.hooks import hook
+from ..numpy_api.linalg import cholesky_of, in_one_batch, matrices, must_hold, squares
+from ..numpy_api.linalg_factors import eig_of, eigh_of, svd_of, values_of
+from ..numpy_api.registry import atom_of, reject
 from ..ops import linalg as ops
 from ..ops.complex import blocks_of, conjugate, from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, promote
@@ -30,10 +34,6 @@ from ..ops.linalg_riccati import riccati
 from ..ops.product import matmul
 from ..ops.shape import reshape, slice_axis
 from ..record.array import is_traced, to_atom, wrap
-from .hooks import hook
-from .linalg import cholesky_of, in_one_batch, matrices, must_hold, squares
-from .linalg_factors import eig_of, eigh_of, svd_of, values_of
-from .registry import atom_of, reject
 
 HOOKED: dict[str, bool] = {}
 

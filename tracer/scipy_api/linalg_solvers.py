@@ -16,17 +16,7 @@ from scipy.linalg import lapack
 from ..ir.aval import COMPLEX, INT
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ops import linalg as ops
-from ..ops.complex import conjugate
-from ..ops.elementwise import F, cast, like
-from ..ops.linalg import adjoint, hermitian_part
-from ..ops.linalg_complex import solve_adjoint
-from ..ops.linalg_lu import lu_parts, permuted, solve_by_lu
-from ..ops.linalg_pivots import pivots
-from ..ops.shape import concat, reshape, slice_axis
-from ..record.array import to_atom, wrap
-from ..record.recorder import require_recorder
-from .linalg import (
+from ..numpy_api.linalg import (
     Words,
     cholesky_of,
     columns_of,
@@ -38,8 +28,18 @@ from .linalg import (
     solve_by,
     taken_back,
 )
-from .registry import atom_of
-from .scipy_linalg import for_scipy, hooked, in_double, real_matrix
+from ..numpy_api.registry import atom_of
+from ..ops import linalg as ops
+from ..ops.complex import conjugate
+from ..ops.elementwise import F, cast, like
+from ..ops.linalg import adjoint, hermitian_part
+from ..ops.linalg_complex import solve_adjoint
+from ..ops.linalg_lu import lu_parts, permuted, solve_by_lu
+from ..ops.linalg_pivots import pivots
+from ..ops.shape import concat, reshape, slice_axis
+from ..record.array import to_atom, wrap
+from ..record.recorder import require_recorder
+from .linalg import for_scipy, hooked, in_double, real_matrix
 
 _FINITE = "array must not contain infs or NaNs"
 _SINGULAR = "A singular matrix detected: slice(s) [0] are singular."

@@ -10,16 +10,16 @@ import scipy.linalg
 from ..ir.aval import COMPLEX, INT, Ints
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
+from ..numpy_api.linalg import must_hold, squares
+from ..numpy_api.linalg_factors import lstsq_of, pinv_of, question, svd_of, values_of
+from ..numpy_api.registry import atom_of
 from ..ops import linalg as ops
 from ..ops.elementwise import F, cast, like, promote
 from ..ops.linalg_eigen import hermitian
 from ..ops.linalg_pinv import above
 from ..ops.reduce import reduce
 from ..record.array import FUNCTIONS, wrap
-from .linalg import must_hold, squares
-from .linalg_factors import lstsq_of, pinv_of, question, svd_of, values_of
-from .registry import atom_of
-from .scipy_linalg import for_scipy, hooked, matrix
+from .linalg import for_scipy, hooked, matrix
 
 
 @hooked("pinv")

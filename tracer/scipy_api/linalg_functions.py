@@ -10,6 +10,8 @@ import scipy.linalg
 
 from ..ir.errors import MatrixError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
+from ..numpy_api.linalg import squares
+from ..numpy_api.registry import reject
 from ..ops.complex import blocks_of, from_blocks
 from ..ops.elementwise import F, like, promote
 from ..ops.linalg_expm import expm
@@ -18,9 +20,7 @@ from ..ops.reduce import reduce
 from ..ops.shape import concat, full, slice_axis
 from ..record.array import is_traced, wrap
 from ..record.recorder import require_recorder
-from .linalg import squares
-from .registry import reject
-from .scipy_linalg import for_scipy, hooked, in_double
+from .linalg import for_scipy, hooked, in_double
 
 
 def _square(value: Any) -> Atom:

@@ -11,13 +11,13 @@ import scipy.special as sp
 
 from ..ir.aval import canonical_axes
 from ..ir.graph import Atom, Lit
+from ..numpy_api.hooks import hook
+from ..numpy_api.reduce import extreme, logsumexp_of
+from ..numpy_api.registry import float_atom, reject
 from ..ops.elementwise import F, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import reshape
 from ..record.array import TracedArray, to_atom, wrap
-from .hooks import hook
-from .reduce import extreme, logsumexp_of
-from .registry import float_atom, reject
 
 # ---- implementations ----------------------------------------------------------------------------------------------
 

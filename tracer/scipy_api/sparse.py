@@ -19,6 +19,7 @@ import numpy as np
 from ..ir.aval import INT
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
+from ..numpy_api.hooks import hook, when_loaded
 from ..ops.elementwise import F, bind, cast
 from ..ops.indexing import SCATTER_ADD, gather
 from ..ops.reduce import reduce
@@ -26,7 +27,6 @@ from ..ops.shape import zeros
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap, wrap_array
 from ..record.constants import by_numpy
 from ..record.recorder import require_recorder
-from .hooks import hook, when_loaded
 
 _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
-from .hooks import hook, when_loaded
-from .shape import as_traced
+from ..numpy_api.hooks import hook, when_loaded
+from ..numpy_api.shape import as_traced
 
 Metric = Callable[..., Any]
 norm = np.linalg.norm

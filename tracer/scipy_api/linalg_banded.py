@@ -8,6 +8,9 @@ import numpy as np
 
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
+from ..numpy_api.linalg import must_hold
+from ..numpy_api.linalg_factors import eigh_of
+from ..numpy_api.registry import atom_of, reject
 from ..ops import linalg as ops
 from ..ops.complex import conjugate, real_part
 from ..ops.elementwise import F, like
@@ -17,11 +20,8 @@ from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis
 from ..record.array import to_atom, wrap
 from ..record.recorder import require_recorder
-from .linalg import must_hold
-from .linalg_factors import eigh_of
-from .registry import atom_of, reject
-from .scipy_linalg import hooked
-from .scipy_solvers import given, operands, right_sides
+from .linalg import hooked
+from .linalg_solvers import given, operands, right_sides
 
 # ---- symmetric matrices ----------------------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ import numpy as np
 from ..ir.aval import Ints, broadcast_shapes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
+from ..numpy_api.linalg import must_hold
+from ..numpy_api.registry import atom_of
 from ..ops.complex import conjugate
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis
 from ..record.array import to_atom, wrap
-from .linalg import must_hold
-from .registry import atom_of
-from .scipy_linalg import hooked, in_double
+from .linalg import hooked, in_double
 
 
 def _vector(value: Any) -> Atom:

@@ -1,0 +1,29 @@
+"""SciPy on traced arrays, one file for each subject. Start reading at ``special.py``.
+
+SciPy's functions are plain Python, which no protocol of NumPy's sees: calls of theirs are hooked
+(``numpy_api/hooks.py``), those of modules that nothing here imports once they are loaded.
+
+==================  =====================================================================
+special.py          functions of scipy.special that are no ufuncs: logsumexp, softmax
+linalg.py           scipy.linalg: decompositions, Sylvester's equation
+linalg_functions    its functions of matrices
+linalg_spaces       its pseudo-inverses and spaces of columns
+linalg_matrices     its matrices of a structure
+linalg_banded       its banded matrices
+linalg_solvers.py   its equations and factors: solve, lu, cho_factor
+spatial.py          scipy.spatial: distances
+sparse.py           products with sparse matrices
+==================  =====================================================================
+"""
+
+from . import (  # noqa: F401  (each fills the tables)
+    linalg,
+    linalg_banded,
+    linalg_functions,
+    linalg_matrices,
+    linalg_solvers,
+    linalg_spaces,
+    sparse,
+    spatial,
+    special,
+)

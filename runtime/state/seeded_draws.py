@@ -96,23 +96,8 @@ class SeededDraws:
         """The states in which the run leaves generators that others draw from, too."""
         if self._numpy_seeded:
             key = _state(self._numpy, True)
-            yield LeftState(key, self._leave_numpy(key))
+            state = self._numpy.get_state()
+            yield LeftState(key, lambda: self._numpy.set_state(state))
         if id(_PYTHON) in self._python:
-            state = random.getstate()
-            yield LeftState(state, lambda: random.setstate(state))
-
-    def _leave_numpy(self, key: Any) -> Callable[[], None]:
-        generator = self._numpy
-        words, has_normal, _ = key
-        state = generator.get_state()
-
-        def leave() -> None:
-            bits = generator._bit_generator
-            if has_normal or type(bits).__name__ != "MT19937":
-                generator.set_state(state)
-                return
-            generator.seed(0)  # twenty times as fast as `set_state`
-            with bits.lock:
-                ctypes.memmove(bits.ctypes.state_address, words, _WORDS)
-
-        return leave
+            pythons = random.getstate()
+            yield LeftState(pythons, lambda: random.setstate(pythons))

@@ -25,7 +25,7 @@ from .elementwise import F, like, whole_lanes
 from .linalg import matrix_axes, per_matrix, routine, solve_triangular, times, transposed, triangle
 from .linalg_eigen import hermitian, lapack_with_work
 from .linalg_numbers import REAL, Field, by_numbers, numbers_of
-from .linalg_svd import narrowed, widened
+from .linalg_svd import columns, narrowed, widened
 from .shape import concat, full, slice_axis
 
 
@@ -50,10 +50,6 @@ def _qr(numbers: Field, a: np.ndarray, whole: bool) -> Any:
     size = finish(q, tau, lwork=-1)[1]
     q = finish(q, tau, lwork=int(size[0].real))[0]
     return np.concatenate([numbers.raw(x).ravel() for x in (q.T, np.triu(factors)[: q.shape[1]])])
-
-
-def _columns(x: Atom, start: int, count: int) -> Atom:
-    return slice_axis(x, x.aval.ndim - 1, start, count)
 
 
 def _rows(x: Atom, start: int, count: int) -> Atom:
@@ -81,12 +77,12 @@ def _vjp(numbers: Field, ct: Atom, out: Var, a: Atom, whole: bool) -> tuple[Atom
     m, n = a.aval.shape[-2:]
     k = min(m, n)
     (all_q, r), (of_q, of_r) = (_parts(numbers, x, m, n, whole) for x in (out, ct))
-    q, r, of_r = _columns(all_q, 0, k), _rows(r, 0, k), triangle(_rows(of_r, 0, k), False)
+    q, r, of_r = columns(all_q, 0, k), _rows(r, 0, k), triangle(_rows(of_r, 0, k), False)
     of_q = narrowed(all_q, of_q, k)
     if n > k:
-        beyond = _columns(of_r, k, n - k)
-        of_q = F.add(of_q, times(_columns(a, k, n - k), beyond, False, True))
-        r, of_r = _columns(r, 0, k), _columns(of_r, 0, k)
+        beyond = columns(of_r, k, n - k)
+        of_q = F.add(of_q, times(columns(a, k, n - k), beyond, False, True))
+        r, of_r = columns(r, 0, k), columns(of_r, 0, k)
     inner = hermitian(F.sub(times(r, of_r, False, True), times(of_q, q, True)), True)
     found: Atom = solve_triangular(conjugate(r), F.add(of_q, times(q, inner)), False, True, right=True)
     return (numbers.store(concat([found, times(q, beyond)], a.aval.ndim - 1) if n > k else found),)
@@ -97,15 +93,15 @@ def _jvp(numbers: Field, tangents: Any, out: Var, a: Atom, whole: bool) -> Atom:
     m, n = a.aval.shape[-2:]
     k = min(m, n)
     all_q, r = _parts(numbers, out, m, n, whole)
-    q, upper = _columns(all_q, 0, k), _columns(_rows(r, 0, k), 0, k)
-    step = solve_triangular(upper, _columns(moved, 0, k), False, right=True)
+    q, upper = columns(all_q, 0, k), columns(_rows(r, 0, k), 0, k)
+    step = solve_triangular(upper, columns(moved, 0, k), False, right=True)
     inner = times(q, step, True)
     turned = _turned(inner)
     d_q = F.add(F.sub(step, times(q, inner)), times(q, turned))
     d_r: Atom = times(F.sub(inner, turned), upper)
     if n > k:
-        share = times(d_q, _columns(a, k, n - k), True)
-        d_r = concat([d_r, F.add(share, times(q, _columns(moved, k, n - k), True))], a.aval.ndim - 1)
+        share = times(d_q, columns(a, k, n - k), True)
+        d_r = concat([d_r, F.add(share, times(q, columns(moved, k, n - k), True))], a.aval.ndim - 1)
     d_r = triangle(d_r, False)
     if r.aval.shape[-2] > k:
         shape = (*r.aval.shape[:-2], r.aval.shape[-2] - k, n)

@@ -260,7 +260,7 @@ def _part_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
     return Axes(((*range(rank - 1), None),), {rank - 1: PART})
 
 
-def _slice(x: Atom, start: int, length: int) -> Atom:
+def columns(x: Atom, start: int, length: int) -> Atom:
     return slice_axis(x, x.aval.ndim - 1, start, length)
 
 
@@ -281,7 +281,7 @@ SINGULAR_VALUES = by_numbers(
             lambda packed, m, n, whole, xp=np: packed[..., Sides(m, n, whole).vectors(numbers) :],
             lambda packed, m, n, whole: Aval(packed.dtype, (*packed.shape[:-1], min(m, n))),
             vjp=partial(_values_vjp, numbers), jvp=partial(_values_jvp, numbers), axes=_part_axes, domain=_ANY,
-            lower=lambda packed, m, n, whole: _slice(packed, Sides(m, n, whole).vectors(numbers), min(m, n)),
+            lower=lambda packed, m, n, whole: columns(packed, Sides(m, n, whole).vectors(numbers), min(m, n)),
             test=_test(numbers, 3, 3),
         )
     )
@@ -377,7 +377,7 @@ SINGULAR_VECTORS = by_numbers(
             ),
             vjp=partial(_vectors_vjp, numbers), jvp=partial(_vectors_jvp, numbers), axes=_part_axes, singular=True,
             domain=_ANY, parting=partial(_parting, numbers),
-            lower=lambda packed, m, n, whole: _slice(packed, 0, Sides(m, n, whole).vectors(numbers)),
+            lower=lambda packed, m, n, whole: columns(packed, 0, Sides(m, n, whole).vectors(numbers)),
             test={**_test(numbers, 4, 3), "then": F.square},
         )
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tracer.ir.errors import GraphError
 from ...tracer.ir.graph import Atom, Lit, Node, Var, bind, current_builder
-from ...tracer.ir.primitive import CUSTOM, ELEMENTWISE, LOOP
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP
 from ...tracer.ir.site import adjoint_site
 from ...tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from .activity import depends_on
@@ -103,7 +103,7 @@ def _node_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, opaque: Container[Var]
 ) -> Sequence[Atom | None]:
     prim = node.prim
-    if prim.kind == CUSTOM and prim.vjp is not None:
+    if prim.joint and prim.vjp is not None:
         return prim.vjp(cts, node.outs, *node.inputs, **node.params)
     ct = cts[0]
     assert ct is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from ...tracer.ir.graph import Atom, Builder, Var, building, current_builder, live_nodes, structural
-from ...tracer.ir.primitive import CUSTOM, LOOP
+from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.closure_conversion import closed
 from ...tracer.ops.control import loop
 from ...tracer.ops.elementwise import F
@@ -35,7 +35,7 @@ def rates_of_change(
     with_values, with_vectors = (ct in depends_on(nodes, [v]) for v in (values, vectors))
     active = depends_on(nodes, [values, vectors])
     between = [n for n in nodes if n.outs[0] in active]
-    if len(between) > MOST_NODES or any(n.prim.kind in (LOOP, CUSTOM) for n in between):
+    if len(between) > MOST_NODES or any(n.prim.kind == LOOP or n.prim.joint for n in between):
         return UNKNOWN
     with building(Builder()) as body:
         found: list[Atom | None] = [None] * 4

@@ -71,7 +71,7 @@ class CanonicalOp:
     params: dict[str, Any]
     out: Sym
     site: Site | None
-    more: tuple[Sym, ...] = ()  # a loop has several results
+    more: tuple[Sym, ...] = ()  # a loop may have several results, and a call of Python's
 
     @property
     def outs(self) -> tuple[Sym, ...]:
@@ -202,7 +202,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         if node.prim.kind == LOOP:
             ops.append(loop_op(node, ins))
             continue
-        out = define(node.out)
+        outs = tuple([define(v) for v in node.outs])
         params = {}
         for name, value in node.params.items():
             if name in ("shape", "size", "count"):
@@ -211,9 +211,9 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         if node.prim.name in ("pad", "update"):
             placed = node.inputs[0 if node.prim.name == "pad" else 1].aval.shape
             params["edge"] = is_edge_pad(placed, node.out.aval.shape)
-        ops.append(CanonicalOp(node.prim, ins, params, out, node.site))
+        ops.append(CanonicalOp(node.prim, ins, params, outs[0], node.site, outs[1:]))
         shown = tuple(str(v) if isinstance(v, np.dtype) else v for v in params.values())
-        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, out.dtype.char, out.dims))
+        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, *[(s.dtype.char, s.dims) for s in outs]))
     outputs: list[Operand] = []
     for atom in graph.outputs:
         x = operand(atom)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import COMPLEX, INT, Aval
-from ..ir.errors import TracegradError, UnsupportedError
+from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph, Lit, Pair, Var, any_complex, lanes, live_nodes, pairs_exist, read_vars
 from ..ir.primitive import CUSTOM, Primitive
 from ..ir.refusals import Refusal
@@ -49,7 +49,7 @@ class BodyRecorder(Recorder):
         self.affine: dict[Var, tuple[int, int]] = {self.row: (1, 0)}  # Var: (a, b) where it is a * row + b
         self.rows: dict[tuple[Var, int, int], Var] = {}  # (array from outside, a, b): its row
         self.checks: list[Atom] = []  # bools that have to hold in every step
-        self.relied: list[Callable[[], TracegradError]] = []  # the errors of those that are of no indices
+        self.relied: list[Callable[[], Exception]] = []  # the errors of those that are of no indices
 
     def fresh(self, aval: Aval) -> Var:
         """A further input of the body."""
@@ -148,7 +148,7 @@ class BodyRecorder(Recorder):
             raise UnsupportedError.here(f"{asks} {hint}")
         return self.parent.guard(atom, kind)
 
-    def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
+    def rely(self, condition: Atom, error: Callable[[], Exception]) -> None:
         if isinstance(condition, Var) and condition in self.own:
             self.checks.append(condition)
             self.relied.append(error)
@@ -163,6 +163,9 @@ class BodyRecorder(Recorder):
             raise UnsupportedError.here(f"this asks for the value {self.hint.format(self.what)}")
         assert self.parent is not None
         return self.parent.value(atom)
+
+    def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
+        return None if any(x in self.own for x in atoms if isinstance(x, Var)) else super().values(atoms)
 
     def const(self, array: np.ndarray) -> Var:
         assert self.parent is not None

@@ -62,6 +62,7 @@ class Primitive:
     sizes: tuple[str, ...] = ()  # params that hold sizes: lifted out of the signature
     singular: bool = False  # a partial is infinite at points where the value is finite
     masking: bool = False  # its vjp sends exact zeros to some elements
+    joint: bool = False  # its vjp takes the cotangents of all results (or None), and all results
     cost: int = 1  # rough flops; a transcendental is 20
     domain: tuple[tuple[float, float], ...] = ()  # test inputs are drawn from here
     # for the tests: params, shapes, kinds (a letter per operand: "bff"), index, bool

@@ -13,7 +13,7 @@
 
 The text is exact: floats keep every bit (NaN payloads and -0.0 too), a comment is a line of the user's.  Params are
 ints, floats, bools, None, strings, dtypes by short name, tuples and graphs.  ``graph.py`` defines what is printed here,
-``tests/support/ir_parser.py`` reads it.
+``tests/support/ir_parser.py`` reads it, but for functions of Python's, which are ``<their name>``.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class _Printer:
             return repr(value.item())
         if isinstance(value, (float, np.floating)):
             return print_scalar(np.float64(value))
+        if callable(value):
+            return f"<{value}>"
         raise GraphError(f"a param of type {type(value).__name__} has no text form")
 
     def node(self, node: Node, indent: int) -> str:

@@ -2,8 +2,8 @@
 test domain. ``elementwise.py`` is the first file to read, and where an elementwise operation is added; the columns of
 a row are explained in ``../ir/primitive.py``. The other tables are by kind: ``shape.py`` (views and assemblies),
 ``reduce.py``, ``product.py``, ``linalg.py`` (LAPACK), ``indexing.py``, ``threefry.py`` (random bits), ``control.py``
-(the loop node), ``custom.py`` (user-defined derivatives). ``complex.py`` takes operations on complex
-values apart (``complex_formulas.py``).
+(the loop node), ``custom.py`` (user-defined derivatives), ``host_call.py`` (functions of Python's on arrays).
+``complex.py`` takes operations on complex values apart (``complex_formulas.py``).
 ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the bodies of loops.
 
 Importing the package fills the registry.
@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     control,
     custom,
     elementwise,
+    host_call,
     indexing,
     linalg,
     linalg_banded,

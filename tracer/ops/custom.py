@@ -34,7 +34,7 @@ def _vjp(
 
 
 # masking: the rule may send exact zeros to some elements, and nobody can tell
-CUSTOM_VJP = Primitive("custom_vjp", CUSTOM, _values, _infer, vjp=_vjp, axes=unrelated, masking=True)
+CUSTOM_VJP = Primitive("custom_vjp", CUSTOM, _values, _infer, vjp=_vjp, axes=unrelated, joint=True, masking=True)
 
 
 def custom_vjp(values: Sequence[Var], operands: Sequence[Atom], rule: Rule) -> tuple[Var, ...]:

@@ -37,6 +37,7 @@ from ..ir.graph import (
 from ..ir.primitive import LEAKING, PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
+from ..ops.host_call import HOST_CALL, unrecorded
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 from .python_numbers import Number, note_number, numbers_of
@@ -52,7 +53,7 @@ class RecordAgainError(BaseException):
 
     captured: frozenset[Var] = frozenset()  # inputs that are to be plain arrays then
 
-    def __init__(self, error: TracegradError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -158,7 +159,7 @@ class Recorder(Builder):
         self.premise: Var | None = None  # what holds in this run, and is no guard yet
         self._premise_site: Site | None = None  # the first line that relies on it
         self.trusts = False  # whether what operations need to hold is looked at once, when the run is over
-        self.unmet: Callable[[], TracegradError] | None = None  # the error where what is presumed does not hold
+        self.unmet: Callable[[], Exception] | None = None  # the error where what is presumed does not hold
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
@@ -208,6 +209,8 @@ class Recorder(Builder):
         if pairs_exist and any_complex(inputs):
             return self.emit_apart(prim, inputs, params)
         if self.arms and prim.kind in LEAKING:
+            if prim is HOST_CALL:  # which may raise
+                self.arms[-1].asked()
             inputs = tuple(map(self.arms[-1].masked, inputs))
         if self.follow is not None:
             outs = self.follow(prim, inputs, params)
@@ -339,6 +342,10 @@ class Recorder(Builder):
             return as_complex([self.value(x) for x in lanes(atom)], atom.aval)
         return as_stored(self.backend.download(self.value_there(atom)), atom)
 
+    def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
+        """The values of *atoms* in this run; None where they differ from step to step of a loop."""
+        return [self.value(x) for x in atoms]
+
     def value_there(self, atom: Atom) -> Any:
         """The value of *atom* in this run as an array of the backend."""
         if atom.aval.dtype.kind == "c":
@@ -384,7 +391,7 @@ class Recorder(Builder):
         if self.unmet is None:
             self.unmet = lambda: self.refuse_choice(place, Refusal.CHOICE_RAISES())
 
-    def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
+    def rely(self, condition: Atom, error: Callable[[], Exception]) -> None:
         """Let the run rest on the 0-d *condition*: where it does not hold, *error* is raised here.
 
         As long as that is not so, nothing is asked here and now: there is one guard for all that is relied on between
@@ -555,7 +562,8 @@ class Recorder(Builder):
         outermost = self.outermost()
         if outermost.repeatable:
             outermost.needed = outermost.needed or raised
-            unrecordable.discard(raised.error)
+            if isinstance(raised.error, TracegradError):
+                unrecordable.discard(raised.error)
             raise raised
 
     def refuse_plain(self, array: Any, error: TracegradError, *, writes: bool = True) -> None:
@@ -650,6 +658,9 @@ def nothing_recorded() -> Iterator[None]:
         yield
     finally:
         _current.recorder = previous
+
+
+unrecorded.append(nothing_recorded)
 
 
 def require_recorder(what: str) -> Recorder:

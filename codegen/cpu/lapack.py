@@ -25,6 +25,7 @@ import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
+from .fourier import BY_INNER_LOOPS
 from .lapack_factors import BY_LAPACK as FACTORS
 from .lapack_factors import OF_COMPLEX
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
@@ -412,5 +413,5 @@ _ROWS = (
     _cholesky, _cholesky_pullback,
 )  # fmt: skip
 BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
-    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **OF_COMPLEX
+    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **OF_COMPLEX, **BY_INNER_LOOPS
 }  # fmt: skip

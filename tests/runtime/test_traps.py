@@ -609,13 +609,13 @@ def test_scalars_can_be_rebound():
 def test_an_error_of_ours_is_not_swallowed():
     def plain(x):
         try:
-            return np.sum(np.fft.fft(x).real)
+            return np.sum(np.busday_offset(x, 1))
         except Exception:
             return 0.0 * np.sum(x)
 
     f = compile_grad(plain)
     for _ in range(3):
-        with pytest.raises(UnsupportedError, match=r"np\.fft\.fft"):
+        with pytest.raises(UnsupportedError, match=r"np\.busday_offset"):
             f.grad(X)
 
     def legitimate(x):

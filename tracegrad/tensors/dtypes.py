@@ -45,7 +45,7 @@ _SCALAR_NAMES: dict[np.dtype, str] = {
 }  # fmt: skip
 _PLAIN: dict[type, np.dtype | None] = {bool: bool_, int: int64, float: None}  # None: the default dtype
 CATEGORIES = {"b": 0, "i": 1, "u": 1} | dict.fromkeys(FLOAT_KINDS, 2)
-_COMPLEX = "there are no complex tensors; carry real and imaginary parts as two, or compute with complex arrays"
+NO_COMPLEX = "there are no complex tensors; carry real and imaginary parts as two, or compute with complex arrays"
 
 
 # ---- reading a dtype ----------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def as_dtype(spec: Any) -> np.dtype:
     if isinstance(spec, type) and issubclass(spec, np.generic):
         return supported(np.dtype(spec))
     if spec is complex:
-        raise TypeError(_COMPLEX)
+        raise TypeError(NO_COMPLEX)
     found = f"{spec!r}" if isinstance(spec, str | type) else type(spec).__name__
     raise TypeError(f"dtype must be a dtype such as tracegrad.float32, not {found}; there are {', '.join(_NAMES)}")
 
@@ -81,7 +81,7 @@ def supported(dtype: np.dtype) -> np.dtype:
     if native in REAL:
         return native
     if dtype.kind == "c":
-        raise TypeError(_COMPLEX)
+        raise TypeError(NO_COMPLEX)
     raise TypeError(f"tensors of dtype {dtype} are not supported; there are {', '.join(sorted(map(str, REAL)))}")
 
 
@@ -123,7 +123,7 @@ def promote(a: np.dtype, a_ndim: int, b: np.dtype, b_ndim: int) -> np.dtype:
     if a == b:
         return a
     if "c" in (a.kind, b.kind):
-        raise TypeError(_COMPLEX)
+        raise TypeError(NO_COMPLEX)
     rank_a, rank_b = CATEGORIES[a.kind], CATEGORIES[b.kind]
     if rank_a != rank_b:
         return a if rank_a > rank_b else b
@@ -176,7 +176,7 @@ def _infer_one(value: Any) -> np.dtype:
         if isinstance(value, kind):
             return default_dtype.dtype if plain is None else plain
     if isinstance(value, complex):
-        raise TypeError(_COMPLEX)
+        raise TypeError(NO_COMPLEX)
     if isinstance(value, str):
         raise ValueError("too many dimensions 'str'")
     if is_sequence(value):

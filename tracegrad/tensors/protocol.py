@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ..tracer.ir.errors import UnsupportedError
 from ..tracer.numpy_api import hooks
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
 from ..tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
@@ -21,6 +22,7 @@ from . import ops_math
 from .apply import apply
 from .arguments import plain_number
 from .device import device_of
+from .dtypes import NO_COMPLEX
 from .modes import STATE
 from .op import EagerOp
 from .tensor import METHODS, Tensor, make, raw
@@ -98,7 +100,7 @@ def run_numpy(
 ) -> Any:
     """*function* of NumPy's over the tensors in its arguments.
 
-    :raises UnsupportedError: where a derivative is wanted and the function is not *known* to have one.
+    :raises UnsupportedError: where a derivative is wanted and the function is not *known* to have one, or is complex.
     """
     op = _op(function, method)
     operands: list[Any] = []
@@ -109,7 +111,10 @@ def run_numpy(
         return _wrapped(op.run(tuple([raw(t) for t in operands]), code))
     if not known:
         raise unsupported(public_name(function))
-    return apply(op, tuple(operands), code)
+    found = apply(op, tuple(operands), code)
+    if any(t.dtype.kind == "c" for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, Tensor)):
+        raise UnsupportedError.here(f"{public_name(function)} of tensors gives complex numbers: {NO_COMPLEX}")
+    return found
 
 
 def _wrapped(result: Any) -> Any:

@@ -26,6 +26,7 @@ selection.py     choose, place, unique, lexsort, unravel_index
 ufunc_methods.py np.maximum.accumulate, np.multiply.at, reduceat; np.frompyfunc
 product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
+fourier.py       np.fft
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
 strides.py       sliding windows, as_strided
@@ -46,6 +47,7 @@ from . import (  # noqa: F401  (each fills the tables)
     create,
     dispatch,
     einsum,
+    fourier,
     generators,
     hooks,
     index,

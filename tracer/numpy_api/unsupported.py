@@ -19,9 +19,6 @@ _MASKED = (
 
 # hint -> the names that it is for
 _SHARED = {
-    "multiply by the matrix np.exp(-2j * np.pi * np.outer(k, k) / n), k = np.arange(n), for small sizes": (
-        "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2 irfft2 rfftn irfftn hfft ihfft"
-    ),
     "convert to plain integers before the compiled function, where they have no gradient to lose": (
         "packbits unpackbits gcd lcm bitwise_count byteswap"
     ),

@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     custom,
     elementwise,
     host_call,
+    fourier,
     indexing,
     linalg,
     linalg_banded,

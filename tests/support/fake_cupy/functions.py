@@ -279,4 +279,16 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndar
     return ndarray.new(np.searchsorted(_array(a), unwrap(v), side))
 
 
+def _transform(function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(a: Any, n: Any = None, axis: int = -1, norm: Any = None) -> ndarray:
+        return ndarray.new(function(_array(a), n, axis, norm))
+
+    return apply
+
+
+TABLE["fft"] = types.SimpleNamespace(
+    **{name: _transform(getattr(np.fft, name)) for name in ("fft", "ifft", "rfft", "irfft")}
+)
+
+
 __all__ = ["SCALARS", "TABLE", "UFUNCS", "ufunc"]

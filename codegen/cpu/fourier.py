@@ -1,0 +1,67 @@
+"""Fourier transforms inside the kernel, by the inner loops of NumPy's own generalised ufuncs.
+
+An inner loop takes the addresses of its operands (numbers, their factor) and of its result, three lengths (how many
+columns, numbers in, numbers out), and strides in bytes: of the three from column to column, then within a column.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from . import jit
+from .scalar import I64, PTR, cell, declare, ufunc_loop
+
+pocketfft: Any = importlib.import_module("numpy.fft._pocketfft_umath")
+
+
+def _transform(m: Any, function: Any) -> None:
+    """Write *function* of the operand's column to the result's."""
+    signature = function.types[0 if m.wide else 1]
+    address, data = ufunc_loop(function, signature)
+    name = f"tg_{function.__name__}_{signature[0]}"
+    jit.add_symbol(name, address)
+    loop = declare(m.b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
+    factor = cell(m.entry, m.b, m.number(1))
+    strides = [0, 0, 0, np.dtype(signature[0]).itemsize, np.dtype(signature[-1]).itemsize]
+    lengths = [I64(1), m.size(0, -2), m.calls.size(m.op.out.dims[-2])]
+    m.b.call(
+        loop,
+        [
+            _array(m, PTR, [m.ins[0], factor, m.out]), _array(m, I64, lengths), _array(m, I64, map(I64, strides)),
+            m.b.inttoptr(I64(data), PTR),
+        ],
+    )  # fmt: skip
+
+
+def _array(m: Any, kind: ir.Type, values: Any) -> ir.Value:
+    """The address of an array of *values* in the kernel's frame."""
+    values = list(values)
+    place = m.entry.alloca(kind, len(values))
+    for k, value in enumerate(values):
+        m.b.store(value, m.b.gep(place, [I64(k)], source_etype=kind))
+    return place
+
+
+def _dft(m: Any) -> None:
+    _transform(m, pocketfft.ifft if m.params["inverse"] else pocketfft.fft)
+
+
+def _real_dft(m: Any) -> None:
+    """NumPy has a function for even lengths and one for odd ones."""
+    odd = m.b.trunc(m.size(0, -2), ir.IntType(1))
+    with m.b.if_else(odd) as (then, otherwise):
+        with then:
+            _transform(m, pocketfft.rfft_n_odd)
+        with otherwise:
+            _transform(m, pocketfft.rfft_n_even)
+
+
+def _real_inverse_dft(m: Any) -> None:
+    _transform(m, pocketfft.irfft)
+
+
+BY_INNER_LOOPS = {"dft": _dft, "real_dft": _real_dft, "real_inverse_dft": _real_inverse_dft}

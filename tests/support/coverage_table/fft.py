@@ -1,0 +1,59 @@
+"""numpy.fft and scipy.fft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .case import Case
+
+_RNG = np.random.default_rng(11)
+X, Y = _RNG.normal(size=(2, 7))
+A, B = _RNG.normal(size=(2, 3, 4))
+NAMES = {
+    1: ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"),
+    2: ("fft2", "ifft2", "rfft2", "irfft2"),
+    3: ("fftn", "ifftn", "rfftn", "irfftn"),
+}
+
+
+def _forms(library: str, module: Any) -> list[Case]:
+    """Each transform of real numbers and of complex ones (where it takes those), in the forms that change what is
+    computed."""
+    cases = []
+
+    def add(name: str, label: str, *args: Any, **given: Any) -> None:
+        function: Callable[..., Any] = getattr(module, name)
+        real = name.startswith(("rfft", "ihfft"))
+
+        def call(*parts: Any) -> Any:
+            return function(parts[0] if real or label.startswith("real") else parts[0] + 1j * parts[1], **given)
+
+        cases.append(Case(f"{library}.{name}", call, args, label=label))
+
+    for name in NAMES[1]:
+        add(name, "odd", X, Y)
+        add(name, "even-ortho", X[:6], Y[:6], norm="ortho")
+        add(name, "cut-forward", X, Y, n=4, norm="forward")
+        add(name, "padded-axis", A, B, n=5, axis=0)
+        add(name, "real", X)
+    for name in (*NAMES[2], *NAMES[3]):
+        add(name, "batch", np.stack([A, B]), np.stack([B, A]), axes=(-2, -1))
+        add(name, "s-norm", A, B, s=(4, 3), axes=(1, 0), norm="ortho")
+        add(name, "real", A)
+    return cases
+
+
+CASES = [
+    *_forms("numpy.fft", np.fft),
+    Case("numpy.fft.fft", lambda z: np.fft.fft(z, n=1), [X], label="one"),
+    Case("numpy.fft.rfft", lambda z: np.fft.rfft(z[:1]), [X], label="one"),
+    Case("numpy.fft.irfft", lambda z: np.fft.irfft(z[:2], n=1), [X], label="one"),
+    Case("numpy.fft.fftshift", lambda z: np.fft.fftshift(z) * X, [X]),
+    Case("numpy.fft.fftshift", lambda z: np.fft.fftshift(z, axes=0) * A, [A], label="axes"),
+    Case("numpy.fft.ifftshift", lambda z: np.fft.ifftshift(z) * X, [X]),
+    Case("numpy.fft.fftfreq", lambda z: np.abs(np.fft.fft(z)) ** 2 * np.fft.fftfreq(7, 0.5), [X]),
+    Case("numpy.fft.rfftfreq", lambda z: np.abs(np.fft.rfft(z)) ** 2 * np.fft.rfftfreq(z.size), [X]),
+]

@@ -13,7 +13,7 @@ from ..ir.aval import HALF
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
 from ..ir.site import at_site
-from ..ops.complex import by_lane
+from ..ops.complex import by_lane, conjugate
 from ..ops.elementwise import F, cast, promote
 from ..ops.fourier import dft, real_dft, real_inverse
 from ..ops.shape import concat, move_axis, slice_axis, zeros
@@ -60,14 +60,23 @@ def norm_factor(norm: Any, n: int, forward: bool) -> float:
     return 1 / n if (norm == "forward") == forward else 1
 
 
-def transformed(x: Atom, n: int, axis: int, real: bool, forward: bool, factor: float) -> Atom:
-    """The discrete Fourier transform of *n* numbers along *axis*, or its inverse, times *factor*; *real*: from real
-    numbers or, inverse, to them."""
-    if real and not forward:
-        x = of_length(promote(x, Lit(0j, np.dtype(complex), weak=True))[0], axis, n // 2 + 1)
-        return scaled(along(lambda z: real_inverse(z, n), x, axis), factor)
-    x = of_length(x, axis, n)
-    return scaled(along(real_dft if real else lambda z: dft(z, not forward), x, axis), factor)
+def transformed(x: Atom, n: int, axis: int, kind: str, forward: bool, norm: Any) -> Atom:
+    """The discrete Fourier transform of *n* numbers along *axis*, or its inverse.  *kind*: from complex numbers to such
+    (c2c); the first half of that of real ones (r2c), and the real ones of a half (c2r)."""
+    factor = norm_factor(norm, n, forward)
+    x = of_length(as_complex(x), axis, n // 2 + 1) if kind == "c2r" else of_length(x, axis, n)
+    if kind == "c2c":
+        found = along(lambda z: dft(z, not forward), x, axis)
+    elif kind == "r2c":
+        found = along(real_dft, x, axis)
+        found = found if forward else conjugate(found)
+    else:
+        found = along(lambda z: real_inverse(z, n), conjugate(x) if forward else x, axis)
+    return scaled(found, factor)
+
+
+def as_complex(x: Atom) -> Atom:
+    return promote(x, Lit(0j, np.dtype(complex), weak=True))[0]
 
 
 def _raw_fft(a: Any, n: Any, axis: Any, is_real: bool, is_forward: bool, norm: Any, out: Any = None) -> Any:
@@ -79,8 +88,8 @@ def _raw_fft(a: Any, n: Any, axis: Any, is_real: bool, is_forward: bool, norm: A
     x = cast(x, np.dtype("float32")) if half else x
     if is_real and is_forward and x.aval.is_complex:
         raise TypeError(at_site(f"np.fft.rfft and ihfft are of real numbers, not of {x.aval.dtype}"))
-    factor = norm_factor(norm, n, is_forward)
-    found = transformed(x, n, one_axis(axis, x.aval.ndim, "np.fft"), is_real, is_forward, factor)
+    kind = "c2c" if not is_real else "r2c" if is_forward else "c2r"
+    found = transformed(x, n, one_axis(axis, x.aval.ndim, "np.fft"), kind, is_forward, norm)
     return wrap(cast(found, half) if half and not found.aval.is_complex else found)
 
 

@@ -11,12 +11,14 @@ linalg_spaces       its pseudo-inverses and spaces of columns
 linalg_matrices     its matrices of a structure
 linalg_banded       its banded matrices
 linalg_solvers.py   its equations and factors: solve, lu, cho_factor
+fft.py              scipy.fft and scipy.fftpack
 spatial.py          scipy.spatial: distances
 sparse.py           products with sparse matrices
 ==================  =====================================================================
 """
 
 from . import (  # noqa: F401  (each fills the tables)
+    fft,
     linalg,
     linalg_banded,
     linalg_functions,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.fft as sf
+from scipy import fftpack
 
 from .case import Case
 
@@ -17,6 +20,7 @@ NAMES = {
     2: ("fft2", "ifft2", "rfft2", "irfft2"),
     3: ("fftn", "ifftn", "rfftn", "irfftn"),
 }
+REAL = ("dct", "idct", "dst", "idst", "dctn", "idctn", "dstn", "idstn")
 
 
 def _forms(library: str, module: Any) -> list[Case]:
@@ -46,7 +50,40 @@ def _forms(library: str, module: Any) -> list[Case]:
     return cases
 
 
+def _real_forms(name: str) -> list[Case]:
+    """The cosine and sine transforms, which of complex numbers are those of both parts."""
+    function = getattr(sf, name)
+    cases = []
+    if name.endswith("n"):
+        for kind in (1, 2):
+            forms = {"type": kind, "axes": (0, 1), "norm": "ortho"}
+            cases.append(Case(f"scipy.fft.{name}", partial(function, **forms), [A], label=f"{kind}-ortho"))
+        return [*cases, Case(f"scipy.fft.{name}", partial(function, s=(2, 6)), [A], label="s")]
+    for kind in (1, 2, 3, 4):
+        cases += [
+            Case(f"scipy.fft.{name}", partial(function, type=kind), [X], label=f"{kind}"),
+            Case(f"scipy.fft.{name}", partial(function, type=kind, norm="ortho", axis=1), [A], label=f"{kind}-ortho"),
+            Case(f"scipy.fft.{name}", partial(function, type=kind, n=5, norm="forward"), [X], label=f"{kind}-cut"),
+        ]
+    forms = {"norm": "ortho", "orthogonalize": False}
+    cases.append(Case(f"scipy.fft.{name}", partial(function, **forms), [X], label="not-orthogonal"))
+    return [*cases, Case(f"scipy.fft.{name}", lambda x, y: function(x + 1j * y), [X, Y], label="complex")]
+
+
 CASES = [
+    *_forms("scipy.fft", sf),
+    *[case for name in REAL for case in _real_forms(name)],
+    *[
+        Case(f"scipy.fft.{name}", lambda x, y, name=name: getattr(sf, name)((x + 1j * y)[:, :3], s=(3, 4)), [A, B])
+        for name in ("hfft2", "hfftn")
+    ],
+    *[Case(f"scipy.fft.{name}", partial(getattr(sf, name), norm="ortho"), [A]) for name in ("ihfft2", "ihfftn")],
+    Case("scipy.fft.fftshift", lambda z: sf.fftshift(z) * X, [X]),
+    Case("scipy.fft.ifftshift", lambda z: sf.ifftshift(z) * X, [X]),
+    Case("scipy.fft.next_fast_len", lambda z: np.abs(sf.rfft(z, sf.next_fast_len(z.size, real=True))) ** 2, [X]),
+    Case("scipy.fftpack.fft", lambda z: np.abs(fftpack.fft(z)) ** 2, [X]),
+    Case("scipy.fftpack.ifft2", lambda z: np.abs(fftpack.ifft2(z)) ** 2, [A]),
+    Case("scipy.fftpack.dct", lambda z: fftpack.idct(z * fftpack.dct(z, norm="ortho")), [X]),
     *_forms("numpy.fft", np.fft),
     Case("numpy.fft.fft", lambda z: np.fft.fft(z, n=1), [X], label="one"),
     Case("numpy.fft.rfft", lambda z: np.fft.rfft(z[:1]), [X], label="one"),

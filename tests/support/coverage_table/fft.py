@@ -87,6 +87,8 @@ CASES = [
     *_forms("numpy.fft", np.fft),
     Case("numpy.fft.fft", lambda z: np.fft.fft(z, n=1), [X], label="one"),
     Case("numpy.fft.rfft", lambda z: np.fft.rfft(z[:1]), [X], label="one"),
+    Case("numpy.fft.fft2", lambda z: np.fft.fft2(z, s=(5, 2), axes=(0, 0)), [A], label="repeated"),
+    Case("numpy.fft.rfftn", lambda z: np.fft.rfftn(z)[(0, 1, 0), (2, 2, 1)], [A], label="subset"),
     Case("numpy.fft.irfft", lambda z: np.fft.irfft(z[:2], n=1), [X], label="one"),
     Case("numpy.fft.fftshift", lambda z: np.fft.fftshift(z) * X, [X]),
     Case("numpy.fft.fftshift", lambda z: np.fft.fftshift(z, axes=0) * A, [A], label="axes"),

@@ -130,6 +130,12 @@ def _part(node: Node, producers: Producers) -> Atom | None:
     return node.prim.lower(*node.inputs, **node.params)
 
 
+def _search(node: Node, producers: Producers) -> Atom | None:
+    """Search numbers in the kernel, where the points are computed, and in each turn of a loop."""
+    a, v = node.inputs
+    return node.prim.lower(a, v, **node.params) if a.aval.dtype.kind in "iuf" and a.aval.size else None
+
+
 OF_FORMULAS = frozenset((0.5, *range(-4, 5)))  # numbers that are rather part of a formula than data
 RULES: dict[str, Rule] = {
     "add": _sum,
@@ -139,6 +145,7 @@ RULES: dict[str, Rule] = {
     "argmin": _argument,
     "mul": _product,
     "mulz": _product,
+    "searchsorted": _search,
 }
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from ..ir.aval import INT, Aval, Ints
 from ..ir.axes import NUMBERED, SORTED, WRITTEN, Axes, Params, Shape, Shapes, last_axis
 from ..ir.errors import GraphError
-from ..ir.graph import Atom, Var, bind, structural
+from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import HOST, SCATTER, VIEW, Primitive, register
-from .elementwise import F, like
+from .elementwise import F, broadcast_to, like
 from .reduce import expand
 from .shape import iota, or_zeros, reshape, zeros
 
@@ -152,10 +152,27 @@ def _searchsorted_infer(a: Aval, v: Aval, side: str) -> Aval:
     return Aval(INT, v.shape)
 
 
+def _search_by_halves(a: Atom, v: Atom, side: str) -> Atom:
+    """The search as operations of a kernel: as many as halvings lead to one element."""
+    found: Atom = broadcast_to(structural(0, INT), v.aval.shape)
+    left = a.aval.size
+    while left > 0:
+        half = (left + 1) // 2
+        seen = gather(a, F.add(found, Lit(half - 1, INT)))
+        ahead = F.lt(v, seen) if side == "right" else F.le(v, seen)
+        if a.aval.is_float:  # NaN is behind all numbers
+            nan = F.ne(seen, seen)
+            ahead = F.logical_or(ahead, nan if side == "left" else F.logical_and(nan, F.eq(v, v)))
+        found = F.add(found, F.select(ahead, structural(0, INT), Lit(half, INT)))
+        left -= half
+    return found
+
+
 SEARCHSORTED = register(
     Primitive(
         "searchsorted", HOST, lambda a, v, side, xp=np: xp.asarray(xp.searchsorted(a, v, side=side)),
-        _searchsorted_infer, axes=lambda shapes, shape, params: Axes(((None,), tuple(range(len(shape))))),
+        _searchsorted_infer, lower=_search_by_halves,
+        axes=lambda shapes, shape, params: Axes(((None,), tuple(range(len(shape))))),
         domain=_ANY * 2, test={"params": {"side": "left"}, "shapes": ((4,), (3,))},
     )
 )  # fmt: skip

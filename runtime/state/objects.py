@@ -69,6 +69,7 @@ _ITEM_METHODS: dict[type, frozenset[str]] = {
         "__class__",
     )),
 }  # fmt: skip
+_OF_DATA = ("scipy.sparse.", "scipy.interpolate.")  # modules with classes of this kind
 _DATA_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 
 
@@ -383,7 +384,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     store = getattr(value, "__dict__", None)
     if not trusted and any(_reads_by_itself(walker, base) for base in cls.__mro__):
         walker.names.everything = True
-    data_holder = cls in _DATA_HOLDERS or cls.__module__.startswith("scipy.sparse.")
+    data_holder = cls in _DATA_HOLDERS or cls.__module__.startswith(_OF_DATA)
     everything = walker.names.everything or trusted
     fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not MISSING
     names = set(walker.names.attrs)

@@ -1,12 +1,14 @@
-"""NumPy's functions that have no recorded form of their own, recorded through their Python source.
+"""Functions of NumPy and SciPy that have no recorded form of their own, recorded through their Python source.
 
-Much of NumPy is Python over its own primitives: ``np.unwrap`` is a difference, a remainder and a cumulative sum.  Such
+Much of both is Python over NumPy's primitives: ``np.unwrap`` is a difference, a remainder and a cumulative sum.  Such
 code runs on traced arrays as the user's does, over globals (``_Source``) in which ``asarray``, ``zeros`` and others are
-those of recorded code.  Where it comes to something in C that has no recorded form, the function is refused by name.
+those of recorded code, and functions in C are ours (``compiled``).  Where it comes to something in C that has no
+recorded form, the function is refused by name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -17,10 +19,12 @@ from ..bytecode.shown_names import CALLED_AS, READ_BY_C
 from ..record.array import RECORDED, TracedArray
 
 _MODULES = type(np)
+_PACKAGES = ("numpy.", "scipy.interpolate", "scipy.ndimage", "scipy._lib")  # whose Python is recorded
+_compiled: dict[int, tuple[Any, Any]] = {}  # id of a function in C -> (it, ours)
 
 
 class _Source(dict):
-    """Globals of NumPy's code that is recorded: those of its module, *below*, as recorded code sees them."""
+    """Globals of a library's code that is recorded: those of its module, *below*, as recorded code sees them."""
 
     def __init__(self, below: dict[str, Any]) -> None:
         super().__init__((name, below[name]) for name in READ_BY_C if name in below)
@@ -31,7 +35,7 @@ class _Source(dict):
 
 
 class _Names:
-    """A module of NumPy's, by whose attributes its code finds functions (``_nx.copyto``)."""
+    """A module by whose attributes such code finds functions (``_nx.copyto``)."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -68,23 +72,39 @@ _spaces: dict[int, _Source] = {}
 _REPLACED = {"_array_converter": _Converter}
 
 
+def compiled(module: Any, name: str) -> Callable[[Any], Any]:
+    """Let source of a library that is recorded find the decorated function in place of *module*'s, which is in C."""
+
+    def note(ours: Any) -> Any:
+        if (plain := getattr(module, name, None)) is not None:
+            _compiled[id(plain)] = plain, ours
+        return ours
+
+    return note
+
+
+def is_numpy(namespace: Any) -> None:
+    """Let such source find NumPy in place of *namespace*, which has the same functions."""
+    _compiled[id(namespace)] = namespace, _Names(np)
+
+
 def _recorded(value: Any) -> Any:
-    """*value*, found under a name of NumPy's code, as recorded code finds it."""
-    known = CALLED_AS.get(id(value))
+    """*value*, found under a name of such code, as recorded code finds it."""
+    known = CALLED_AS.get(id(value)) or _compiled.get(id(value))
     if known is not None and known[0] is value and not isinstance(value, (type, np.ufunc)):
         return known[1]
     if type(value) is type and value.__name__ in _REPLACED:
         return _REPLACED[value.__name__]
-    if type(value) is FunctionType and value.__module__.startswith("numpy."):
+    if type(value) is FunctionType and value.__module__.startswith(_PACKAGES):
         return source_of(value)
-    if isinstance(value, _MODULES) and value.__name__.startswith("numpy"):
+    if isinstance(value, _MODULES) and f"{value.__name__}.".startswith(_PACKAGES):
         return _Names(value)
     return value
 
 
 @lru_cache(maxsize=1024)
 def source_of(function: Any) -> Any:
-    """*function* of NumPy's, over the globals of recorded code; None where it is no Python."""
+    """*function* of a library, over the globals of recorded code; None where it is no Python."""
     plain = getattr(function, "__wrapped__", function)
     if type(plain) is not FunctionType:
         return None

@@ -135,11 +135,43 @@ def hook_loaded() -> None:
             library.hooks(module)
 
 
-def hook_to_source(function: Any) -> None:
-    """Record *function* through its own source, where an argument is traced."""
+def hook_to_source(function: Any, applies: Callable[..., bool] = _given_traced) -> None:
+    """Record *function* through its own source, where an argument is traced (or it *applies*)."""
     if isinstance(function, FunctionType):
         own = _copy(function)
-        hook(function, lambda *args, **kwargs: source_of(own)(*args, **kwargs))
+        hook(function, lambda *args, **kwargs: source_of(own)(*args, **kwargs), applies)
+
+
+def _over_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return _given_traced(args, kwargs) or (bool(args) and _holds_traced(args[0]))
+
+
+def _holds_traced(instance: Any) -> bool:
+    """Whether an attribute of *instance*, or a part of one, is traced."""
+    found = getattr(instance, "__dict__", {}).values()
+    return any(map(is_traced, found)) or any(
+        is_traced(getattr(instance, name, None))
+        for name in _slots(type(instance))  # type: ignore[arg-type]
+    )
+
+
+@lru_cache(maxsize=256)
+def _slots(cls: type) -> tuple[str, ...]:
+    return tuple([name for base in cls.__mro__ for name in vars(base).get("__slots__", ())])
+
+
+def hook_class(cls: type, **own: Callable[..., Any]) -> None:
+    """Record the methods of *cls* through their source, where an argument or an attribute is traced; those named in
+    *own* by these functions."""
+    for name, value in list(vars(cls).items()):
+        function = getattr(value, "__func__", getattr(value, "fget", value))
+        if name in own:
+            hook(function, own[name], _over_traced)
+        elif not isinstance(value, type):
+            hook_to_source(function, _over_traced)
+        if isinstance(value, property) and isinstance(value.fset, FunctionType):
+            value.fset.__qualname__ += ".setter"  # told apart from the getter
+            hook_to_source(value.fset, _over_traced)
 
 
 def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:

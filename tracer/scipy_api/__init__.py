@@ -19,6 +19,7 @@ sparse.py           products with sparse matrices
 
 from . import (  # noqa: F401  (each fills the tables)
     fft,
+    interpolate,
     linalg,
     linalg_banded,
     linalg_functions,

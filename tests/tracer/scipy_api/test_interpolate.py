@@ -1,0 +1,40 @@
+"""scipy.interpolate in compiled functions; its functions one by one are in the table of test domains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.interpolate as si
+from agreement import numerical_gradient
+
+from tracegrad import compile_grad
+
+X = np.linspace(0.0, 2.0, 9)
+
+
+def test_objects_from_outside_are_read_anew_in_each_call() -> None:
+    spline, line = si.CubicSpline(X, np.sin(X)), si.interp1d(X, np.cos(X))
+
+    @compile_grad
+    def f(y: Any, rate: Any) -> Any:
+        for _ in range(60):  # a search of its own in each turn, in the kernel
+            y = y + 0.01 * rate * (spline(y) + line(y) / 2)
+        return y
+
+    def check(*args: float) -> None:
+        value, grad = f.value_and_grad(*args)
+        assert value == pytest.approx(f.__wrapped__(*args), rel=1e-12)
+        assert grad == pytest.approx(float(numerical_gradient(f.__wrapped__, args)), rel=1e-6)
+
+    for start in (0.3, 0.9, 0.4):
+        check(start, 0.7)
+    spline.c[-1] += 0.5
+    line._y[:] *= 2
+    check(0.4, 0.7)
+    assert "arrays, read again in each call" in f.explain(0.4, 0.7)
+    with pytest.raises(
+        ValueError, match=r"\(2\.\d+\) in x_new is above the interpolation range's maximum value \(2.0\)"
+    ):
+        f.value_and_grad(2.1, 0.7)

@@ -1,0 +1,211 @@
+"""scipy.interpolate: piecewise polynomials and splines, of traced points, values and knots.
+
+SciPy makes its objects in Python, which is recorded (``hook_class``), and evaluates them in C.  The functions below
+stand for those: a search among the knots, coefficients by ``gather``, and a formula for each point.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import FLOAT, INT
+from ..ir.graph import Atom, Lit
+from ..ir.site import at_site
+from ..numpy_api.from_source import compiled, is_numpy, source_of
+from ..numpy_api.hooks import hook, hook_class, when_loaded
+from ..numpy_api.shape import as_traced
+from ..numpy_api.sort import search
+from ..ops.elementwise import F, broadcast_to, cast, like
+from ..ops.indexing import gather
+from ..ops.reduce import expand, reduce
+from ..ops.shape import reshape, slice_axis
+from ..record.array import to_atom, wrap, wrap_array
+from ..record.recorder import require_recorder
+
+# ---- piecewise polynomials -------------------------------------------------------------------------------------------
+
+
+def interval(knots: Atom, at: Atom, first: int = 0, last: int | None = None) -> Atom:
+    """The k, first <= k < last, of knots[k] <= at < knots[k + 1] for each point of *at*; outside the nearest one."""
+    last = knots.aval.size - 1 if last is None else last
+    if last <= first + 1:
+        return broadcast_to(Lit(first, INT), at.aval.shape)
+    found = search(slice_axis(knots, 0, first + 1, last - first - 1), at, "right")
+    return F.add(found, Lit(first, INT)) if first else found
+
+
+def _interval_of(spline: Any, knots: Atom, at: Atom) -> Atom:
+    """The interval of each point of *at*; the breakpoints of a plain ``PPoly`` may fall."""
+    if type(spline).__name__ != "PPoly" or bool(wrap(knots)[0] <= wrap(knots)[-1]):
+        return interval(knots, at)
+    falling = slice_axis(knots, 0, knots.aval.size - 1, knots.aval.size, -1)
+    return F.sub(Lit(knots.aval.size - 2, INT), interval(F.neg(falling), F.neg(at)))
+
+
+def _within(low: Any, high: Any, at: Atom, value: Any) -> Any:
+    """*value*, NaN where *at* is not between these bounds; *at* is that of its first axes."""
+    points = wrap(at)
+    inside = ((points >= low) & (points <= high))[(...,) + (None,) * (value.ndim - at.aval.ndim)]
+    return np.where(inside, value, np.nan)
+
+
+def _at(spline: Any, at: Atom, nu: int, extrapolate: bool) -> Any:
+    """The derivative of order *nu* of a piecewise polynomial, of shape ``at.shape + c.shape[2:]``."""
+    c, knots = to_atom(spline._c), to_atom(spline._x)
+    (order, pieces), rest = c.aval.shape[:2], c.aval.shape[2:]
+    place = _interval_of(spline, knots, at)
+    s = F.sub(at, gather(knots, place))
+    if rest:
+        s = expand(s, (*s.aval.shape, *rest), tuple(range(at.aval.ndim, at.aval.ndim + len(rest))))
+    rows = reshape(c, (order * pieces, *rest))
+    value: Any = None
+    for k in range(order - nu):
+        term = gather(rows, F.add(place, Lit(k * pieces, INT)) if k else place)
+        factor = math.perm(order - 1 - k, nu)
+        term = term if factor == 1 else F.mul(term, like(factor, term))
+        value = term if value is None else F.add(F.mul(value, s), term)
+    if value is None:
+        value = F.mul(s, like(0, s))
+    found = wrap_array(value)
+    if extrapolate:
+        return found if order - nu > 1 else np.where(wrap(s) == wrap(s), found, np.nan)
+    ends = wrap_array(knots)[0], wrap_array(knots)[-1]
+    return _within(np.minimum(*ends), np.maximum(*ends), at, found)
+
+
+def points(x: Any) -> Atom:
+    """*x* as float64."""
+    return cast(to_atom(as_traced(x)), FLOAT)
+
+
+def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+    """``PPoly.__call__``."""
+    extrapolate = self.extrapolate if extrapolate is None else extrapolate
+    at = points(x)
+    if extrapolate == "periodic":
+        at, extrapolate = to_atom(self._x[0] + (wrap(at) - self._x[0]) % (self._x[-1] - self._x[0])), False
+    return _to_axis(_at(self, at, nu, bool(extrapolate)), at.aval.ndim, self.axis)
+
+
+def _to_axis(found: Any, ndim: int, axis: int) -> Any:
+    """*found* with its *ndim* first axes at *axis*."""
+    return np.moveaxis(found, tuple(range(ndim)), tuple(range(axis, axis + ndim))) if axis else found
+
+
+def _fix_continuity(c: Any, x: Any, order: int) -> None:
+    """Let each polynomial begin with the value, and *order* derivatives, with which the one before ends."""
+    width, top = np.diff(x)[:-1, None], len(c) - 1
+    for k in range(order, -1, -1):
+        end = sum(math.comb(j, k) * c[top - j, :-1] * width ** (j - k) for j in range(k + 1, top + 1))
+        c[top - k, 1:] = c[top - k, :1] + np.cumsum(end, axis=0)
+
+
+def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
+    extrapolate = self.extrapolate if extrapolate is None else extrapolate
+    sums = self.antiderivative()
+    if extrapolate != "periodic":
+        return _at(sums, points(b), 0, bool(extrapolate)) - _at(sums, points(a), 0, bool(extrapolate))
+    first, period = self._x[0], self._x[-1] - self._x[0]
+    total = _at(sums, points(self._x[-1]), 0, True)
+
+    def up_to(end: Any) -> Any:
+        turns = (as_traced(end) - first) // period
+        return turns * total + _at(sums, points(end - turns * period), 0, True)
+
+    return up_to(b) - up_to(a)
+
+
+# ---- interp1d --------------------------------------------------------------------------------------------------------
+
+
+def _in_bounds(at: Atom, outside: Atom, side: str, end: Any) -> None:
+    """Raise SciPy's ValueError where one of *at* is *outside*."""
+
+    def error() -> ValueError:
+        value, limit = (np.asarray(require_recorder("interp1d").value(x)) for x in (at, to_atom(end)))
+        worst, name = (np.nanmin(value), "minimum") if side == "below" else (np.nanmax(value), "maximum")
+        return ValueError(at_site(
+            f"A value ({worst}) in x_new is {side} the interpolation range's {name} value ({limit})."
+        ))  # fmt: skip
+
+    axes = tuple(range(at.aval.ndim))
+    require_recorder("interp1d").rely(reduce("all", F.logical_not(outside), axes), error)
+
+
+def _interp1d(self: Any, x: Any) -> Any:
+    """``interp1d.__call__``."""
+    kind, at = self._kind, points(x)
+    knots, rows = points(self.x), points(self._y)
+    value: Any
+    if kind == "spline":
+        value = self._call(self, wrap(at)).reshape(*at.aval.shape, -1)
+    else:
+        n = knots.aval.size
+        if kind == "linear":
+            place, weight = interval(knots, at), None
+        elif "nearest" in kind:
+            place = search(points(self.x_bds), at, self._side)
+        else:
+            place = F.add(search(points(self._x_shift), at, self._side), Lit(self._ind - 1, INT))
+            place = F.maximum(F.minimum(place, Lit(n - 1, INT)), Lit(0, INT))
+        low = gather(rows, place)
+        if kind == "linear":
+            start, following = gather(knots, place), F.add(place, Lit(1, INT))
+            width, s = F.sub(gather(knots, following), start), F.sub(at, start)
+            weight = [expand(z, low.aval.shape, (at.aval.ndim,)) for z in (width, s)]
+            low = F.add(F.mul(F.div(F.sub(gather(rows, following), low), weight[0]), weight[1]), low)
+        value = wrap_array(low)
+    if not self._extrapolate:
+        ends = wrap_array(knots)[0], wrap_array(knots)[-1]
+        for side, end, ahead in (("below", ends[0], F.lt), ("above", ends[1], F.gt)):
+            outside = ahead(at, broadcast_to(to_atom(end), at.aval.shape))
+            if self.bounds_error:
+                _in_bounds(at, outside, side, end)
+            else:
+                fill = self._fill_value_below if side == "below" else self._fill_value_above
+                value = np.where(wrap_array(outside)[..., None], fill, value)
+    return _to_axis(value.reshape(*at.aval.shape, *self._y_extra_shape), at.aval.ndim, self._y_axis)
+
+
+# ---- hooks -----------------------------------------------------------------------------------------------------------
+
+
+def _asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None, **kwargs: Any) -> Any:
+    found = as_traced(obj)
+    return found.astype(found.dtype if dtype is None else dtype, copy=bool(copy and copy is not np._CopyMode.IF_NEEDED))
+
+
+def _unchanged(self: Any) -> None:
+    """``_ensure_c_contiguous``, for C."""
+
+
+def _for(cls: type, call: Any, base: type) -> Any:
+    """*call* for instances of *cls*, and the source of the ``__call__`` of *base* for others."""
+    others = source_of(vars(base)["__call__"])
+    return lambda self, *args, **kwargs: (call if isinstance(self, cls) else others)(self, *args, **kwargs)
+
+
+@when_loaded("scipy.interpolate", "RBFInterpolator")
+def _install(module: Any) -> None:
+    namespace = module._cubic.np_compat
+    is_numpy(namespace)
+    hook(namespace.asarray, _asarray)
+    polynomials = module._interpolate
+    compiled(polynomials._ppoly, "fix_continuity")(_fix_continuity)
+    own = source_of(vars(polynomials._PPolyBase)["__call__"])
+    hook_class(
+        polynomials._PPolyBase,
+        __call__=lambda self, *args, **kwargs: (_call if isinstance(self, module.PPoly) else own)(
+            self, *args, **kwargs
+        ),
+        _ensure_c_contiguous=_unchanged,
+    )
+    hook_class(module.PPoly, integrate=_integrate)
+    for name in ("CubicHermiteSpline", "PchipInterpolator", "Akima1DInterpolator", "CubicSpline"):
+        hook_class(getattr(module, name))
+    hook_class(module.interp1d)
+    base = module._polyint._Interpolator1D
+    hook_class(base, __call__=_for(module.interp1d, _interp1d, base))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import FLOAT, INT
+from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
-from ..ir.site import at_site
 from ..numpy_api.from_source import compiled, is_numpy, source_of
 from ..numpy_api.hooks import hook, hook_class, when_loaded
 from ..numpy_api.shape import as_traced
@@ -124,12 +124,12 @@ def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
 def _in_bounds(at: Atom, outside: Atom, side: str, end: Any) -> None:
     """Raise SciPy's ValueError where one of *at* is *outside*."""
 
-    def error() -> ValueError:
+    def error() -> ShapeError:
         value, limit = (np.asarray(require_recorder("interp1d").value(x)) for x in (at, to_atom(end)))
         worst, name = (np.nanmin(value), "minimum") if side == "below" else (np.nanmax(value), "maximum")
-        return ValueError(at_site(
+        return ShapeError.here(
             f"A value ({worst}) in x_new is {side} the interpolation range's {name} value ({limit})."
-        ))  # fmt: skip
+        )
 
     axes = tuple(range(at.aval.ndim))
     require_recorder("interp1d").rely(reduce("all", F.logical_not(outside), axes), error)

@@ -57,6 +57,8 @@ _COMPARISONS = {
 _PLAIN_BASES = {"abc", "typing", "typing_extensions", "enum", "builtins"}
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _HELPERS = types.FunctionType | property | staticmethod | classmethod | functools.cached_property | CACHE
+_DRAWING = frozenset(("rvs", "_rvs", "random_state", "_random_state"))
+_VECTORIZED = ("vecentropy", "generic_moment")
 _SPECIAL = types.FunctionType | property | staticmethod  # `__new__` is a static method
 # Methods by which items are found and changed; where a subclass has its own, its items are not what it shows.
 _ITEM_METHODS: dict[type, frozenset[str]] = {
@@ -389,7 +391,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not MISSING
     names = set(walker.names.attrs)
     if everything:
-        names |= set(store or ())
+        names |= set(store or ()) - _unread(walker, cls, trusted, store or {})
         for base in cls.__mro__:
             library = base is object or walker.trust.cls(base)
             for name, raw in base.__dict__.items():
@@ -442,6 +444,16 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     everyone = tuple(store) if everything and store is not None else None
     missing = absent if walker.names.absence or _hook(walker, cls) else set()
     node.extra = (frozenset(shadow), frozenset(missing), everyone)
+
+
+def _unread(walker: Walker, cls: type, trusted: bool, store: dict[str, Any]) -> set[str]:
+    """The attributes of a distribution of scipy.stats that the code does not read: the generator of its samples, and
+    those that a distribution of SciPy's own has set up for itself."""
+    bases = [base.__name__ for base in cls.__mro__ if base.__module__.startswith("scipy.stats.")]
+    if not bases or not _DRAWING.isdisjoint(walker.names.attrs):
+        return set()
+    own = {name for name in store if name.startswith("_")} if trusted and "rv_generic" in bases else set()
+    return own | {"_random_state", *(_VECTORIZED if own else ())}
 
 
 def _reads_by_itself(walker: Walker, base: type) -> bool:

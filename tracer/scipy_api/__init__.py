@@ -14,6 +14,8 @@ linalg_solvers.py   its equations and factors: solve, lu, cho_factor
 fft.py              scipy.fft and scipy.fftpack
 spatial.py          scipy.spatial: distances
 sparse.py           products with sparse matrices
+stats_distributions methods that the distributions of scipy.stats share
+stats_formulas.py   formulas of theirs that are not recorded as SciPy writes them
 ==================  =====================================================================
 """
 
@@ -29,4 +31,6 @@ from . import (  # noqa: F401  (each fills the tables)
     sparse,
     spatial,
     special,
+    stats_distributions,
+    stats_formulas,
 )

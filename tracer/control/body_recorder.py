@@ -148,7 +148,7 @@ class BodyRecorder(Recorder):
             raise UnsupportedError.here(f"{asks} {hint}")
         return self.parent.guard(atom, kind)
 
-    def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
+    def rely(self, condition: Atom, error: Callable[[], Exception]) -> None:
         if isinstance(condition, Var) and condition in self.own:
             self.checks.append(condition)
             self.relied.append(error)

@@ -159,7 +159,7 @@ class Recorder(Builder):
         self.premise: Var | None = None  # what holds in this run, and is no guard yet
         self._premise_site: Site | None = None  # the first line that relies on it
         self.trusts = False  # whether what operations need to hold is looked at once, when the run is over
-        self.unmet: Callable[[], TracegradError] | None = None  # the error where what is presumed does not hold
+        self.unmet: Callable[[], Exception] | None = None  # the error where what is presumed does not hold
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
@@ -391,7 +391,7 @@ class Recorder(Builder):
         if self.unmet is None:
             self.unmet = lambda: self.refuse_choice(place, Refusal.CHOICE_RAISES())
 
-    def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
+    def rely(self, condition: Atom, error: Callable[[], Exception]) -> None:
         """Let the run rest on the 0-d *condition*: where it does not hold, *error* is raised here.
 
         As long as that is not so, nothing is asked here and now: there is one guard for all that is relied on between

@@ -53,7 +53,7 @@ class RecordAgainError(BaseException):
 
     captured: frozenset[Var] = frozenset()  # inputs that are to be plain arrays then
 
-    def __init__(self, error: TracegradError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
 

@@ -2,22 +2,24 @@
 
 A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
 are ``i1`` in registers and one byte in memory; float16 and bfloat16 ``float`` in registers and 16 bits in memory.
-Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the inner loop of a NumPy or
-SciPy ufunc; ``cuda/libdevice.py`` sends them elsewhere.
+Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the C code of a NumPy or SciPy
+ufunc (``c_functions.py``); ``cuda/libdevice.py`` sends them elsewhere.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 
-from ...tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, HALF
+from ...tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT16, FLOAT_KINDS, HALF
+from ...tracer.ops.special import UfuncOutput
 from . import jit, vecmath
+from .c_functions import CFunction, c_function, ufunc_loop
 from .hints import give_hint
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -272,8 +274,12 @@ class Scalars:
         return self.b.call(declare(self.b.module, symbol, kind, *[kind] * len(args)), args)
 
     def ufunc(self, function: Any, *args: Any) -> Any:
-        """One element through the inner loop of a NumPy or SciPy ufunc."""
-        return call_ufunc(self.b, function, args, self.dtype, self.out)
+        """One element of a NumPy or SciPy ufunc."""
+        return call_ufunc(self.b, function, args, [self.dtype] * len(args), self.out)
+
+    def output(self, output: UfuncOutput, args: Sequence[Any], dtypes: Sequence[np.dtype]) -> Any:
+        """One element of an output of a ufunc of scipy.special."""
+        return call_ufunc(self.b, output, args, dtypes, self.out)
 
     def cast(self, x: Any, dtype: np.dtype) -> Any:
         return convert(self.b, x, self.dtype, dtype)
@@ -361,60 +367,106 @@ def lower(
     s = scalars(builder, dtype, out, wide)
     rule: Callable[..., Any] | str = prim.lower
     if rule == "ufunc":
+        if isinstance(prim.impl, UfuncOutput):
+            return s.output(prim.impl, args, dtypes)
         return s.ufunc(prim.impl, *args)
     return rule(s, *args, **params)  # type: ignore[operator]
 
 
-# ---- ufunc inner loops -----------------------------------------------------------------------------------------
+# ---- functions of NumPy's and SciPy's ufuncs -----------------------------------------------------------------------
 
 
-class _UFuncObject(ctypes.Structure):
-    """The stable head of PyUFuncObject (numpy/ufuncobject.h)."""
+def call_ufunc(
+    b: ir.IRBuilder, function: Any, args: Sequence[Any], dtypes: Sequence[np.dtype], out: np.dtype
+) -> Any:  # fmt: skip
+    """One element of a ufunc, or of an ``UfuncOutput`` of one (whose complex operands are given by their lanes)."""
+    place = 0
+    if isinstance(function, UfuncOutput):
+        loop, number, lane, function = (
+            function.loops[tuple(dtypes)][0],
+            function.number,
+            function.lane,
+            function.function,
+        )
+        place = number if lane is None else 2 * number + lane
+    else:
+        loop = f"{''.join(d.char for d in dtypes)}->{out.char}"
+        if loop not in function.types:
+            loop = "d" * len(args) + "->d"
+    scalar, used = c_function(function, loop), loop
+    if scalar is None and (wide := loop.translate(_WIDENED)) in function.types:
+        scalar, used = c_function(function, wide), wide
+    ins, outs = (used if scalar else loop).split("->")
+    kinds, results = _in_memory(ins), _in_memory(outs)
+    args = [convert(b, a, d, kind) for a, d, kind in zip(args, dtypes, kinds, strict=True)]
+    # the outputs of one call are read by several rows (ops/special.py)
+    known: dict[Any, list[Any]] = vars(b).setdefault("calls_made", {})
+    key = (b.block, function, loop, *args)
+    if key not in known:
+        if scalar:
+            known[key] = _call_c(b, f"tg_{function.__name__}_{used.replace('->', '_')}", scalar, args, results)
+        else:
+            known[key] = _call_loop(b, function, f"{ins}->{outs}", args, kinds, results)
+    return convert(b, known[key][place], results[place], out)
 
-    _fields_ = [
-        ("refcount", ctypes.c_ssize_t),
-        ("type", ctypes.c_void_p),
-        ("nin", ctypes.c_int),
-        ("nout", ctypes.c_int),
-        ("nargs", ctypes.c_int),
-        ("identity", ctypes.c_int),
-        ("functions", ctypes.POINTER(ctypes.c_void_p)),
-        ("data", ctypes.POINTER(ctypes.c_void_p)),
-        ("ntypes", ctypes.c_int),
-    ]
+
+_WIDENED = str.maketrans("fF", "dD")
 
 
-def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
-    """(address, data) of the inner loop of *function* for *signature* such as ``"d->d"``."""
-    position = function.types.index(signature)
-    head = _UFuncObject.from_address(id(function))
-    if head.nin != function.nin or head.ntypes != function.ntypes:
-        raise RuntimeError(f"the layout of ufunc objects is not the expected one (NumPy {np.__version__})")
-    return head.functions[position] or 0, (head.data[position] or 0) if head.data else 0
+def _in_memory(chars: str) -> list[np.dtype]:
+    """The dtypes of the numbers that values of dtypes *chars* are in memory: two for a complex one."""
+    dtypes = map(np.dtype, chars)
+    return [part for d in dtypes for part in ([COMPLEX[d]] * 2 if d in COMPLEX else [d])]
 
 
-def call_ufunc(b: ir.IRBuilder, function: Any, args: tuple[Any, ...], dtype: np.dtype, out: np.dtype) -> Any:
-    wanted = dtype.char * len(args) + "->" + out.char
-    working, result_type = dtype, out
-    if wanted not in function.types:
-        wanted = "d" * len(args) + "->d"
-        working = result_type = np.dtype("float64")
-        args = tuple(convert(b, a, dtype, working) for a in args)
-    address, data = ufunc_loop(function, wanted)
-    name = f"tg_ufunc_{function.__name__}_{wanted.replace('->', '_').replace('?', 'bool')}"
-    jit.add_symbol(name, address)
-    loop = declare(b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
+def _call_c(
+    b: ir.IRBuilder, name: str, function: CFunction, args: Sequence[Any], results: Sequence[np.dtype]
+) -> list[Any]:
+    """The results of a C function of one element."""
+    jit.add_symbol(name, function.address)
+    flag = [I32(0)] if function.flag else []
+    kind = memory_type(results[0])
+    if len(results) == 1:
+        call = declare(b.module, name, kind, *[a.type for a in args], *[f.type for f in flag])
+        for attribute in ("readnone", "nounwind"):  # but for SciPy's error state, which is left as it is
+            call.attributes.add(attribute)
+        return [b.call(call, [*args, *flag])]
     with b.goto_entry_block():
-        slots = [b.alloca(memory_type(working)) for _ in args] + [b.alloca(memory_type(result_type))]
+        slots = [b.alloca(kind) for _ in results]
+    b.call(declare(b.module, name, ir.VoidType(), *[a.type for a in args], *[PTR] * len(slots)), [*args, *slots])
+    return [b.load(slot, typ=kind) for slot in slots]
+
+
+def _call_loop(
+    b: ir.IRBuilder, function: Any, loop: str, args: Sequence[Any], kinds: Sequence[np.dtype],
+    results: Sequence[np.dtype],
+) -> list[Any]:  # fmt: skip
+    """The results of the inner loop of a ufunc for one element."""
+    address, data = ufunc_loop(function, loop)
+    name = f"tg_ufunc_{function.__name__}_{loop.replace('->', '_').replace('?', 'bool')}"
+    jit.add_symbol(name, address)
+    target = declare(b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
+    sizes = [1 + (c in "FD") for c in loop.replace("->", "")]
+    ends = list(itertools.accumulate(sizes, initial=0))
+    every = [*kinds, *results]
+    with b.goto_entry_block():
+        slots = [b.alloca(memory_type(every[at]), size) for at, size in zip(ends, sizes, strict=False)]
         pointers = b.alloca(PTR, len(slots))
         dims = b.alloca(I64)
         steps = b.alloca(I64, len(slots))
-    for slot, arg in zip(slots, args, strict=False):
-        b.store(to_memory(b, arg, working), slot)
+    cells = [
+        b.gep(slot, [I64(k)], source_etype=memory_type(every[at])) if k else slot
+        for slot, at, size in zip(slots, ends, sizes, strict=False)
+        for k in range(size)
+    ]
+    for slot_, arg, kind in zip(cells, args, kinds, strict=False):
+        b.store(to_memory(b, arg, kind), slot_)
     for k, slot in enumerate(slots):
         b.store(slot, b.gep(pointers, [I64(k)], source_etype=PTR))
         b.store(I64(0), b.gep(steps, [I64(k)], source_etype=I64))
     b.store(I64(1), dims)
-    b.call(loop, [pointers, dims, steps, b.inttoptr(I64(data), PTR)])
-    value = from_memory(b, b.load(slots[-1], typ=memory_type(result_type)), result_type)
-    return convert(b, value, result_type, out)
+    b.call(target, [pointers, dims, steps, b.inttoptr(I64(data), PTR)])
+    return [
+        from_memory(b, b.load(place, typ=memory_type(kind)), kind)
+        for place, kind in zip(cells[len(kinds) :], results, strict=True)
+    ]

@@ -57,6 +57,9 @@ class DeviceScalars(Scalars):
             raise DeviceError(f"{function.__name__} has no form on the device")
         return rule(self, *args)
 
+    def output(self, output: Any, args: Any, dtypes: Any) -> Any:
+        raise DeviceError(f"{output.function.__name__} has no form on the device")
+
     def _libdevice(self, name: str, *args: Any) -> Any:
         kind = args[0].type
         return self.b.call(declare(self.b.module, symbol(name, kind), kind, *[kind] * len(args)), args)

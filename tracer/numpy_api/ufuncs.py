@@ -22,6 +22,7 @@ from ..ops.complex import by_lane, conjugate
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import full, reshape
+from ..ops.special import SPECIAL
 from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, WIDE, TracedArray, to_atom, wrap_as
 from ..record.autocast import IN_FLOAT32, on_wide
 from ..record.recorder import require_recorder
@@ -272,6 +273,7 @@ def _huber(delta: Atom, r: Atom) -> Atom:
     return F.select(F.lt(delta, like(0, r)), like(math.inf, r), F.select(F.le(size, delta), inner, outer))
 
 
+UFUNCS.update(SPECIAL)
 UFUNCS[sp.log_expit] = _log_expit
 UFUNCS[sp.entr] = _entr
 UFUNCS[sp.kl_div] = _kl_div

@@ -36,5 +36,7 @@ from . import (  # noqa: F401
     product,
     reduce,
     shape,
+    special,
+    special_distributions,
     threefry,
 )

@@ -12,6 +12,10 @@ linalg_matrices     its matrices of a structure
 linalg_banded       its banded matrices
 linalg_solvers.py   its equations and factors: solve, lu, cho_factor
 fft.py              scipy.fft and scipy.fftpack
+ode_steps.py         initial value problems: adaptive steps as one loop
+ode_runge_kutta.py   their explicit methods
+ode_result.py        what solve_ivp gives
+integrate.py         scipy.integrate: solve_ivp, odeint
 spatial.py          scipy.spatial: distances
 sparse.py           products with sparse matrices
 stats_distributions methods that the distributions of scipy.stats share
@@ -22,6 +26,7 @@ stats_formulas.py   formulas of theirs that are not recorded as SciPy writes the
 from . import (  # noqa: F401  (each fills the tables)
     fft,
     interpolate,
+    integrate,
     linalg,
     linalg_banded,
     linalg_functions,

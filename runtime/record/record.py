@@ -365,6 +365,8 @@ def run_frozen(
         names = _captured_names(recorder, snapshot, again.captured)
         if changed or (names and not plan.keep_contents(names)):
             raise raised or again.error
+        if recorder.choices is not None and recorder.choices.wanted:
+            plan.choose(recorder.guards)
         raise again
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
         raise NotSelectedError

@@ -59,17 +59,19 @@ class Choices:
     active: set[Place] = field(default_factory=set)
     refused: dict[Place, Reason] = field(default_factory=dict)
     asked: dict[str, frozenset[int]] = field(default_factory=dict)
+    wanted: set[Place] = field(default_factory=set)  # questions of a loop's body, which have no answer there
     known_paths: int = 0
 
     def learn(self, guards: Iterable[Guard], codes: Iterable[CodeType]) -> bool:
         """Take the questions of a run that have had different answers, or all of them where there are many paths, for
         choices, if they can be; whether there are new ones.  A heuristic: either way is right."""
-        answers: dict[Place, list[bool]] = {}
+        answers: dict[Place, list[bool]] = {place: [] for place in self.wanted}
         for guard in guards:
             if guard.kind == "bool" and guard.site is not None:
                 answers.setdefault((guard.site.file, guard.site.line), []).append(bool(guard.expected))
         often = {place for place, found in answers.items() if len(found) >= _OFTEN and len(set(found)) > 1}
-        wanted = (often if self.known_paths < _MANY else answers.keys()) - self.active - self.refused.keys()
+        wanted = (often | self.wanted if self.known_paths < _MANY else answers.keys()) - self.active
+        wanted -= self.refused.keys()
         if not wanted:
             return False
         for file, line in answers:
@@ -80,6 +82,13 @@ class Choices:
         self.active |= can
         self.refused |= {place: Refusal.CHOICE_SOURCE() for place in wanted - can}
         return bool(can)
+
+    def want(self, place: Place) -> bool:
+        """Note that the question at *place* has to be a choice, which is seen to after the run; whether that is new."""
+        if place in self.active or place in self.refused:
+            return False
+        self.wanted.add(place)
+        return True
 
     def notes(self) -> list[str | Reason]:
         """The choices that both arms of which run, and those that are questions, for ``explain()``."""

@@ -22,7 +22,7 @@ from ..ir.refusals import Refusal
 from ..ops.closure_conversion import closed
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE, take_slice
-from ..record.recorder import Recorder, as_complex
+from ..record.recorder import NotSelectedError, Recorder, as_complex
 from ..reroll.roll import roll
 
 _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
@@ -44,6 +44,7 @@ class BodyRecorder(Recorder):
         self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
         self.backend = parent.backend
         self.differentiates = parent.differentiates
+        self.choices = parent.choices
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
         self.own: set[Var] = {self.row}
         self.affine: dict[Var, tuple[int, int]] = {self.row: (1, 0)}  # Var: (a, b) where it is a * row + b
@@ -142,6 +143,10 @@ class BodyRecorder(Recorder):
             if kind == "index" and atom.aval.dtype.kind == "b":
                 self.checks.append(atom)
                 return True
+            site, outermost = self.site(), self.outermost()
+            asked = kind == "bool" and site is not None and outermost.repeatable and self.choices is not None
+            if asked and self.choices.want((site.file, site.line)):
+                outermost.again(NotSelectedError())
             asks, hint = _ASKS.get(kind, _ASKS["item"]), self.hint.format(self.what)
             if kind in ("item", "index") and atom.aval.dtype.kind in "iu":
                 hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"

@@ -163,6 +163,10 @@ def search(a: Atom, v: Atom, side: str) -> Atom:
         raise ShapeError.here(
             "np.searchsorted: object of too small depth for desired array; the searched array must be 1-dimensional"
         )
+    if require_recorder("np.searchsorted").parent is not None:  # in the body of a loop, which stays one kernel
+        rows = broadcast_to(reshape(v, (*v.aval.shape, 1)), (*v.aval.shape, a.aval.size))
+        before = (F.lt if side == "left" else F.le)(broadcast_to(a, rows.aval.shape), rows)
+        return reduce("sum", cast(before, INT), (v.aval.ndim,))
     return bind(SEARCHSORTED, a, v if v.aval.shape else broadcast_to(v, ()), side=side)
 
 

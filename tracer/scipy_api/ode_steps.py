@@ -82,7 +82,7 @@ class Steps:
         return bool(self.last["status"] == FINISHED)
 
     def rows(self) -> Any:
-        """What each attempt keeps, stacked; rows behind the last attempt are zeros."""
+        """The values that each attempt keeps, stacked; rows behind the last attempt are zeros."""
         if self._rows is None:
             if self.recorder.parent is not None:
                 raise UnsupportedError.here(

@@ -336,7 +336,12 @@ def test_questions_in_a_branch_are_refused():
     def f(w):
         return tg.cond(w[0] > 0, lambda x: x * 2 if np.sum(x * 3) > 1 else x, lambda x: x, w)
 
-    refused(UnsupportedError, "a branch of cond, which is recorded whether it is taken or not", f, UP3)
+    def g(w):
+        return tg.cond(w[0] > 0, lambda x: x * len(range(int(np.sum(x)))), lambda x: x, w)
+
+    refused(UnsupportedError, "a branch of cond, which is recorded whether it is taken or not", g, UP3)
+    compiled = compile_grad(f)  # both arms run
+    assert [compiled(w)[0] for w in (UP3, 0.01 * UP3, -UP3)] == [2 * UP3[0], 0.01 * UP3[0], -UP3[0]]
 
 
 def test_indices_out_of_bounds():

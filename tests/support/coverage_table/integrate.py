@@ -1,0 +1,50 @@
+"""scipy.integrate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import integrate
+
+from tracegrad.tracer.numpy_api.hooks import hook_loaded
+
+from .case import Case
+
+hook_loaded()
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-10}
+TIMES = np.array([0.0, 0.1, 0.2])
+
+
+def oscillator(t: Any, y: Any, k: Any, c: Any) -> Any:
+    return [y[1], -k * np.sin(y[0]) - c * y[1] + t]
+
+
+def by(method: str, **options: Any) -> Any:
+    """The states at TIMES, by parameters and the first state."""
+    options = TIGHT | options
+
+    def call(p: Any, y0: Any) -> Any:
+        return integrate.solve_ivp(oscillator, (0, 0.2), y0, method, TIMES, args=(p[0], p[1]), **options).y
+
+    return call
+
+
+def last(p: Any, y0: Any, span: Any) -> Any:
+    sol = integrate.solve_ivp(lambda t, y: oscillator(t, y, p[0], p[1]), span, y0, "DOP853", **TIGHT)
+    return sol.y[:, -1], sol.t[-1]
+
+
+def by_odeint(p: Any, y0: Any, t: Any) -> Any:
+    return integrate.odeint(oscillator, y0, t, args=(p[0], p[1]), tfirst=True, rtol=1e-9, atol=1e-9)
+
+
+P, Y = np.array([1.3, 0.2]), np.array([0.7, -0.4])
+CASES = [
+    Case("scipy.integrate.solve_ivp", by("RK45", rtol=1e-9, atol=1e-9), [P, Y], label="RK45"),
+    Case("scipy.integrate.solve_ivp", by("RK23", rtol=1e-6, atol=1e-6, max_step=0.1), [P, Y], tol=1e-5, label="RK23"),
+    Case("scipy.integrate.solve_ivp", by("DOP853"), [P, Y], label="DOP853"),
+    Case("scipy.integrate.solve_ivp", last, [P, Y, np.array([0.1, 0.3])], label="end"),
+    Case("scipy.integrate.odeint", by_odeint, [P, Y, TIMES], rtol=1e-7),
+]

@@ -1,0 +1,92 @@
+"""scipy.integrate in compiled functions: values as SciPy's, derivatives by parameters, states and times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import odeint, solve_ivp
+
+from tracegrad import compile_grad
+
+TIMES = np.linspace(0.0, 2.0, 5)
+TIGHT = {"method": "DOP853", "rtol": 1e-9, "atol": 1e-9}
+THETA = np.array([1.5, 1.0, 3.0, 1.0])
+
+
+def lotka_volterra(t, z, a, b, c, d):
+    x, y = z
+    return [a * x - b * x * y, -c * y + d * x * y]
+
+
+def pendulum(y, t, b, c):
+    angle, speed = y
+    return [speed, -b * speed - c * np.sin(angle)]
+
+
+@pytest.mark.parametrize("method", ["RK23", "RK45", "DOP853"])
+def test_values_are_those_of_scipy(method):
+    def solve(theta):
+        sol = solve_ivp(lotka_volterra, (0, 2), [10, 5], method, TIMES, args=tuple(theta), rtol=1e-5)
+        assert sol.success and sol.status == 0 and "successfully" in sol.message
+        return sol.y, sol.t, sol.nfev if method != "DOP853" else 0
+
+    found, wanted = compile_grad(solve)(THETA), solve(THETA)
+    assert found[0] == pytest.approx(wanted[0], rel=1e-9)
+    assert found[1].tolist() == wanted[1].tolist() and found[2] == wanted[2]
+
+
+class Pendulum:
+    def __init__(self, theta):
+        self.b, self.c = theta
+
+    def rates(self, t, y):
+        return [y[1], -self.b * y[1] - self.c * np.sin(y[0])]
+
+    def swing(self, times):
+        return solve_ivp(self.rates, (times[0], times[-1]), [1.0, 0.0], t_eval=times, **TIGHT).y[0]
+
+
+def fits(theta, tol=1e-9):
+    """Parameters in args, in an object, in a closure; forcing from a table and by an `if` on the time."""
+    ts, heights = np.linspace(0.0, 4.0, 5), np.array([0.0, 1.0, 0.5, 1.0, 0.2])
+
+    def pumped(t, y):
+        inflow = theta[0] * t if t < 0.5 else 0.5 * theta[0]
+        dy = np.zeros(2)
+        dy[0] = inflow - theta[1] * y[0] + np.interp(t + 0.1, ts + 0.1, heights)
+        dy[1] = theta[1] * y[0] - y[1]
+        return dy
+
+    angles, info = odeint(pendulum, [1.0, 0.0], TIMES, args=(theta[0], theta[1]), full_output=True, rtol=tol, atol=tol)
+    angles = angles if info["message"] == "Integration successful." else None
+    levels = solve_ivp(pumped, (0.0, 1.0), np.zeros(2), **TIGHT).y[:, -1]
+    return np.sum(angles[:, 0] ** 2) + np.sum(Pendulum(theta).swing(TIMES) ** 2) + levels[1]
+
+
+@pytest.mark.slow
+def test_gradients_of_fits():
+    f, theta = compile_grad(fits), np.array([0.25, 5.0])
+    for at in (theta, 1.1 * theta, theta):
+        moved = [(c, k * 1e-3 * np.eye(2)) for k, c in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))]
+        wanted = sum(c * np.array([fits(at + e, 1e-13) for e in d]) for c, d in moved) / 1e-3
+        assert f.grad(at) == pytest.approx(wanted, abs=1e-6 * np.max(np.abs(wanted)))
+    assert f(theta) == pytest.approx(fits(theta), rel=1e-8)
+
+
+def test_columns_of_steps():
+    """Without t_eval the number of columns is data: asked for, a path for each; the last one is a value like others."""
+
+    def last(theta):
+        return solve_ivp(lotka_volterra, (0.0, theta[0]), [10, 5], args=tuple(theta)).y[0, -1]
+
+    def every(theta):
+        sol = solve_ivp(lotka_volterra, (0.0, 2.0), [10, 5], args=tuple(theta))
+        return sol.y * 1.0, sol.t, len(sol.t), np.sum(sol.y), sol.y.shape, sol.y[0][-1]
+
+    f, g = compile_grad(last), compile_grad(every)
+    for scale in (1.0, 2.0, 0.5):
+        theta = scale * THETA
+        assert f(theta) == pytest.approx(last(theta), rel=1e-9)
+        for found, wanted in zip(g(theta), every(theta), strict=True):
+            assert found == pytest.approx(wanted, rel=1e-9)
+    assert f.stats.compiles == 1

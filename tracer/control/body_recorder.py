@@ -144,8 +144,8 @@ class BodyRecorder(Recorder):
                 self.checks.append(atom)
                 return True
             site, outermost = self.site(), self.outermost()
-            asked = kind == "bool" and site is not None and outermost.repeatable and self.choices is not None
-            if asked and self.choices.want((site.file, site.line)):
+            choices = self.choices if kind == "bool" and outermost.repeatable else None
+            if choices is not None and site is not None and choices.want((site.file, site.line)):
                 outermost.again(NotSelectedError())
             asks, hint = _ASKS.get(kind, _ASKS["item"]), self.hint.format(self.what)
             if kind in ("item", "index") and atom.aval.dtype.kind in "iu":

@@ -452,7 +452,8 @@ def _unread(walker: Walker, cls: type, trusted: bool, store: dict[str, Any]) -> 
     bases = [base.__name__ for base in cls.__mro__ if base.__module__.startswith("scipy.stats.")]
     if not bases or not _DRAWING.isdisjoint(walker.names.attrs):
         return set()
-    own = {name for name in store if name.startswith("_")} if trusted and "rv_generic" in bases else set()
+    set_up = trusted and not {"rv_generic", "multi_rv_generic"}.isdisjoint(bases)
+    own = {name for name in store if name.startswith("_")} if set_up else set()
     return own | {"_random_state", *(_VECTORIZED if own else ())}
 
 

@@ -20,6 +20,7 @@ spatial.py          scipy.spatial: distances
 sparse.py           products with sparse matrices
 stats_distributions methods that the distributions of scipy.stats share
 stats_formulas.py   formulas of theirs that are not recorded as SciPy writes them
+stats_multivariate  its distributions of vectors and matrices
 ==================  =====================================================================
 """
 
@@ -38,4 +39,5 @@ from . import (  # noqa: F401  (each fills the tables)
     special,
     stats_distributions,
     stats_formulas,
+    stats_multivariate,
 )

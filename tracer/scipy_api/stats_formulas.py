@@ -19,10 +19,6 @@ from ..ir.errors import UnsupportedError
 from ..numpy_api.hooks import hook, hook_to_source, when_loaded
 from .stats_distributions import choose
 
-FORMULAS = frozenset(
-    "_pdf _logpdf _pmf _logpmf _cdf _logcdf _sf _logsf _ppf _isf _stats _entropy _munp _argcheck _get_support".split()
-)
-
 # ---- choices by element ---------------------------------------------------------------------------------------------
 
 
@@ -128,13 +124,14 @@ def _replace(module: Any, table: dict[str, dict[str, Callable[..., Any]]]) -> No
                 hook(formula, implementation)
 
 
-def _record_sources(module: Any) -> None:
-    """Record the other formulas of the *module* that want plain arrays through their source."""
-    for cls in list(vars(module).values()):
-        if isinstance(cls, type) and cls.__module__ == module.__name__:
-            for name, formula in vars(cls).items():
-                if name in FORMULAS and isinstance(formula, FunctionType) and "asarray" in formula.__code__.co_names:
-                    hook_to_source(formula)
+def record_sources(module: Any, *names: str) -> None:
+    """Record the functions and methods of the *module* that use one of these *names*, which give plain arrays, through
+    their source."""
+    own = [x for x in vars(module).values() if getattr(x, "__module__", None) == module.__name__]
+    spaces = [vars(x) for x in own if isinstance(x, type)]
+    for function in [*own, *(f for space in spaces for f in space.values())]:
+        if isinstance(function, FunctionType) and not set(names).isdisjoint(function.__code__.co_names):
+            hook_to_source(function)
 
 
 @when_loaded("scipy.stats", "norm", "binom")
@@ -143,4 +140,4 @@ def _install(stats: Any) -> None:
     for name, table in (("continuous", _CONTINUOUS), ("discrete", _DISCRETE)):
         module = sys.modules[f"scipy.stats._{name}_distns"]
         _replace(module, table)
-        _record_sources(module)
+        record_sources(module, "asarray")

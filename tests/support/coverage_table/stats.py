@@ -40,6 +40,69 @@ def _continuous(name: str, x: Sequence[float], *shapes: float, without: str = ""
     return [case for case in cases if case.name not in left]
 
 
+_C = np.array([[2.0, 0.3, -0.4], [0.3, 1.5, 0.2], [-0.4, 0.2, 1.1]])
+_M, _X = np.array([0.3, -0.2, 1.1]), np.array([[0.1, 0.9, -0.3], [1.2, -0.7, 0.4]])
+_A, _K, _DF = np.array([1.5, 2.0, 3.0]), np.array([[2, 3, 1], [1, 1, 4]]), np.array(5.5)
+
+
+def _symmetric(c: Any) -> Any:
+    """Covariances whose differences stay symmetric."""
+    return (c + c.T) / 2
+
+
+def _simplex(t: Any) -> Any:
+    return np.exp(t) / np.sum(np.exp(t))
+
+
+def _multivariate(name: str, cases: dict[str, tuple[Callable[..., Any], Sequence[Any]]]) -> list[Case]:
+    """Cases by the methods' names; a word behind one tells two of a method apart."""
+    parts = [(method.partition(" "), case) for method, case in cases.items()]
+    return [Case(f"scipy.stats.{name}.{m}", call, args, label=label) for (m, _, label), (call, args) in parts]
+
+
+_NORMAL = stats.multivariate_normal
+_MULTIVARIATE = [
+    *_multivariate("multivariate_normal", {
+        "logpdf": (lambda x, m, c: _NORMAL.logpdf(x, m, _symmetric(c)), (_X, _M, _C)),
+        "logpdf equal-eigenvalues": (lambda x, c: _NORMAL.logpdf(x, cov=_symmetric(c)), (_X, np.eye(3))),
+        "logpdf variances": (lambda x, m, c: _NORMAL(m, c).logpdf(x), (_X, _M, _A)),
+        "logpdf covariance-object": (
+            lambda x, r: _NORMAL.logpdf(x, None, stats.Covariance.from_cholesky(np.tril(r))), (_X, _C),
+        ),
+        "pdf": (lambda x, m, c: _NORMAL(m, _symmetric(c)).pdf(x), (_X[0], _M, _C)),
+        "entropy": (lambda c: _NORMAL.entropy(cov=_symmetric(c)), (_C,)),
+    }),
+    *_multivariate("multivariate_t", {
+        "logpdf": (lambda x, m, c, df: stats.multivariate_t.logpdf(x, m, _symmetric(c), df), (_X, _M, _C, _DF)),
+    }),
+    *_multivariate("matrix_normal", {
+        "logpdf": (
+            lambda x, m, r, c: stats.matrix_normal.logpdf(x, m, _symmetric(r), _symmetric(c)),
+            (_X, 2 * _X, _C[:2, :2], _C),
+        ),
+    }),
+    *_multivariate("wishart", {
+        "logpdf": (lambda x, c, df: stats.wishart.logpdf(_symmetric(x), df[()], _symmetric(c)), (_C, _C + 1, _DF)),
+    }),
+    *_multivariate("invwishart", {
+        "logpdf": (lambda x, c, df: stats.invwishart.logpdf(_symmetric(x), df[()], _symmetric(c)), (_C, _C + 1, _DF)),
+    }),
+    *_multivariate("dirichlet", {
+        "logpdf": (lambda t, a: stats.dirichlet.logpdf(_simplex(t), a), (_M, _A)),
+        "pdf": (lambda x, a: stats.dirichlet(a).pdf(x), (np.array([0.2, 0.3]), _A)),
+        "mean": (stats.dirichlet.mean, (_A,)),
+        "var": (stats.dirichlet.var, (_A,)),
+        "cov": (stats.dirichlet.cov, (_A,)),
+        "entropy": (stats.dirichlet.entropy, (_A,)),
+    }),
+    *_multivariate("multinomial", {
+        "logpmf": (lambda t: stats.multinomial.logpmf(_K, 6, _simplex(t)), (_M,)),
+        "pmf": (lambda t: stats.multinomial(6, _simplex(t)).pmf(_K[0]), (_M,)),
+        "mean": (lambda t: stats.multinomial.mean(6, _simplex(t)), (_M,)),
+        "cov": (lambda t: stats.multinomial.cov(6, _simplex(t)), (_M,)),
+    }),
+]  # fmt: skip
+
 CASES = [
     *_continuous("norm", [-1.3, 0.4, 2.9], without="logcdf logsf"),
     *_continuous("expon", [0.5, 1.9, 4.0]),
@@ -49,4 +112,5 @@ CASES = [
     *_continuous("pareto", [1.8, 2.2, 5.1], 4.5),
     *_continuous("weibull_min", [0.5, 1.9, 3.0], 1.7),
     *_continuous("lognorm", [0.5, 1.9, 4.0], 0.6, without="logcdf logsf"),
+    *_MULTIVARIATE,
 ]

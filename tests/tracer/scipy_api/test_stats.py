@@ -110,3 +110,45 @@ def test_distributions_of_ones_own_are_recorded():
         assert value == pytest.approx(np.sum(steep.logpdf(x, 1.3)))
         assert gradient == pytest.approx(2 / 1.3 - rate * x.sum())
     assert "Python runs in every call" not in f.explain(1.3)
+
+
+def test_covariances_are_refused_as_scipy_refuses_them():
+    f = compile_grad(lambda c: stats.multivariate_normal.logpdf(np.zeros(2), cov=c))
+    assert f(np.eye(2)) == pytest.approx(-np.log(2 * np.pi))
+    for c in (np.ones((2, 2)), np.array([[1.0, 1.0], [1.0, 1.0 + 1e-11]])):  # that has a Cholesky factor
+        with pytest.raises(np.linalg.LinAlgError, match="must be symmetric positive definite"):
+            f(c)
+    for c in (np.diag([1.0, -1.0]), np.diag([1.0, np.nan])):
+        with pytest.raises(ValueError, match=r"positive semidefinite|infs or NaNs"):
+            f(c)
+    with pytest.raises(ValueError, match="greater than 0"):
+        compile_grad(lambda a: stats.dirichlet.entropy(a))(np.array([1.0, -1.0]))
+
+
+def test_singular_covariances_have_a_density_on_their_support():
+    def total(t):
+        points = np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]]) * t
+        return stats.multivariate_normal.logpdf(points, cov=t * np.ones((2, 2)), allow_singular=True)
+
+    assert np.isneginf(compile_grad(total)(1.3)[2])
+    value, gradient = compile_grad(lambda t: np.sum(total(t)[:2])).value_and_grad(1.3)
+    assert value == pytest.approx(np.sum(total(1.3)[:2]))
+    assert gradient == pytest.approx(numerical_gradient(lambda t: np.sum(total(t)[:2]), (1.3,)))
+
+
+def test_frozen_multivariate_distributions_are_read_again_where_they_have_changed():
+    normal = stats.multivariate_normal(np.array([0.1, 0.2]), np.array([[2.0, 0.3], [0.3, 1.0]]))
+    plain = lambda a: normal.logpdf(a * np.array([1.0, -0.5]))  # noqa: E731
+    f = compile_grad(plain)
+
+    def same():
+        for _ in range(2):
+            value, gradient = f.value_and_grad(1.1)
+            assert value == pytest.approx(plain(1.1)) and gradient == pytest.approx(numerical_gradient(plain, (1.1,)))
+
+    same()
+    normal.mean[0] = 4.0
+    same()
+    normal.cov_object = stats.Covariance.from_diagonal([1.0, 9.0])
+    same()
+    assert "Python runs in every call" not in f.explain(1.1)

@@ -19,7 +19,14 @@ from ..bytecode.shown_names import CALLED_AS, READ_BY_C
 from ..record.array import RECORDED, TracedArray
 
 _MODULES = type(np)
-_PACKAGES = ("numpy.", "scipy.interpolate", "scipy.ndimage", "scipy._lib")  # whose Python is recorded
+_PACKAGES = (
+    "math.",
+    "numpy.",
+    "scipy.interpolate",
+    "scipy.ndimage",
+    "scipy.stats",
+    "scipy._lib",
+)  # whose Python is recorded
 _compiled: dict[int, tuple[Any, Any]] = {}  # id of a function in C -> (it, ours)
 
 

@@ -60,7 +60,8 @@ def key_of(function: Any) -> str:
     return f"{HOOK}_{function.__module__}_{function.__qualname__}"
 
 
-def _copy(function: FunctionType) -> FunctionType:
+def copy_of(function: FunctionType) -> FunctionType:
+    """*function* as it is now, before its calls are hooked."""
     found = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -80,7 +81,7 @@ def hook(
     space = function.__globals__
     if name in space:
         return True
-    original = _copy(function)
+    original = copy_of(function)
     signature = inspect.signature(function)
 
     def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -138,7 +139,7 @@ def hook_loaded() -> None:
 def hook_to_source(function: Any, applies: Callable[..., bool] = _given_traced) -> None:
     """Record *function* through its own source, where an argument is traced (or it *applies*)."""
     if isinstance(function, FunctionType):
-        own = _copy(function)
+        own = copy_of(function)
         hook(function, lambda *args, **kwargs: source_of(own)(*args, **kwargs), applies)
 
 

@@ -19,6 +19,7 @@ from ..ir.errors import MutationError, TracegradError, UnsupportedError, unrecor
 from ..ir.graph import Atom, Lit, any_complex, pairs_exist
 from ..ops.complex import refused
 from ..ops.elementwise import cast
+from ..ops.shape import move_axis
 from ..record.array import (
     DIRECT,
     FUNCTIONS,
@@ -42,6 +43,7 @@ from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, assign_all, writable
 from .from_source import source_of
 from .python_numbers import CHECKED, python_operator
+from .registry import one_axis
 from .ufunc_methods import of_elements
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
@@ -99,6 +101,9 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         order = kwargs.pop("order", "K")
         for name in ("casting", "subok"):
             kwargs.pop(name, None)
+        if "axis" in kwargs and ufunc.signature == "(n),(n)->()":
+            axis = kwargs.pop("axis")
+            atoms = [move_axis(a, one_axis(axis, a.aval.ndim, public_name(ufunc)), a.aval.ndim - 1) for a in atoms]
         if kwargs or where is not True:
             extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
             raise UnsupportedError.here(

@@ -21,6 +21,7 @@ sparse.py           products with sparse matrices
 stats_distributions methods that the distributions of scipy.stats share
 stats_formulas.py   formulas of theirs that are not recorded as SciPy writes them
 stats_multivariate  its distributions of vectors and matrices
+stats_summaries.py  its functions of samples: moments, correlations, densities
 ==================  =====================================================================
 """
 
@@ -40,4 +41,5 @@ from . import (  # noqa: F401  (each fills the tables)
     stats_distributions,
     stats_formulas,
     stats_multivariate,
+    stats_summaries,
 )

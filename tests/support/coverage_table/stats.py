@@ -103,6 +103,50 @@ _MULTIVARIATE = [
     }),
 ]  # fmt: skip
 
+_U, _V = np.array([0.3, 1.2, 2.7, 0.9, 1.8]), np.array([1.1, 0.2, 2.2, 1.9, 2.8])
+_W, _T, _LAM = np.array([0.6, 0.9, 0.7, 0.8, 0.5]), np.array([[0.3, 1.2, 2.7], [1.9, 0.8, 1.1]]), np.array(0.4)
+_SUMMARIES: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
+    ("zscore", lambda x: stats.zscore(x, axis=1, ddof=1), (_T,)),
+    ("gzscore", stats.gzscore, (_U,)),
+    ("zmap", stats.zmap, (_U, _V)),
+    ("gmean", lambda x, w: stats.gmean(x, weights=w), (_U, _W)),
+    ("gmean axis", lambda x: stats.gmean(x, axis=1, keepdims=True), (_T,)),
+    ("hmean", lambda x: stats.hmean(x, axis=None), (_T,)),
+    ("pmean", lambda x: stats.pmean(x, 3), (_U,)),
+    ("skew", lambda x: stats.skew(x, axis=1, bias=False), (_T,)),
+    ("kurtosis", lambda x: stats.kurtosis(x, fisher=False), (_U,)),
+    ("kurtosis bias", lambda x: stats.kurtosis(x, bias=False), (_U,)),
+    ("moment", lambda x: stats.moment(x, [2, 3, 4]), (_U,)),
+    ("moment center", lambda x: stats.moment(x, 2, axis=1, center=0.3), (_T,)),
+    ("sem", lambda x: stats.sem(x, axis=None, ddof=0), (_T,)),
+    ("variation", stats.variation, (_U,)),
+    ("describe", lambda x: stats.describe(x)[2:], (_U,)),
+    ("kstat", lambda x: stats.kstat(x, 3), (_U,)),
+    ("tmean", lambda x: stats.tmean(x, (0.5, 2.5)), (_U,)),
+    ("tvar", lambda x: stats.tvar(x, (0.5, 2.5)), (_U,)),
+    ("tstd", stats.tstd, (_U,)),
+    ("trim_mean", lambda x: stats.trim_mean(x, 0.2), (_U,)),
+    ("iqr", lambda x: stats.iqr(x, axis=1), (_T,)),
+    ("median_abs_deviation", stats.median_abs_deviation, (_V,)),
+    ("entropy", stats.entropy, (_U,)),
+    ("entropy relative", lambda p, q: stats.entropy(p, q, base=2), (_U, _V)),
+    ("differential_entropy", stats.differential_entropy, (_U,)),
+    ("circmean", stats.circmean, (_U,)),
+    ("circvar", stats.circvar, (_U,)),
+    ("circstd", stats.circstd, (_U,)),
+    ("lmoment", stats.lmoment, (_U,)),
+    ("yeojohnson", stats.yeojohnson, (_U - 1, _LAM)),
+    ("yeojohnson_llf", lambda lam, x: stats.yeojohnson_llf(lam, x), (_LAM, _U)),
+    ("boxcox_llf", lambda lam, x: stats.boxcox_llf(lam, x), (_LAM, _U)),
+    ("wasserstein_distance", stats.wasserstein_distance, (_U, _V)),
+    ("wasserstein_distance weights", lambda u, w: stats.wasserstein_distance(u, _V, w, 2 * _W), (_U, _W)),
+    ("energy_distance", stats.energy_distance, (_U, _V)),
+    ("gaussian_kde.evaluate", lambda x, y: stats.gaussian_kde(x)(y), (_U, _V)),
+    ("gaussian_kde.logpdf", lambda y: stats.gaussian_kde(_T, weights=_W[:3]).logpdf(y), (_T[:, :2],)),
+    ("gaussian_kde.pdf", lambda x: stats.gaussian_kde(x, bw_method=0.4).pdf(_V), (_U,)),
+    ("norm.nnlf", lambda m, s, x: stats.norm.nnlf((m, s), x), (_LAM, _DF, _U)),
+]
+
 CASES = [
     *_continuous("norm", [-1.3, 0.4, 2.9], without="logcdf logsf"),
     *_continuous("expon", [0.5, 1.9, 4.0]),
@@ -113,4 +157,8 @@ CASES = [
     *_continuous("weibull_min", [0.5, 1.9, 3.0], 1.7),
     *_continuous("lognorm", [0.5, 1.9, 4.0], 0.6, without="logcdf logsf"),
     *_MULTIVARIATE,
+    *[
+        Case(f"scipy.stats.{name.partition(' ')[0]}", call, args, label=name.partition(" ")[2], tol=1e-5, step=1e-4)
+        for name, call, args in _SUMMARIES
+    ],
 ]

@@ -14,17 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import scipy.linalg
-import scipy.special
 
 import tracegrad
 from tracegrad.runtime.config import Config
 from tracegrad.tensors.random import default_generator
-from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from tracegrad.tracer.random.stream import DEFAULT
-from tracegrad.tracer.record.array import FUNCTIONS, METHODS, UFUNCS, public_name
-from tracegrad.tracer.scipy_api import linalg as scipy_linalg
-from tracegrad.tracer.scipy_api.special import HOOKED
 
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
 PLACES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
@@ -163,44 +157,6 @@ def test_the_index_lists_every_page() -> None:
 
 
 # ---- tables --------------------------------------------------------------------------------------------------------
-
-
-def supported() -> set[str]:
-    """Every name in the table of supported functions, as the user writes it."""
-    table = TEXTS["docs/numpy.md"].split("<!-- supported:")[1].split("\n\n", 2)[1]
-    found: list[str] = []
-    for group, names in re.findall(r"^\| ([^|]+) \| (`.+`) \|$", table, re.MULTILINE):
-        prefix = f"{group}." if group.startswith("scipy.") else ""
-        found += [prefix + name for name in re.findall(r"`([^`]+)`", names)]
-    assert len(found) == len(set(found)), "a name stands twice in the table"
-    return set(found)
-
-
-def implemented() -> set[str]:
-    functions = {public_name(f) for f in FUNCTIONS}
-    ufuncs = {public_name(u) for u in UFUNCS} - {"scipy.special.clip"}  # what ndarray.clip calls: np.clip to the user
-    methods = {f".{name}" for name in METHODS if not name.startswith("__")}
-    hooked = {f"scipy.special.{name}" for name in HOOKED} | {f"scipy.linalg.{name}" for name in scipy_linalg.HOOKED}
-    return functions | ufuncs | methods | hooked
-
-
-def exists(name: str) -> bool:
-    """Does the installed NumPy or SciPy have it?"""
-    where: object = np.ndarray if name.startswith(".") else np
-    for module in (scipy.special, scipy.linalg):
-        if name.startswith(f"{module.__name__}."):
-            where, name = module, name.removeprefix(f"{module.__name__}.")
-    for part in name.removeprefix("np.").removeprefix(".").split("."):
-        where = getattr(where, part, None)
-    return where is not None
-
-
-def test_table_names_everything_that_is_implemented() -> None:
-    assert sorted(implemented() - supported()) == []
-
-
-def test_everything_in_the_table_is_implemented() -> None:
-    assert [name for name in sorted(supported() - implemented()) if exists(name)] == []
 
 
 def test_settings_are_documented() -> None:

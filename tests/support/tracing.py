@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tracegrad.tracer.ir.graph import Atom, Graph, structural
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording
 
-LIBRARIES = Trust()
+_of_a_library = lru_cache(maxsize=None)(Trust().file)
 
 
 def leaves(result: Any) -> list[Any]:
@@ -35,7 +36,7 @@ def shown_names() -> Iterator[None]:
     """Show frames of recorded code the builtins that they would see while they are watched."""
 
     def begin(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and asks(frame.f_code, frame.f_globals) and not LIBRARIES.file(frame.f_code.co_filename):
+        if event == "call" and not _of_a_library(frame.f_code.co_filename) and asks(frame.f_code, frame.f_globals):
             show(frame)
 
     before = sys.getprofile()

@@ -152,7 +152,7 @@ def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> An
 _ARRAYS = {
     "array": _array, "full": _full, "arange": _arange, "fromiter": _fromiter,
     **{name: _filler(getattr(np, name), value) for name, value in (("zeros", 0.0), ("empty", 0.0), ("ones", 1.0))},
-    **{name: _maker(getattr(np, name)) for name in ("eye", "identity", "linspace", "tri", "logspace", "copy")},
+    **{name: _maker(getattr(np, name)) for name in "eye identity tri vander linspace logspace copy".split()},
     **{name: _converter(getattr(np, name), None) for name in ("asarray", "asanyarray")},
     "ascontiguousarray": _converter(np.ascontiguousarray, "C"),
 }  # fmt: skip

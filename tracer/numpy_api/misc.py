@@ -278,9 +278,14 @@ def _aval_of(x: Any) -> Aval:
     """The aval of an array, a number or a dtype for dtype promotion (0-d for dtypes)."""
     if isinstance(x, TracedArray):
         return x.aval
-    if isinstance(x, (bool, int, float)):
+    if isinstance(x, (bool, int, float, complex)):
         return literal(x).aval
     return Aval(x.dtype if hasattr(x, "dtype") and not isinstance(x, type) else np.dtype(x), ())
+
+
+@implements(np.min_scalar_type)
+def _min_scalar_type(a: Any, /) -> np.dtype:
+    return a.dtype if a.ndim else np.min_scalar_type(a.item())
 
 
 @implements(np.can_cast)

@@ -109,6 +109,14 @@ def _modf(x: Any, /) -> Any:
     return tuple([part.number() for part in parts])
 
 
+def _frexp(x: Any, /) -> Any:
+    number = _number(x)
+    if type(number) is not TracedArray:
+        return math.frexp(x)
+    parts: Any = np.frexp(wrap_array(cast(number.atom, number.atom.aval.dtype)))
+    return parts[0].number(), int(parts[1])
+
+
 def _test(ufunc: Any, module: Any = math) -> Any:
     plain = getattr(module, ufunc.__name__)
 
@@ -183,7 +191,7 @@ show_functions(
     {
         **_FUNCTIONS,
         **{f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
-        "isclose": _isclose, "dist": _dist, "fsum": _fsum, "modf": _modf,
+        "isclose": _isclose, "dist": _dist, "fsum": _fsum, "modf": _modf, "frexp": _frexp,
     },
 )  # fmt: skip
 show_functions(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..ir.aval import BOOL, COMPLEX, FLOAT, HALF, INEXACT_KINDS, SUPPORTED, finfo, promote_dtypes
+from ..ir.aval import BOOL, COMPLEX, FLOAT, HALF, INEXACT_KINDS, INT, SUPPORTED, finfo, promote_dtypes
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, elementwise_by_name, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
@@ -43,6 +43,7 @@ def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     return [d if d in SUPPORTED - HALF else FLOAT for d in found[: len(atoms)]]
 
 
+INT32 = np.dtype("int32")
 _PYTHON_KIND: dict[str, Any] = {"f": float, "i": int, "u": int}
 _ON_BOOLS = {
     "add": "logical_or",
@@ -220,6 +221,17 @@ def _modf(x: Atom) -> tuple[Atom, Atom]:
     return F.fraction(x), F.trunc(x)
 
 
+def _frexp(x: Atom) -> tuple[Atom, Atom]:
+    x = _floating(x)
+    usual = F.logical_and(F.isfinite(x), F.ne(x, like(0, x)))
+    safe = F.select(usual, x, like(1, x))
+    exponent = cast(F.floor(F.log2(F.abs(safe))), INT)
+    size = F.abs(F.ldexp(safe, -exponent))  # about 1 to 2: the logarithm is rounded
+    exponent = exponent + cast(F.ge(size, like(1, x)), INT) + cast(F.ge(size, like(2, x)), INT)
+    mantissa = F.select(usual, F.ldexp(safe, -exponent), x)
+    return mantissa, cast(F.select(usual, exponent, Lit(0, INT)), INT32)
+
+
 def _scaled(factor: float) -> Callable[[Atom], Atom]:
     def apply(x: Atom) -> Atom:
         x = _floating(x)
@@ -236,6 +248,7 @@ UFUNCS[np.signbit] = _signbit
 UFUNCS[np.divmod] = _divmod
 UFUNCS[np.modf] = _modf
 UFUNCS[np.ldexp] = F.ldexp
+UFUNCS[np.frexp] = _frexp
 UFUNCS[np.deg2rad] = UFUNCS[np.radians] = _scaled(math.pi / 180)
 UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
 
@@ -345,9 +358,13 @@ def _fix(x: Any, out: Any = None) -> Any:
 @implements(np.sinc)
 def _sinc(x: Any) -> Any:
     given, x = x, call_ufunc(np.multiply, (_floating(to_atom(x)), math.pi), {}).atom
-    zero = F.eq(x, like(0, x))
-    safe = F.select(zero, like(1, x), x)
-    return wrap_as(F.select(zero, like(1, x), F.sin(safe) / safe), given)
+    small = F.lt(call_ufunc(np.absolute, (x,), {}).atom, Lit(0.5, finfo(x.aval.dtype).dtype))
+    # near 0 the quotient's derivatives would cancel
+    series, square = like(0, x), F.select(small, x * x, like(0, x))
+    for k in range(17, 0, -2):
+        series = like(1, x) - series * square / like((k + 1) * (k + 2), x)
+    safe = F.select(small, like(1, x), x)
+    return wrap_as(F.select(small, series, F.sin(safe) / safe), given)
 
 
 @implements(np.nan_to_num)

@@ -37,7 +37,6 @@ HINTS.update({name: hint for hint, names in _SHARED.items() for name in names.sp
 HINTS.update(
     {
         "polyfit": "solve it outside, or minimise the squared residual of np.polyval",
-        "frexp": "use np.floor(np.log2(np.abs(x)))",
         "nextafter": "add a small multiple of np.finfo(float).eps",
         "spacing": "use np.finfo(float).eps * np.abs(x)",
         "resize_": "make a new array",
@@ -46,7 +45,6 @@ HINTS.update(
         "resize": "np.resize gives a new array",
         "nested_iters": "write nested loops over np.ndindex(x.shape)",
         "as_strided": "use np.lib.stride_tricks.sliding_window_view, slices or index arrays",
-        "min_scalar_type": "use x.dtype",
     }
 )
 

@@ -822,7 +822,7 @@ def unsupported(name: str) -> UnsupportedError:
     hint = (
         HINTS.get(name)
         or HINTS.get(short)
-        or "compose it from supported functions (docs/numpy.md lists them), or compute it outside the compiled "
+        or "compose it from supported functions (docs/coverage.md lists them), or compute it outside the compiled "
         "function and pass the result in"
     )
     return UnsupportedError.here(f"{name} is not supported on traced arrays: {hint}")

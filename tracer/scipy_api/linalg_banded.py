@@ -124,8 +124,7 @@ def _eigvals_banded(
     a_band: Any, lower: bool = False, overwrite_a_band: bool = False, select: Any = "a", select_range: Any = None,
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    dense = _dense(_turned(_bands(a_band, check_finite), lower))
-    return _chosen(eigh_of(dense)[0], select, select_range, "eigvals_banded")
+    return _eig_banded(a_band, lower, True, False, select, select_range, 0, check_finite)
 
 
 @hooked("eig_banded")
@@ -134,11 +133,10 @@ def _eig_banded(
     select_range: Any = None, max_ev: int = 0, check_finite: bool = True,
 ) -> Any:  # fmt: skip
     if not eigvals_only:
-        raise UnsupportedError.here(
-            "scipy.linalg.eig_banded is supported with eigvals_only=True: for vectors use np.linalg.eigh of the whole "
-            "matrix"
-        )
-    return _eigvals_banded(a_band, lower, False, select, select_range, check_finite)
+        reject("scipy.linalg.eig_banded", "choose from all vectors afterwards", select=select not in ("a", "all", 0))
+    values, vectors = eigh_of(_dense(_turned(_bands(a_band, check_finite), lower)))
+    chosen = _chosen(values, select, select_range, "eig_banded")
+    return chosen if eigvals_only else (chosen, wrap(vectors))
 
 
 @hooked("eigh_tridiagonal")

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
-from ..numpy_api.hooks import hook, when_loaded
+from ..numpy_api.hooks import hook, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
 
 Metric = Callable[..., Any]
@@ -194,3 +194,4 @@ def _install(distance: Any) -> None:
         hook(getattr(distance, name), implementation)
     for name in METRICS:
         hook(getattr(distance, name), _between(name))
+    hook_to_source(distance.jensenshannon)

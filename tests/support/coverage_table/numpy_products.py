@@ -51,6 +51,13 @@ CASES = [
     Case("numpy.interp", lambda x, xp, y: np.interp(x, xp, y), [np.array([0.1, 1.7]), GRID, V], label="points"),
     Case(
         "numpy.interp",
+        lambda y: np.interp([0.5, 5.5], [0.0, 1.0, 3.0, 2.0], y, period=4.0),
+        [V],
+        label="unsorted",
+    ),
+    Case("numpy.interp", lambda x, y: np.interp(x, GRID, y + 1j * y**2), [np.array([0.1, 1.7]), V], label="complex"),
+    Case(
+        "numpy.interp",
         lambda x, y: np.interp(x, GRID, y, left=-1.0, right=y[0]),
         [np.array([-1.0, 2.5, 1.0]), V],
         label="ends",

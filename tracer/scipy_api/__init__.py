@@ -27,8 +27,8 @@ stats_summaries.py  its functions of samples: moments, correlations, densities
 
 from . import (  # noqa: F401  (each fills the tables)
     fft,
-    interpolate,
     integrate,
+    interpolate,
     linalg,
     linalg_banded,
     linalg_functions,

@@ -17,6 +17,7 @@ import pytest
 import renderer
 import sabr
 import simulations
+import survival
 from agreement import numerical_gradient
 from selection import some
 
@@ -86,6 +87,20 @@ def sabr_through_the_money():
     quotes = sabr.smile()
     xs = [np.array([-0.3, 0.5]), np.array([0.2, -0.7]), np.array([1.2, 0.4])]
     return sabr.atm_objective, [(x, *quotes, 0.322) for x in xs] + [(xs[0], *quotes, 0.9)]
+
+
+THETAS = [0.4, -0.2, 0.1, 0.0, 0.2, 0.5, -0.5, -2.0], [0.1, 0.3, -0.1, 0.2, -0.1, 0.2, 0.3, -1.0]
+
+
+@program
+def median_survival():
+    model = survival.Model(survival.trial(16, 2))
+    return survival.median_survival, [(np.array(theta), model, model.data.x[:3]) for theta in THETAS]
+
+
+def survival_of_patients():
+    """Frozen distributions of scipy.stats, in attributes and made in the function."""
+    return survival.Model(survival.trial(16, 2)).log_posterior, [(np.array(theta),) for theta in THETAS]
 
 
 @program
@@ -259,6 +274,11 @@ def check(plain, calls):
 @pytest.mark.slow
 def test_hamiltonian_monte_carlo_of_a_regression():
     check(*regression())
+
+
+@pytest.mark.slow
+def test_survival_of_patients():
+    check(*survival_of_patients())
 
 
 @pytest.mark.slow

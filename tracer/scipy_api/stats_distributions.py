@@ -271,8 +271,8 @@ def _discrete(dist: Any) -> bool:
 
 def _entropy(self: Any, *args: Any, **kwds: Any) -> Any:
     given = parsed(self, args, kwds)
-    whole = "numpy" not in type(self)._entropy.__module__ and not type(self)._entropy.__qualname__.startswith("rv_")
-    value = (self._entropy if whole else self.vecentropy)(*given.args) + np.log(given.scale)
+    numerical = type(self)._entropy.__qualname__.startswith("rv_")  # of numbers alone
+    value = (self.vecentropy if numerical else self._entropy)(*given.args) + np.log(given.scale)
     valid = _all(given.valid, given.loc == given.loc)
     return result(choose(0.0, (_not(valid), self.badvalue), (valid, value)), given.shape)
 

@@ -89,10 +89,13 @@ def _pareto_stats(self: Any, b: Any, moments: str = "mv") -> Any:
 
 
 def _munp(self: Any, n: Any, *args: Any) -> Any:
-    """E[X**n] of a distribution without a formula for it, which SciPy integrates."""
+    """E[X**n] of a distribution without a formula for it, which SciPy integrates or sums."""
     if type(self).__name__ == "pareto_gen":
         return np.where(args[0] > n, args[0] / (args[0] - n), math.inf)
-    return self.generic_moment(n, *args)
+    if not hasattr(self, "_pmf"):
+        return self.generic_moment(n, *args)
+    moment = sys.modules["scipy.stats._distn_infrastructure"]._drv2_moment
+    return np.vectorize(lambda *each: moment(self, n, *each), otypes="d")(*args)
 
 
 def _t_entropy(self: Any, df: Any) -> Any:
@@ -103,17 +106,104 @@ def _t_entropy(self: Any, df: Any) -> Any:
     return np.where(df >= 100, far, near)
 
 
+# ---- formulas that SciPy takes from Boost ---------------------------------------------------------------------------
+
+
+def _cauchy_ppf(self: Any, q: Any) -> Any:
+    return np.where(q < 0.5, -1 / np.tan(math.pi * q), 1 / np.tan(math.pi * (1 - q)))
+
+
+def _from_log(name: str) -> Callable[..., Any]:
+    return lambda self, *args: np.exp(getattr(self, name)(*args))
+
+
+def _least(tail: Callable[..., Any], quantile: Callable[..., Any], upper: bool = False) -> Callable[..., Any]:
+    """The least integer at which the lower *tail* is at least q, or the *upper* one at most, near the *quantile*."""
+
+    def method(self: Any, q: Any, *args: Any) -> Any:
+        above = np.ceil(quantile(1 - q if upper else q, *args))
+        below = np.maximum(above - 1, 0)
+        found = tail(self, below, *args)
+        return np.where(found <= q if upper else found >= q, below, above)
+
+    return method
+
+
+def _binom_cdf(self: Any, x: Any, n: Any, p: Any) -> Any:
+    return sp.betaincc(np.floor(x) + 1, n - np.floor(x), p)
+
+
+def _binom_sf(self: Any, x: Any, n: Any, p: Any) -> Any:
+    return sp.betainc(np.floor(x) + 1, n - np.floor(x), p)
+
+
+def _nbinom_cdf(self: Any, x: Any, n: Any, p: Any) -> Any:
+    return sp.betainc(n, np.floor(x) + 1, p)
+
+
+def _nbinom_sf(self: Any, x: Any, n: Any, p: Any) -> Any:
+    return sp.betaincc(n, np.floor(x) + 1, p)
+
+
+def _nbinom_logcdf(self: Any, x: Any, n: Any, p: Any) -> Any:
+    cdf = _nbinom_cdf(self, x, n, p)
+    return np.where(cdf > 0.5, np.log1p(-_nbinom_sf(self, x, n, p)), np.log(cdf))
+
+
+def _nbinom_stats(self: Any, n: Any, p: Any) -> Any:
+    rest = 1 - p
+    return n * rest / p, n * rest / p**2, (2 - p) / np.sqrt(n * rest), 6 / n + p**2 / (n * rest)
+
+
+# ---- sums over a support --------------------------------------------------------------------------------------------
+
+_MOST = 1 << 20  # terms of a sum
+
+
+def _expect(
+    fun: Any, lb: Any, ub: Any, x0: Any, inc: int, maxcount: int = 1000, tolerance: float = 1e-10, chunksize: int = 32
+) -> Any:
+    """The sum of *fun* over the support, by pieces of which each is twice the one before, past the median *x0*, until
+    one of them is small."""
+    low, high = (float(end) if np.isinf(end) else int(end) for end in (lb, ub))
+    if high - low <= 32 * chunksize:
+        return np.sum(fun(np.arange(low, high + 1, inc)))
+    if low == -math.inf:
+        start = min(high, 0)
+        above = _expect(fun, start, ub, x0, inc) if high > start else 0.0
+        return above + _expect(lambda k: fun(-k), 1 - start, math.inf, -x0, inc)
+    total, size = 0.0, 2 * chunksize
+    while low <= high and size <= _MOST:
+        piece = np.sum(fun(np.arange(low, min(low + size * inc, high + 1), inc)))
+        total, low = total + piece, low + size * inc
+        if (low > x0) & (np.abs(piece) < tolerance * size):
+            break
+        size *= 2
+    return total
+
+
 _GENERIC: dict[str, dict[str, Callable[..., Any]]] = {
     "rv_generic": {"_munp": _munp},
     "rv_continuous": {"_logcdf": _logcdf, "_logsf": _logsf},
 }
 _CONTINUOUS: dict[str, dict[str, Callable[..., Any]]] = {
-    "cauchy_gen": {"_logpdf": _cauchy_logpdf},
+    "beta_gen": {"_pdf": _from_log("_logpdf"), "_ppf": lambda self, q, a, b: sp.betaincinv(a, b, q)},
+    "cauchy_gen": {"_logpdf": _cauchy_logpdf, "_ppf": _cauchy_ppf, "_isf": lambda self, q: -_cauchy_ppf(self, q)},
     "logistic_gen": {"_logpdf": _logistic_logpdf},
     "pareto_gen": {"_stats": _pareto_stats},
     "t_gen": {"_entropy": _t_entropy},
 }
-_DISCRETE: dict[str, dict[str, Callable[..., Any]]] = {}
+_DISCRETE: dict[str, dict[str, Callable[..., Any]]] = {
+    "binom_gen": {
+        "_pmf": _from_log("_logpmf"), "_cdf": _binom_cdf, "_sf": _binom_sf, "_ppf": _least(_binom_cdf, sp.bdtrik),
+        "_isf": _least(_binom_sf, sp.bdtrik, True),
+    },
+    "nbinom_gen": {
+        "_pmf": _from_log("_logpmf"), "_cdf": _nbinom_cdf, "_sf": _nbinom_sf, "_logcdf": _nbinom_logcdf,
+        "_stats": _nbinom_stats, "_ppf": _least(_nbinom_cdf, sp.nbdtrik),
+        "_isf": _least(_nbinom_sf, sp.nbdtrik, True),
+    },
+}  # fmt: skip
 
 
 def _replace(module: Any, table: dict[str, dict[str, Callable[..., Any]]]) -> None:
@@ -136,7 +226,9 @@ def record_sources(module: Any, *names: str) -> None:
 
 @when_loaded("scipy.stats", "norm", "binom")
 def _install(stats: Any) -> None:
-    _replace(sys.modules["scipy.stats._distn_infrastructure"], _GENERIC)
+    infrastructure = sys.modules["scipy.stats._distn_infrastructure"]
+    _replace(infrastructure, _GENERIC)
+    hook(infrastructure._expect, _expect)
     for name, table in (("continuous", _CONTINUOUS), ("discrete", _DISCRETE)):
         module = sys.modules[f"scipy.stats._{name}_distns"]
         _replace(module, table)

@@ -315,6 +315,8 @@ def _raw_moment(k: int, mu: Any, mu2: Any, g1: Any, g2: Any) -> Any:
 def _support(self: Any, *args: Any, **kwds: Any) -> Any:
     given = parsed(self, args, kwds)
     ends = [_moved(e, given) for e in self._get_support(*given.args)]
+    if given.valid is True or np.all(given.valid):
+        return tuple([np.broadcast_to(e, given.shape)[()] for e in ends])
     return tuple([result(choose(self.badvalue, (given.valid, e)), given.shape) for e in ends])
 
 

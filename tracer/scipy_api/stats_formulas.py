@@ -6,6 +6,7 @@ computes each branch of a formula for the elements that need it, are ``where``s 
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -15,8 +16,14 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ..ir.aval import FLOAT, Aval
 from ..ir.errors import UnsupportedError
-from ..numpy_api.hooks import hook, hook_to_source, when_loaded
+from ..numpy_api.from_source import source_of
+from ..numpy_api.hooks import copy_of, hook, hook_to_source, when_loaded
+from ..numpy_api.registry import float_atom
+from ..ops.elementwise import F
+from ..ops.host_call import HostFunction, host_call
+from ..record.array import is_traced, wrap
 from .stats_distributions import choose
 
 # ---- choices by element ---------------------------------------------------------------------------------------------
@@ -60,11 +67,25 @@ def _logsf(self: Any, x: Any, *args: Any) -> Any:
     return np.where(p < 0.5, np.log(p), np.log1p(-self._cdf(x, *args)))
 
 
-def _no_formula(name: str, instead: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any) -> Any:
-        raise UnsupportedError.here(f"scipy.stats.{self.name} has no formula for its {name}: {instead}")
-
-    return method
+def _quantiles(self: Any, q: Any, *args: Any) -> Any:
+    """Quantiles for which SciPy searches, between kernels; two of Newton's steps, which move nothing, have their
+    first and second derivatives."""
+    if not type(self).__module__.startswith("scipy.stats."):
+        raise UnsupportedError.here(
+            f"{self.name} has no formula for its quantiles, for which SciPy would search: define _ppf in its class"
+        )
+    operands = [float_atom(x) for x in (q, *args)]
+    shape = np.broadcast_shapes(*[x.aval.shape for x in operands])
+    search = HostFunction(
+        lambda *plain: np.asarray(self.ppf(*plain)), [Aval(FLOAT, shape)], f"{self.name}.ppf", key=(type(self), "ppf")
+    )
+    found = x = wrap(F.stop_gradient(host_call(search, operands)[0]))
+    if hasattr(self, "_pmf"):
+        return found
+    for _ in range(2):
+        x = x - (self._cdf(x, *args) - q) / self._pdf(x, *args)
+    step = x - _constant(x)
+    return found + np.where(np.isfinite(step), step, 0.0)
 
 
 def _cauchy_logpdf(self: Any, x: Any) -> Any:
@@ -98,9 +119,14 @@ def _munp(self: Any, n: Any, *args: Any) -> Any:
     return np.vectorize(lambda *each: moment(self, n, *each), otypes="d")(*args)
 
 
+def _t_logpdf(self: Any, x: Any, df: Any) -> Any:
+    student = -sp.betaln(df / 2, 0.5) - 0.5 * np.log(df) - (df + 1) / 2 * np.log1p(x * x / df)
+    return choose(student, (df == math.inf, -x * x / 2 - 0.5 * math.log(2 * math.pi)))
+
+
 def _t_entropy(self: Any, df: Any) -> Any:
     half, half1 = df / 2, (df + 1) / 2
-    near = half1 * (sp.digamma(half1) - sp.digamma(half)) + np.log(np.sqrt(df) * sp.beta(half, 0.5))
+    near = half1 * (sp.digamma(half1) - sp.digamma(half)) + 0.5 * np.log(df) + sp.betaln(half, 0.5)
     normal, r = 0.5 * (math.log(2 * math.pi) + 1), 1 / df
     far = normal + r * (1 + r * (1 / 4 + r * (-1 / 6 + r * (-1 / 8 + r * (3 / 10 + r / 4)))))
     return np.where(df >= 100, far, near)
@@ -155,6 +181,33 @@ def _nbinom_stats(self: Any, n: Any, p: Any) -> Any:
     return n * rest / p, n * rest / p**2, (2 - p) / np.sqrt(n * rest), 6 / n + p**2 / (n * rest)
 
 
+# ---- expected values ------------------------------------------------------------------------------------------------
+
+
+def _expectation(
+    self: Any, func: Any = None, args: Any = (), loc: Any = 0, scale: Any = 1, lb: Any = None, ub: Any = None,
+    conditional: bool = False, **kwds: Any,
+) -> Any:  # fmt: skip
+    """As SciPy, by three integrals: of both tails of 5%, and of what is between them."""
+    ends = [
+        loc + end * scale if bound is None and (is_traced(end) or np.isfinite(end)) else end if bound is None else bound
+        for end, bound in zip(self._get_support(*args), (lb, ub), strict=True)
+    ]
+    low, high = (self.cdf(end, *args, loc=loc, scale=scale) for end in ends)
+    parts = [_constant(self.ppf(low + (high - low) * share, *args, loc=loc, scale=scale)) for share in (0.05, 0.95)]
+    quad = sys.modules["scipy.integrate"].quad
+
+    def density(x: Any) -> Any:
+        return (x if func is None else func(x)) * self.pdf(x, *args, loc=loc, scale=scale)
+
+    found = sum(quad(density, *part, **kwds)[0] for part in itertools.pairwise([ends[0], *parts, ends[1]]))
+    return found / (high - low) if conditional else found
+
+
+def _constant(x: Any) -> Any:
+    return wrap(F.stop_gradient(x.atom)) if is_traced(x) else x
+
+
 # ---- sums over a support --------------------------------------------------------------------------------------------
 
 _MOST = 1 << 20  # terms of a sum
@@ -183,7 +236,7 @@ def _expect(
 
 
 _GENERIC: dict[str, dict[str, Callable[..., Any]]] = {
-    "rv_generic": {"_munp": _munp},
+    "rv_generic": {"_munp": _munp, "_ppf": _quantiles},
     "rv_continuous": {"_logcdf": _logcdf, "_logsf": _logsf},
 }
 _CONTINUOUS: dict[str, dict[str, Callable[..., Any]]] = {
@@ -191,7 +244,7 @@ _CONTINUOUS: dict[str, dict[str, Callable[..., Any]]] = {
     "cauchy_gen": {"_logpdf": _cauchy_logpdf, "_ppf": _cauchy_ppf, "_isf": lambda self, q: -_cauchy_ppf(self, q)},
     "logistic_gen": {"_logpdf": _logistic_logpdf},
     "pareto_gen": {"_stats": _pareto_stats},
-    "t_gen": {"_entropy": _t_entropy},
+    "t_gen": {"_logpdf": _t_logpdf, "_entropy": _t_entropy},
 }
 _DISCRETE: dict[str, dict[str, Callable[..., Any]]] = {
     "binom_gen": {
@@ -229,6 +282,9 @@ def _install(stats: Any) -> None:
     infrastructure = sys.modules["scipy.stats._distn_infrastructure"]
     _replace(infrastructure, _GENERIC)
     hook(infrastructure._expect, _expect)
+    always = lambda args, kwargs: True  # noqa: E731  (the function may be of traced values, where no parameter is one)
+    hook(infrastructure.rv_continuous.expect, _expectation, always)
+    hook(infrastructure.rv_discrete.expect, source_of(copy_of(infrastructure.rv_discrete.expect)), always)
     for name, table in (("continuous", _CONTINUOUS), ("discrete", _DISCRETE)):
         module = sys.modules[f"scipy.stats._{name}_distns"]
         _replace(module, table)

@@ -10,9 +10,13 @@ from scipy import stats
 
 from .case import Case
 
-_DENSITIES = "pdf logpdf cdf logcdf sf logsf"
+_DENSITIES = "pdf logpdf"
+_TAILS = "cdf logcdf sf logsf"
 _QUANTILES = "ppf isf"
 _STATISTICS = "mean var std median entropy stats moment support interval"
+_OF_TAILS = f"{_TAILS} {_QUANTILES} median interval".split()
+_WITHOUT = "ppf isf median interval"
+_OF_NO_MEAN = ("mean", "var", "std", "stats", "moment")  # of Cauchy's distribution: NaN
 _Q = np.array([0.12, 0.55, 0.9])
 
 
@@ -26,18 +30,43 @@ def _statistic(method: str, distribution: Any, *parameters: Any) -> Any:
     return [x for x in found if np.isfinite(x)] if method == "support" else found
 
 
-def _continuous(name: str, x: Sequence[float], *shapes: float, without: str = "") -> list[Case]:
-    """Cases of a continuous distribution: *x* in its support moved by 0.2 and scaled by 1.3."""
-    distribution = getattr(stats, name)
-    parameters = [*shapes, 0.2, 1.3]
-    named = {m: getattr(distribution, m) for m in (_DENSITIES + " " + _QUANTILES).split()}
-    first = {**dict.fromkeys(_DENSITIES.split(), np.asarray(x)), **dict.fromkeys(_QUANTILES.split(), _Q)}
-    cases = [Case(f"scipy.stats.{name}.{m}", named[m], [first[m], *parameters], step=2e-4, tol=1e-5) for m in named]
-    for method in _STATISTICS.split():
-        call: Callable[..., Any] = lambda *given, method=method: _statistic(method, distribution, *given)  # noqa: E731
-        cases.append(Case(f"scipy.stats.{name}.{method}", call, parameters, step=2e-4, tol=1e-5))
-    left = [f"scipy.stats.{name}.{m}" for m in without.split()]
-    return [case for case in cases if case.name not in left]
+def _continuous(name: str, x: Sequence[float], *shapes: float, tails: bool = True) -> list[Case]:
+    """Cases of a continuous distribution: *x* in its support moved by 0.2 and scaled by 1.3.  *tails*: whether
+    probabilities and quantiles have derivatives by the shapes, too."""
+    distribution, cases = getattr(stats, name), []
+    for method in f"{_DENSITIES} {_TAILS} {_QUANTILES} {_STATISTICS}".split():
+        given: list[Any] = [_Q] if method in _QUANTILES else [np.asarray(x)] if method not in _STATISTICS else []
+        traced = [*shapes, 0.2, 1.3] if tails or method not in _OF_TAILS else [0.2, 1.3]
+        fixed = shapes[: len(shapes) + 2 - len(traced)]
+
+        def call(*values: Any, method: str = method, given: int = len(given), fixed: Any = fixed) -> Any:
+            return _value(distribution, method, values[:given], *fixed, *values[given:])
+
+        cases.append(Case(f"scipy.stats.{name}.{method}", call, [*given, *traced], step=2e-4, tol=1e-5))
+    return cases
+
+
+def _discrete(name: str, k: Sequence[int], p: float, *sizes: int, without: str = "") -> list[Case]:
+    """Cases of a discrete distribution with the parameters *sizes*, integers, and *p*."""
+    distribution, cases = getattr(stats, name), []
+    for method in f"pmf logpmf {_TAILS} {_QUANTILES} {_STATISTICS}".split():
+        if method in without.split():
+            continue
+        first = [_Q] if method in _QUANTILES else [np.asarray(k)] if method not in _STATISTICS else []
+
+        def call(p: Any, method: str = method, first: Any = first) -> Any:
+            return _value(distribution, method, first, *sizes, p, 1)
+
+        order = 0 if method in "ppf isf median interval support" else 2
+        cases.append(Case(f"scipy.stats.{name}.{method}", call, [p], order=order, step=2e-4, tol=1e-5, rtol=1e-8))
+    return cases
+
+
+def _value(distribution: Any, method: str, first: Sequence[Any], *parameters: Any) -> Any:
+    """Ends of a support that are infinite have no differences."""
+    first = {"moment": [3], "interval": [0.8]}.get(method, first)
+    found = getattr(distribution, method)(*first, *parameters)
+    return [x for x in found if np.isfinite(x)] if method == "support" else found
 
 
 _C = np.array([[2.0, 0.3, -0.4], [0.3, 1.5, 0.2], [-0.4, 0.2, 1.1]])
@@ -148,14 +177,25 @@ _SUMMARIES: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
 ]
 
 CASES = [
-    *_continuous("norm", [-1.3, 0.4, 2.9], without="logcdf logsf"),
+    *_continuous("norm", [-1.3, 0.4, 2.9]),
+    *_continuous("t", [-1.3, 0.4, 2.9], 5.5, tails=False),
+    *_continuous("gamma", [0.5, 1.9, 4.0], 2.3, tails=False),
+    *_continuous("beta", [0.3, 0.9, 1.4], 2.3, 1.6, tails=False),
+    *_continuous("chi2", [0.5, 1.9, 4.0], 3.2, tails=False),
     *_continuous("expon", [0.5, 1.9, 4.0]),
     *_continuous("uniform", [0.3, 0.9, 1.4]),
+    *_continuous("lognorm", [0.5, 1.9, 4.0], 0.6),
     *_continuous("laplace", [-1.3, 0.4, 2.9]),
     *_continuous("logistic", [-1.3, 0.4, 2.9]),
+    *[case for case in _continuous("cauchy", [-1.3, 0.4, 2.9]) if not case.name.endswith(_OF_NO_MEAN)],
     *_continuous("pareto", [1.8, 2.2, 5.1], 4.5),
     *_continuous("weibull_min", [0.5, 1.9, 3.0], 1.7),
-    *_continuous("lognorm", [0.5, 1.9, 4.0], 0.6, without="logcdf logsf"),
+    *_discrete("poisson", [1, 3, 5, 9], 3.4, without="cdf logcdf sf logsf ppf isf median entropy interval"),
+    *_discrete("binom", [1, 2, 5, 7], 0.37, 7, without=_WITHOUT),
+    *_discrete("bernoulli", [1], 0.37, without=f"{_WITHOUT} moment"),
+    Case("scipy.stats.bernoulli.logpmf", lambda p: stats.bernoulli(p).logpmf([0, 1]), [0.37], label="frozen"),
+    *_discrete("nbinom", [1, 3, 5, 9], 0.37, 4, without=f"{_WITHOUT} entropy"),
+    Case("scipy.stats.foldnorm.ppf", stats.foldnorm.ppf, [_Q, 1.3, 0.2, 1.1], label="searched", tol=1e-5),
     *_MULTIVARIATE,
     *[
         Case(f"scipy.stats.{name.partition(' ')[0]}", call, args, label=name.partition(" ")[2], tol=1e-5, step=1e-4)

@@ -7,24 +7,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from agreement import numerical_gradient
+from coverage_table import Case, check
 from scipy import stats
 
-from tracegrad import compile_grad
+from tracegrad import UnsupportedError, compile_grad
 
 X = np.array([-np.inf, -1.0, 0.0, 0.4, 1.0, 1.7, 40.0, np.inf, np.nan])
 Q = np.array([-0.1, 0.0, 0.3, 1.0, 1.1, np.nan])
 K = np.array([-np.inf, -1.0, 0.0, 0.5, 1.0, 3.0, 4.0, 60.0, np.inf, np.nan])
 OF_X = "pdf logpdf cdf logcdf sf logsf".split()
-SHAPES = {"expon": (), "uniform": (), "laplace": (), "logistic": (), "pareto": (2.2,), "weibull_min": (1.7,)}
+OF_K = "pmf logpmf cdf logcdf sf logsf".split()
+SHAPES = {
+    "norm": (), "t": (3.5,), "gamma": (0.8,), "beta": (2.0, 1.0), "chi2": (2.0,), "expon": (), "uniform": (),
+    "lognorm": (0.7,), "laplace": (), "logistic": (), "cauchy": (), "pareto": (2.2,), "weibull_min": (1.7,),
+}  # fmt: skip
 
 
 def _agree(call, *args):
     """*call* recorded and not: the same values, NaN and infinities included."""
-    with np.errstate(all="ignore"):
-        wanted, found = call(*args), compile_grad(call)(*args)
-    for f, w in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(f, w, rtol=1e-12)
-        assert np.shape(f) == np.shape(w) and isinstance(f, np.ndarray) == isinstance(w, np.ndarray)
+    check(Case("values", call, args, order=0, rtol=1e-12))
 
 
 def test_outside_of_the_support_values_are_those_of_scipy():
@@ -39,6 +40,27 @@ def test_outside_of_the_support_values_are_those_of_scipy():
 
     for scale in (1.3, -1.0, np.nan):
         _agree(call, X, Q, scale)
+
+
+def test_discrete_values_outside_of_the_support_are_those_of_scipy():
+    """At infinities, NaN and between the integers, and with p and n that are none."""
+
+    def call(k, p):
+        found = []
+        for method in OF_K:
+            found += [getattr(stats.binom, method)(k, n, p, 1) for n in (4, -1)]
+            found += [getattr(stats.bernoulli, method)(k, p), getattr(stats.nbinom, method)(k, 3, p)]
+        return [*found, stats.poisson.pmf(k, p), stats.poisson.logpmf(k, p), stats.poisson(p).logpmf([0, 1, 7])]
+
+    for p in (0.3, 1.0, 1.5, np.nan):
+        _agree(call, K, p)
+
+
+def test_derivatives_by_shapes_that_scipy_has_no_function_for_are_refused_where_they_are_asked_for():
+    f = compile_grad(lambda x, a: stats.gamma.cdf(x, a))
+    assert f.value_and_grad(1.3, 2.0)[1] == pytest.approx(stats.gamma.pdf(1.3, 2.0))
+    with pytest.raises(UnsupportedError, match=r"derivative with respect to its argument a(.|\n)*test_stats.py"):
+        compile_grad(lambda a, x: stats.gamma.cdf(x, a)).grad(2.0, 1.3)
 
 
 def test_wrong_parameters_give_nan_for_those_elements_alone():
@@ -130,7 +152,7 @@ def test_singular_covariances_have_a_density_on_their_support():
         points = np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]]) * t
         return stats.multivariate_normal.logpdf(points, cov=t * np.ones((2, 2)), allow_singular=True)
 
-    assert np.isneginf(compile_grad(total)(1.3)[2])
+    _agree(total, 1.3)
     value, gradient = compile_grad(lambda t: np.sum(total(t)[:2])).value_and_grad(1.3)
     assert value == pytest.approx(np.sum(total(1.3)[:2]))
     assert gradient == pytest.approx(numerical_gradient(lambda t: np.sum(total(t)[:2]), (1.3,)))

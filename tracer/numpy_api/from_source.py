@@ -19,14 +19,8 @@ from ..bytecode.shown_names import CALLED_AS, READ_BY_C
 from ..record.array import RECORDED, TracedArray
 
 _MODULES = type(np)
-_PACKAGES = (
-    "math.",
-    "numpy.",
-    "scipy.interpolate",
-    "scipy.ndimage",
-    "scipy.stats",
-    "scipy._lib",
-)  # whose Python is recorded
+# whose Python is recorded
+_PACKAGES = ("math.", "numpy.", *[f"scipy.{name}" for name in ("_lib", "integrate", "interpolate", "ndimage", "stats")])
 _compiled: dict[int, tuple[Any, Any]] = {}  # id of a function in C -> (it, ours)
 
 
@@ -75,8 +69,15 @@ class _Converter:
         return array
 
 
+class _Float64(np.float64):
+    """``np.float64`` of such code: a dtype, and a conversion that arrays go through."""
+
+    def __new__(cls, value: Any = 0.0) -> Any:
+        return value.astype(np.float64) if type(value) is TracedArray else np.float64(value)
+
+
 _spaces: dict[int, _Source] = {}
-_REPLACED = {"_array_converter": _Converter}
+_REPLACED = {"_array_converter": _Converter, "float64": _Float64}
 
 
 def compiled(module: Any, name: str) -> Callable[[Any], Any]:

@@ -16,6 +16,7 @@ ode_steps.py         initial value problems: adaptive steps as one loop
 ode_runge_kutta.py   their explicit methods
 ode_result.py        what solve_ivp gives
 integrate.py         scipy.integrate: solve_ivp, odeint
+quadrature.py        its integrals of functions: quad, dblquad
 spatial.py          scipy.spatial: distances
 sparse.py           products with sparse matrices
 stats_distributions methods that the distributions of scipy.stats share
@@ -26,6 +27,7 @@ stats_summaries.py  its functions of samples: moments, correlations, densities
 """
 
 from . import (  # noqa: F401  (each fills the tables)
+    quadrature,
     fft,
     integrate,
     interpolate,

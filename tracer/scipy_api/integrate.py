@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
 from ..ir.trees import tree_map
-from ..numpy_api.hooks import hook, when_loaded
+from ..numpy_api.hooks import hook, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
 from ..record.array import TracedArray
 from ..record.recorder import current_recorder
@@ -231,3 +231,5 @@ def _odeint(
 def _install(integrate: Any) -> None:
     hook(integrate.solve_ivp, _solve_ivp, _always)
     hook(integrate.odeint, _odeint, _always)
+    for name in ("trapezoid", "simpson", "cumulative_trapezoid", "cumulative_simpson", "romb"):
+        hook_to_source(getattr(integrate, name))

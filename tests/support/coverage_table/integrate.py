@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate
 
-from tracegrad.tracer.numpy_api.hooks import hook_loaded
-
 from .case import Case
-
-hook_loaded()
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 TIMES = np.array([0.0, 0.1, 0.2])
@@ -41,10 +37,36 @@ def by_odeint(p: Any, y0: Any, t: Any) -> Any:
 
 
 P, Y = np.array([1.3, 0.2]), np.array([0.7, -0.4])
+SAMPLES, X = np.sin(np.linspace(0.3, 7.0, 15)).reshape(5, 3), np.array([0.0, 0.4, 1.0, 1.3, 2.0])
 CASES = [
     Case("scipy.integrate.solve_ivp", by("RK45", rtol=1e-9, atol=1e-9), [P, Y], label="RK45"),
     Case("scipy.integrate.solve_ivp", by("RK23", rtol=1e-6, atol=1e-6, max_step=0.1), [P, Y], tol=1e-5, label="RK23"),
     Case("scipy.integrate.solve_ivp", by("DOP853"), [P, Y], label="DOP853"),
     Case("scipy.integrate.solve_ivp", last, [P, Y, np.array([0.1, 0.3])], label="end"),
     Case("scipy.integrate.odeint", by_odeint, [P, Y, TIMES], rtol=1e-7),
+    *[
+        Case(f"scipy.integrate.{name}", getattr(integrate, name), [SAMPLES.T[:, :3] if name == "romb" else SAMPLES])
+        for name in ("trapezoid", "simpson", "cumulative_trapezoid", "cumulative_simpson", "romb")
+    ],
+    Case("scipy.integrate.trapezoid", lambda y, x: integrate.trapezoid(y, x, axis=0), [SAMPLES, X], label="x"),
+    Case("scipy.integrate.simpson", lambda y, x: integrate.simpson(y[:4], x=x[:4], axis=0), [SAMPLES, X], label="x"),
+    Case(
+        "scipy.integrate.cumulative_trapezoid",
+        lambda y, x: integrate.cumulative_trapezoid(y, x, axis=0, initial=0),
+        [SAMPLES, X],
+        label="x",
+    ),
+    Case(
+        "scipy.integrate.cumulative_simpson",
+        lambda y, x: integrate.cumulative_simpson(y, x=x, axis=0, initial=0.0),
+        [SAMPLES, X],
+        label="x",
+    ),
+    Case("scipy.integrate.romb", lambda y, dx: integrate.romb(y, dx, axis=0), [SAMPLES, np.array(0.3)], label="dx"),
+    Case(
+        "scipy.integrate.fixed_quad",
+        lambda p, a, b: integrate.fixed_quad(lambda x: np.exp(p * x), a, b, n=4)[0],
+        [np.array(0.7), np.array(0.1), np.array(1.3)],
+    ),
+    Case("scipy.integrate.newton_cotes", lambda y: integrate.newton_cotes(4)[0] @ y, [SAMPLES]),
 ]

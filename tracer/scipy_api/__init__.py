@@ -27,7 +27,6 @@ stats_summaries.py  its functions of samples: moments, correlations, densities
 """
 
 from . import (  # noqa: F401  (each fills the tables)
-    quadrature,
     fft,
     integrate,
     interpolate,
@@ -37,6 +36,7 @@ from . import (  # noqa: F401  (each fills the tables)
     linalg_matrices,
     linalg_solvers,
     linalg_spaces,
+    quadrature,
     sparse,
     spatial,
     special,

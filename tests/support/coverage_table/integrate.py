@@ -36,6 +36,26 @@ def by_odeint(p: Any, y0: Any, t: Any) -> Any:
     return integrate.odeint(oscillator, y0, t, args=(p[0], p[1]), tfirst=True, rtol=1e-9, atol=1e-9)
 
 
+def wave(x: Any, p: Any) -> Any:
+    return np.sin(p * x) / x
+
+
+def waves(x: Any, p: Any) -> Any:
+    return np.array([np.sin(p[0] * x), np.exp(p[1] * x)])
+
+
+def complex_wave(p: Any) -> Any:
+    return integrate.quad(lambda x: np.exp(1j * p * x), 0, 1, complex_func=True)[0]
+
+
+def bell(x: Any, p: Any) -> Any:
+    return np.exp(-p * x**2 - 0.1 * x)
+
+
+def kink(x: Any, p: Any) -> Any:
+    return p * np.abs(x - 1.0) * x**p
+
+
 P, Y = np.array([1.3, 0.2]), np.array([0.7, -0.4])
 SAMPLES, X = np.sin(np.linspace(0.3, 7.0, 15)).reshape(5, 3), np.array([0.0, 0.4, 1.0, 1.3, 2.0])
 CASES = [
@@ -69,4 +89,18 @@ CASES = [
         [np.array(0.7), np.array(0.1), np.array(1.3)],
     ),
     Case("scipy.integrate.newton_cotes", lambda y: integrate.newton_cotes(4)[0] @ y, [SAMPLES]),
+    Case("scipy.integrate.quad", lambda p, a, b: integrate.quad(wave, a, b, (p,)), [P[0], 0.2, 1.5], label="ends"),
+    Case("scipy.integrate.quad", lambda p: integrate.quad(bell, -np.inf, np.inf, p)[0], [P[0]], label="line"),
+    Case("scipy.integrate.quad", lambda p, a: integrate.quad(bell, a, np.inf, p)[0], [P[0], 0.1], label="half line"),
+    Case("scipy.integrate.quad", lambda p, b: integrate.quad(bell, -np.inf, b, p)[0], [P[0], 0.1], label="from below"),
+    Case("scipy.integrate.quad", lambda p: integrate.quad(lambda x: x**p, 0, 1)[0], [0.5], 1, rtol=1e-8, label="root"),
+    Case("scipy.integrate.quad", lambda p: integrate.quad(kink, 2, 0, p, points=[1.0])[0], [1.3], label="points"),
+    Case("scipy.integrate.quad", complex_wave, [1.3], label="complex"),
+    Case("scipy.integrate.quad_vec", lambda p, b: integrate.quad_vec(waves, 0, b, args=(p,))[0], [P, 1.5], 1),
+    Case(
+        "scipy.integrate.dblquad",
+        lambda p, b: integrate.dblquad(lambda y, x, q: np.exp(-p * q * x * y), 0, b, 0.1, lambda x: x + 1, (p,))[0],
+        [0.7, 1.3],
+        1,
+    ),
 ]

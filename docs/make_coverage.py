@@ -68,7 +68,7 @@ LISTED = {
     "scipy.integrate": "odeint solve_ivp quad trapezoid simpson cumulative_trapezoid",
     "scipy.interpolate": "interp1d CubicSpline",
     "scipy.ndimage": "convolve",
-    "scipy.optimize": "root_scalar root minimize",
+    "scipy.optimize": "root_scalar root minimize minimize_scalar least_squares curve_fit fixed_point fsolve brentq",
     "scipy.spatial.distance": (
         "cdist pdist squareform braycurtis canberra chebyshev cityblock correlation cosine euclidean jensenshannon "
         "mahalanobis minkowski seuclidean sqeuclidean"

@@ -15,6 +15,7 @@ from typing import Any
 
 from .declare import check_function, positions, shifted_positions, static_positions
 from .explain import explain_call
+from .launch import sub_kernels  # noqa: F401  (registers itself)
 from .paths.dispatcher import FunctionDispatcher
 from .paths.entry import Endpoint
 from .paths.paths import MISS

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...tracer.ir.aval import INT, Aval
-from ...tracer.ir.errors import GraphError, UnsupportedError
+from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
@@ -42,10 +42,10 @@ def give_capacity(node: Node) -> None:
     """
     if not _unlimited(node):
         return
-    needs = _reported(node)
     recorder = current_builder()
     if not isinstance(recorder, Recorder):
-        raise GraphError("the adjoint of a loop without a limit needs the values of a recording")
+        raise UnsupportedError.here(_IN_SOLVER, node.site)
+    needs = _reported(node)
     if recorder.parent is not None:
         raise UnsupportedError.here(_NESTED, node.site)
     lengths = []
@@ -128,6 +128,10 @@ def capacity(steps: int, row: int) -> int:
     return max(steps + 1, min(wanted, loop_memory.budget // max(row, 1)))
 
 
+_IN_SOLVER = (
+    "the gradient of a while_loop may not be taken in a function that is given to a solver, which calls it with other "
+    "values; write fori_loop or scan with a fixed number of steps"
+)
 _NESTED = (
     "this takes the gradient of a while_loop inside the body of another loop or a branch, where the number of its "
     "steps is not known while the body is recorded; take the gradient of the whole outside, or write the inner loop "

@@ -2,7 +2,7 @@
 
 A carry is needed if its value after the last step is, or if a needed value reads it: ``needed_carries`` is the fixed
 point.  Values that the nodes read from outside become the first inputs of the body, its consts: ``closed``.  Before
-that equal nodes can be merged: ``deduplicated``.
+that equal nodes can be merged: ``deduplicated``.  The other way round a body's nodes are emitted again: ``inlined``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from ..ir.graph import Atom, Graph, Lit, Node, Var, by_value
+from ..ir.graph import Atom, Graph, Lit, Node, Var, by_value, current_builder
 
 
 def needed_carries(
@@ -53,6 +53,16 @@ def closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]
     ]
     results = [renamed(a) for a in outputs]
     return Graph([*consts.values(), *inputs], copies, results), list(consts)
+
+
+def inlined(graph: Graph, operands: Sequence[Atom]) -> list[Atom]:
+    """The outputs of *graph* for *operands*, by nodes of the builder in force."""
+    known: dict[Atom, Atom] = dict(zip(graph.inputs, operands, strict=True))
+    builder = current_builder()
+    for node in graph.nodes:
+        found = builder.emit(node.prim, tuple([known.get(a, a) for a in node.inputs]), node.params)
+        known.update(zip(node.outs, found, strict=False))  # a known loop may have got results
+    return [known.get(a, a) for a in graph.outputs]
 
 
 def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:

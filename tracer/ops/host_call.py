@@ -30,7 +30,7 @@ import numpy as np
 from ..ir.aval import HALF, INEXACT_KINDS, Aval
 from ..ir.axes import unrelated
 from ..ir.errors import DifferentiationError, TracegradError, UnsupportedError
-from ..ir.graph import Atom, Var, current_builder
+from ..ir.graph import Atom, Graph, Var, current_builder
 from ..ir.primitive import HOST, Primitive, register
 from ..ir.site import Site
 from .complex import put_together, taken_apart
@@ -38,6 +38,8 @@ from .custom import Rule
 
 # contexts in which such functions run, where a recording computes a value of its own (record/recorder.py)
 unrecorded: list[Callable[[], AbstractContextManager[None]]] = []
+# derivatives of graphs, for rules that are made of them (codegen/derive/pullback.py)
+pullbacks: list[Callable[[Graph, Sequence[int]], Graph]] = []
 _BOOL = Aval(np.dtype(bool), ())
 
 
@@ -170,14 +172,22 @@ def _vjp(
 HOST_CALL = register(Primitive("host_call", HOST, _impl, _infer, vjp=_vjp, axes=unrelated, joint=True, masking=True))
 
 
-def host_call(function: HostFunction, operands: Sequence[Atom], *, relied: bool = True) -> list[Atom]:
+def host_call(
+    function: HostFunction, operands: Sequence[Atom], *, relied: bool = True,
+    known: Sequence[np.ndarray] | Exception | None = None,
+) -> list[Atom]:  # fmt: skip
     """The results of *function* of *operands*.
 
     Where it is not *relied* on that it raises nothing, as in a rule, an exception of its own ends the call that runs
-    it."""
+    it.  *known*: the real results in this run, or the exception, where the recording has called it."""
     function, operands = function.of(operands), taken_apart(operands)
     builder: Any = current_builder()
     found = [*builder.emit(HOST_CALL, tuple(operands), {"function": function, "caught": relied})]
+    if isinstance(known, Exception):
+        builder.guard(found[-1], "linalg")
+        raise known
+    if known is not None:
+        builder.env.update(zip(found, [*known, np.array(True)], strict=True))
     if relied:
         builder.rely(found.pop(), lambda: function.error(builder.values(operands)))
     return put_together(found, [Var(aval) for aval in function.results])

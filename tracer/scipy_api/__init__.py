@@ -18,6 +18,7 @@ ode_result.py        what solve_ivp gives
 integrate.py         scipy.integrate: solve_ivp, odeint
 quadrature.py        its integrals of functions: quad, dblquad
 spatial.py          scipy.spatial: distances
+optimize.py         scipy.optimize: a table of solvers; ``optimize_calls.py`` is a call, ``implicit.py`` the derivative
 sparse.py           products with sparse matrices
 stats_distributions methods that the distributions of scipy.stats share
 stats_formulas.py   formulas of theirs that are not recorded as SciPy writes them
@@ -37,6 +38,7 @@ from . import (  # noqa: F401  (each fills the tables)
     linalg_solvers,
     linalg_spaces,
     quadrature,
+    optimize,
     sparse,
     spatial,
     special,

@@ -1,0 +1,124 @@
+"""Functions of the user's as programs of their own, which a solver of SciPy's calls as often as it likes.
+
+``record_function`` runs a function once on traced variables, in a recorder within the recorder (``body_recorder.py``);
+the traced values that it closes over become operands.  A ``SubProgram`` computes it for arrays: node by node at first,
+by a kernel once it has been called often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import FLOAT, Aval
+from ..ir.equality import same_graph
+from ..ir.errors import BadIndexError, UnsupportedError
+from ..ir.evaluate import run_nodes, stored
+from ..ir.graph import Atom, Graph, Var, building
+from ..numpy_api.assemble import nested_atom
+from ..ops.elementwise import F, cast
+from ..record.recorder import Recorder, recording
+from .body_recorder import BodyRecorder
+from .trees import as_result
+
+Evaluator = Callable[[Sequence[np.ndarray]], Sequence[Any]]
+# what makes a kernel of a graph: registered by a higher layer (runtime/launch/sub_kernels.py)
+kernel_makers: list[Callable[[Graph], Evaluator]] = []
+_OFTEN = 50  # calls from which on a kernel is worth its compilation
+
+
+class FunctionRecorder(BodyRecorder):
+    """The recorder of a function that is called with values which nobody knows yet."""
+
+    hint = (
+        "of something that depends on the argument of a function given to {}, which is recorded once for all calls: "
+        "choose with np.where(condition, a, b) or tracegrad.cond"
+    )
+
+    def variable(self, aval: Aval) -> Var:
+        """A variable of the function; a weak one stands for Python floats."""
+        var = Var(aval)
+        self.own.add(var)
+        return var
+
+
+class SubProgram:
+    """A function with ``graph``: its inputs are the values from outside, then the variables, and its outputs those of
+    the function, then whether all held that it relies on, if there is such.  Equal ones have equal graphs."""
+
+    __slots__ = ("_calls", "_errors", "_evaluate", "_key", "graph", "several")
+
+    def __init__(self, graph: Graph, several: bool, errors: Sequence[Callable[[], Exception]]) -> None:
+        self.graph, self.several, self._errors = graph, several, errors
+        names = tuple([node.prim.name for node in graph.nodes])
+        self._key = (several, tuple([v.aval for v in graph.inputs]), names)
+        self._calls = 0
+        self._evaluate: Evaluator = self._interpreted
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is SubProgram and self._key == other._key and same_graph(self.graph, other.graph)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def size(self) -> int:
+        """The size of the last variable."""
+        return self.graph.inputs[-1].aval.size
+
+    @property
+    def values(self) -> Graph:
+        """The graph without what it relies on."""
+        graph = self.graph
+        return Graph(graph.inputs, graph.nodes, graph.outputs[: len(graph.outputs) - bool(self._errors)])
+
+    def __call__(self, given: Sequence[np.ndarray], *variables: Any) -> Any:
+        """The value of the function, or the tuple of its values, where it closes over the values *given*."""
+        avals = [v.aval for v in self.graph.inputs]
+        arrays = [*given, *[np.asarray(x, dtype=a.dtype) for x, a in zip(variables, avals[len(given) :], strict=True)]]
+        if any(x.shape != a.shape for x, a in zip(arrays, avals, strict=True)):
+            raise UnsupportedError.here("a function is called with another shape than it was recorded for")
+        self._calls += 1
+        if self._calls == _OFTEN and kernel_makers:
+            self._evaluate = kernel_makers[0](self.graph)
+        found = [np.asarray(x)[()] for x in self._evaluate(arrays)]
+        if self._errors and not found.pop():
+            raise self._errors[0]()
+        return tuple(found) if self.several else found[0]
+
+    def _interpreted(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+        env: Any = dict(zip(self.graph.inputs, arrays, strict=True))
+        run_nodes(self.graph.nodes, env)
+        return [np.array(stored(env, out)) for out in self.graph.outputs]
+
+
+def record_function(
+    parent: Recorder, what: str, function: Callable[..., Any], variables: Sequence[Aval]
+) -> tuple[SubProgram, list[Var]]:
+    """*function* of *variables* as a program, and the values from outside that it reads.  Its value may be a number, an
+    array, a list of numbers, or a tuple of these.  *what*: the name of its caller, for errors."""
+    body = FunctionRecorder(parent, 0, what)
+    given = [body.variable(aval) for aval in variables]
+    with recording(body):
+        found = function(*[as_result(v) for v in given])
+        several = isinstance(found, tuple)
+        outputs: list[Atom] = [nested_atom(x) for x in (found if several else (found,))]
+        for k, x in enumerate(outputs):
+            if x.aval.is_complex:
+                raise UnsupportedError.here(f"a function given to {what} has a complex value")
+            outputs[k] = x if x.aval.is_float else cast(x, FLOAT)
+        held = body.checks
+        if held:
+            total = held[0]
+            for x in held[1:]:
+                total = F.logical_and(total, x)
+            outputs.append(total)
+    with building(parent):
+        closed = body.close(given, {}, outputs)
+    errors: list[Callable[[], Exception]] = list(body.relied)
+    if held and len(errors) != len(held):
+        text = f"an index in the function given to {what} is out of bounds"
+        errors = [lambda: BadIndexError.here(text)]
+    return SubProgram(closed.graph, several, errors), closed.consts

@@ -25,6 +25,7 @@ import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
+from .filters import BY_LOOPS
 from .fourier import BY_INNER_LOOPS
 from .lapack_factors import BY_LAPACK as FACTORS
 from .lapack_factors import OF_COMPLEX
@@ -413,5 +414,6 @@ _ROWS = (
     _cholesky, _cholesky_pullback,
 )  # fmt: skip
 BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
-    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **OF_COMPLEX, **BY_INNER_LOOPS
+    **{write.__name__[1:]: write for write in _ROWS}, **FACTORS, **OF_COMPLEX, **BY_INNER_LOOPS,
+    **BY_LOOPS,
 }  # fmt: skip

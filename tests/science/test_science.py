@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import bundle_adjustment
+import deconvolution
 import gaussian_process
 import hmc
 import inverse_kinematics
@@ -162,6 +163,27 @@ def inverse_kinematics_of_an_arm():
     target, start = arm.forward(np.full(6, 0.3)), np.full(6, 0.1)
     shifts = [np.array([0.01, 0.02, -0.03]), np.array([0.0, -0.1, 0.1])]
     return inverse_kinematics.reached, [(shift, arm, target, start) for shift in shifts]
+
+
+@program
+def deconvolution_by_wiener():
+    """With negative pixels, and without."""
+    truth, blurred = deconvolution.stars()
+    thetas = [0.2, 0.1, -4.0, 0.3], [0.9, 0.3, 3.0, 0.0]
+    return deconvolution.restoration_error, [(np.array(theta), truth, blurred + k) for k, theta in enumerate(thetas)]
+
+
+@program
+def deconvolution_by_tikhonov():
+    _, blurred = deconvolution.stars()
+    return deconvolution.generalised_cross_validation, [(np.array(t), blurred) for t in ([0.1, -5.0], [0.3, -3.0])]
+
+
+@program
+def deconvolution_by_richardson_and_lucy():
+    _, blurred = deconvolution.stars(6)
+    psf = deconvolution.gaussian_psf((5, 5), 1.1)
+    return deconvolution.richardson_lucy, [(np.full(blurred.shape, k), blurred, psf, 2) for k in (0.2, 0.3)]
 
 
 @program

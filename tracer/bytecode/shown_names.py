@@ -327,8 +327,8 @@ _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_N
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _passing: list[_Globals] = []  # over the globals of no module, shown since the last `release`
 _OVER = "__tracegrad_globals__"  # the name in such globals of what is shown over them
-_shown = _Shown(_REAL)
-dict.__setitem__(_shown, "__import__", _import)  # which C reads
+RECORDED_BUILTINS = _Shown(_REAL)
+dict.__setitem__(RECORDED_BUILTINS, "__import__", _import)  # which C reads
 
 
 def asks(code: CodeType, space: dict[str, Any]) -> bool:
@@ -352,7 +352,7 @@ def show(frame: FrameType) -> None:
     place = ctypes.c_size_t.from_address(inner + _offset)
     if place.value != id(_REAL):
         return
-    place.value = id(_shown)  # a borrowed reference, to what lives as long as the process
+    place.value = id(RECORDED_BUILTINS)  # a borrowed reference, to what lives as long as the process
     space = frame.f_globals
     if type(space) is dict and _calls_by_name(frame.f_code, space):
         ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(_globals_over(space))
@@ -376,7 +376,7 @@ def _globals_over(space: dict[str, Any]) -> _Globals:
 
 def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
     """The builtins that a frame of *code* will find, with the globals *space*."""
-    return _shown if _offset is not None and asks(code, space) else _REAL
+    return RECORDED_BUILTINS if _offset is not None and asks(code, space) else _REAL
 
 
 def release() -> None:
@@ -401,7 +401,7 @@ def _release(space: _Globals) -> None:
 
 def is_shown(frame: FrameType) -> bool:
     """Whether *frame* finds the builtins of recorded code."""
-    return frame.f_builtins is _shown
+    return frame.f_builtins is RECORDED_BUILTINS
 
 
 def _find_offset() -> int | None:

@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import CALLED_AS, READ_BY_C
+from ..bytecode.shown_names import CALLED_AS, READ_BY_C, RECORDED_BUILTINS
+from ..ir.site import OWN_FOLDER
 from ..record.array import RECORDED, TracedArray
 
+HOOKED = f"{OWN_FOLDER}hooks.py"  # the file of the code of functions whose calls are hooked
 _MODULES = type(np)
 # whose Python is recorded
-_PACKAGES = ("math.", "numpy.", *[f"scipy.{name}" for name in ("_lib", "integrate", "interpolate", "ndimage", "stats")])
+_SCIPY = ("_lib", "integrate", "interpolate", "ndimage", "signal", "stats")
+_PACKAGES = ("math.", "numpy.", *[f"scipy.{name}" for name in _SCIPY])
 _compiled: dict[int, tuple[Any, Any]] = {}  # id of a function in C -> (it, ours)
 
 
@@ -29,6 +32,7 @@ class _Source(dict):
 
     def __init__(self, below: dict[str, Any]) -> None:
         super().__init__((name, below[name]) for name in READ_BY_C if name in below)
+        self["__builtins__"] = RECORDED_BUILTINS
         self._below = below
 
     def __missing__(self, name: str) -> Any:
@@ -104,7 +108,7 @@ def _recorded(value: Any) -> Any:
     if type(value) is type and value.__name__ in _REPLACED:
         return _REPLACED[value.__name__]
     if type(value) is FunctionType and value.__module__.startswith(_PACKAGES):
-        return source_of(value)
+        return value if value.__code__.co_filename == HOOKED else source_of(value)
     if isinstance(value, _MODULES) and f"{value.__name__}.".startswith(_PACKAGES):
         return _Names(value)
     return value

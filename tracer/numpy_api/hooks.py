@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev, hermite, hermite_e, laguerre, legendre, polynomial, polyutils
 
-from ..ir.site import OWN_FOLDER
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_array
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
-from .from_source import source_of
+from .from_source import HOOKED, source_of
 
 HOOK = "_tracegrad_hook"
 
@@ -97,7 +96,7 @@ def hook(
         co_freevars=function.__code__.co_freevars,
         co_name=function.__name__,
         co_qualname=function.__qualname__,
-        co_filename=f"{OWN_FOLDER}hooks.py",
+        co_filename=HOOKED,
     )
     function.__signature__ = signature  # type: ignore[attr-defined]
     return True

@@ -14,8 +14,9 @@ from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.refusals import Refusal
 from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, like, promote
+from ..ops.filters import among_zeros, correlate
 from ..ops.indexing import gather
-from ..ops.shape import concat, slice_axis, zeros
+from ..ops.shape import concat, reshape, slice_axis, zeros
 from ..record.array import TracedArray, unsupported, wrap
 from ..record.buffers import Storage
 from ..record.recorder import Recorder, require_recorder
@@ -185,12 +186,20 @@ def _central(array: TracedArray, axis: int, step: Any) -> Any:
 # ---- convolution --------------------------------------------------------------------------------------------------
 
 
+_FEW = 8  # shifted copies
+
+
 def _slide(a: Any, v: Any, mode: str) -> Any:
-    """Sum of shifted copies of the longer operand, one for each element of the shorter; v is not turned around."""
+    """Sum of shifted copies of the longer operand, one for each element of the shorter; v is not turned around.  Where
+    they are many, the sums are one operation."""
     x, w = promote(atom_of(a), atom_of(v))
     if x.aval.ndim != 1 or w.aval.ndim != 1 or not x.aval.size or not w.aval.size:
         raise ShapeError.here("np.convolve needs two non-empty 1-dimensional arrays")
     n, k = x.aval.size, w.aval.size
+    if k > _FEW and x.aval.is_float:
+        x, w = (reshape(v, (1, v.aval.size)) for v in (x, w))
+        more = {"full": (k - 1, k - 1), "same": (k // 2, (k - 1) // 2), "valid": (0, 0)}[mode]
+        return reshape(correlate(among_zeros(x, 0, *more), w), (n + sum(more) - k + 1,))
     total = None
     for i in range(k):
         term = F.mul(x, wrap(slice_axis(w, 0, i, 1))[0].atom)

@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     control,
     custom,
     elementwise,
+    filters,
     fourier,
     host_call,
     indexing,

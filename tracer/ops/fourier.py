@@ -80,7 +80,7 @@ REAL_DFT: Primitive = register(
         transpose=lambda ct, x: bind(
             REAL_INVERSE, _interior_times(Lit(0.5, x.dtype, structural=True), ct, x.shape[-2]), size=x.shape[-2]
         ),
-        axes=matrix_axes("nr", "mc"), domain=_ANY, test={"shapes": ((2, 6, 1),)},
+        axes=matrix_axes("nk", "mc"), domain=_ANY, test={"shapes": ((2, 6, 1),)},
     )
 )  # fmt: skip
 
@@ -99,7 +99,7 @@ REAL_INVERSE: Primitive = register(
     Primitive(
         "real_inverse_dft", LAPACK, _inverse, _infer_inverse,
         transpose=lambda ct, x, size: _interior_times(Lit(2, x.dtype, structural=True), bind(REAL_DFT, ct), size),
-        axes=matrix_axes("mc", "nr"), sizes=("size",), domain=_ANY,
+        axes=matrix_axes("mc", "nk"), sizes=("size",), domain=_ANY,
         test={"shapes": ((2, 4, 2),), "params": {"size": 7}},
     )
 )  # fmt: skip

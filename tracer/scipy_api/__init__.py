@@ -17,6 +17,8 @@ ode_runge_kutta.py   their explicit methods
 ode_result.py        what solve_ivp gives
 integrate.py         scipy.integrate: solve_ivp, odeint
 quadrature.py        its integrals of functions: quad, dblquad
+namespace.py        NumPy, as its Python calls it
+signal.py           scipy.signal, through its source
 spatial.py          scipy.spatial: distances
 optimize.py         scipy.optimize: a table of solvers; ``optimize_calls.py`` is a call, ``implicit.py`` the derivative
 sparse.py           products with sparse matrices
@@ -39,6 +41,8 @@ from . import (  # noqa: F401  (each fills the tables)
     linalg_spaces,
     quadrature,
     optimize,
+    namespace,
+    signal,
     sparse,
     spatial,
     special,

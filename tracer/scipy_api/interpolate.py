@@ -14,8 +14,8 @@ import numpy as np
 from ..ir.aval import FLOAT, INT
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
-from ..numpy_api.from_source import compiled, is_numpy, source_of
-from ..numpy_api.hooks import hook, hook_class, when_loaded
+from ..numpy_api.from_source import compiled, source_of
+from ..numpy_api.hooks import hook_class, when_loaded
 from ..numpy_api.shape import as_traced
 from ..numpy_api.sort import search
 from ..ops.elementwise import F, broadcast_to, cast, like
@@ -173,11 +173,6 @@ def _interp1d(self: Any, x: Any) -> Any:
 # ---- hooks -----------------------------------------------------------------------------------------------------------
 
 
-def _asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None, **kwargs: Any) -> Any:
-    found = as_traced(obj)
-    return found.astype(found.dtype if dtype is None else dtype, copy=bool(copy and copy is not np._CopyMode.IF_NEEDED))
-
-
 def _unchanged(self: Any) -> None:
     """``_ensure_c_contiguous``, for C."""
 
@@ -190,9 +185,6 @@ def _for(cls: type, call: Any, base: type) -> Any:
 
 @when_loaded("scipy.interpolate", "RBFInterpolator")
 def _install(module: Any) -> None:
-    namespace = module._cubic.np_compat
-    is_numpy(namespace)
-    hook(namespace.asarray, _asarray)
     polynomials = module._interpolate
     compiled(polynomials._ppoly, "fix_continuity")(_fix_continuity)
     own = source_of(vars(polynomials._PPolyBase)["__call__"])

@@ -15,7 +15,7 @@ import scipy.special
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
-from ..numpy_api.from_source import compiled, is_numpy, source_of
+from ..numpy_api.from_source import compiled, source_of
 from ..numpy_api.hooks import copy_of, hook, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
 from ..record.array import TracedArray, is_traced
@@ -72,9 +72,10 @@ def _is_array(value: Any) -> bool:
 
 def _at_set(self: Any, y: Any, /, copy: Any = None, xp: Any = None) -> Any:
     """``xpx.at(x, index).set(y)``"""
-    if np.ndim(y) == 0 and self._idx.dtype == bool and self._idx.shape == self._x.shape:
-        return np.where(self._idx, y, self._x)
-    found = np.array(self._x)
+    mask = None if isinstance(self._idx, tuple) else self._idx
+    if mask is not None and np.ndim(y) == 0 and mask.dtype == bool and mask.shape == self._x.shape:
+        return np.where(mask, y, self._x)
+    found = as_traced(self._x).copy()
     found[self._idx] = y
     return found
 
@@ -143,7 +144,6 @@ def _install_densities(gaussian_kde: Any) -> None:
 
 @when_loaded("scipy.stats", "norm", "wasserstein_distance")
 def _install(stats: Any) -> None:
-    is_numpy(sys.modules["scipy._lib._array_api"].np_compat)
     for name in _OF_SAMPLES:
         function = getattr(stats, name, None)
         if isinstance(function, FunctionType):

@@ -150,8 +150,10 @@ def _linear_filter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> An
     b, a, x = _array(b), _array(a), _array(x)
     dtype = np.result_type(b, a, x, *([] if zi is None else [zi]))
     dtype = dtype if dtype.kind in "fc" else np.dtype(float)
-    if np.iscomplexobj(a):
-        raise UnsupportedError.here("scipy.signal.lfilter of traced arrays with complex a is not supported")
+    if np.iscomplexobj(a):  # 1 / A = A' / (A A')
+        if zi is not None:
+            raise UnsupportedError.here("scipy.signal.lfilter with complex coefficients a takes no traced state zi")
+        b, a = np.convolve(b, a.conj()), np.convolve(a, a.conj()).real
     order = max(a.size, b.size) - 1
     weights = a.dtype.type(1) / a[0]
     b, a = [np.pad(v * weights, (0, order + 1 - v.size)).astype(np.result_type(v, dtype.char.lower())) for v in (b, a)]

@@ -56,6 +56,7 @@ FILTERS = [
     _case("lfilter", lambda b, a, x, z: sg.lfilter(b, _by(a), x, zi=z), Y, POLES, X, Y[:4], label="state"),
     _case("lfilter", lambda b, a, x, z: sg.lfilter(b, _by(a), x, zi=z), Y[:1], POLES, X[:1], Y[:2], label="short"),
     _case("lfilter", lambda a, x: sg.lfilter([1.0, 0.2], _by(a), x + 1j * x**2), POLES, X, label="complex"),
+    _case("lfilter", lambda a, x: sg.lfilter([1.0, 0.2j], _by(a * 1j), x), POLES, X, label="complex-poles"),
     _case("lfilter_zi", lambda b, a: sg.lfilter_zi(b, _by(a)), Y[:3], POLES),
     _case("lfiltic", lambda b, y: sg.lfiltic(b, [1.0, 0.2, 0.3], y), Y, X[:2]),
     _case("filtfilt", lambda b, a, x: sg.filtfilt(b, _by(a), x), Y[:3], POLES, X),

@@ -43,6 +43,7 @@ from . import (  # noqa: F401  (each fills the tables)
     optimize,
     namespace,
     signal,
+    ndimage,
     sparse,
     spatial,
     special,

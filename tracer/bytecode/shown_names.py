@@ -63,10 +63,15 @@ def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: 
     vars(known).update(functions)
     above, _, name = module.__name__.rpartition(".")
     if above in sys.modules and id(sys.modules[above]) in CALLED_OF:  # np.linalg.norm
-        setattr(CALLED_OF[id(sys.modules[above])][1], name, known)
+        show_module(sys.modules[above], name, module)
     for name, function in functions.items():
         plain = getattr(module, name)
         CALLED_AS[id(plain)] = plain, function
+
+
+def show_module(above: ModuleType, name: str, module: ModuleType) -> None:
+    """Let calls through the attribute *name* of the module *above* find the functions of *module*."""
+    setattr(CALLED_OF[id(above)][1], name, CALLED_OF[id(module)][1])
 
 
 class _Shown(dict):
@@ -195,7 +200,12 @@ def as_called(value: Any, frame: FrameType) -> Any:
         return _as_value(value, of is not None)
     if of is not None:
         return of[1] if called.through and _is_known(of, called) else value
-    return known[1] if known is not None and not called.through and _counts(known[1], called) else value
+    return known[1] if known is not None and _leads(called.through, known[1]) and _counts(known[1], called) else value
+
+
+def _leads(through: tuple[str, ...], ours: Any) -> bool:
+    """Whether a call *through* these attributes of what *ours* stands for is one of *ours*, or of a method of it."""
+    return not through or (type(ours) is FunctionType and len(through) == 1 and through[0] in vars(ours))
 
 
 @lru_cache(maxsize=4096)
@@ -223,6 +233,9 @@ def expect_lists() -> bool:
         return False
     path = called_path(frame.f_code, frame.f_lasti)
     known = None if path is None else CALLED_AS.get(id(resolve(path, frame)))
+    if known is None and path is not None:  # np.add.reduce
+        owner = CALLED_AS.get(id(resolve(path[:-1], frame))) if path[1:] else None
+        known = owner if owner is not None and _leads((path[-1][1],), owner[1]) else None
     if known is None or id(known[1]) not in _for_lists or frame.f_code in _listed:
         return False
     _listed.add(frame.f_code)
@@ -239,7 +252,7 @@ def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
     for name, called in _global_calls(code):
         value = space.get(name)
         known = CALLED_AS.get(id(value))
-        if not called.through and known is not None and known[0] is value and _counts(known[1], called):
+        if known is not None and known[0] is value and _leads(called.through, known[1]) and _counts(known[1], called):
             return True
         of = CALLED_OF.get(id(value))
         if of is not None and called.through and _is_known(of, called):
@@ -253,7 +266,11 @@ def _is_known(of: tuple[Any, Any], called: Called) -> bool:
     module, functions = of
     *above, name = called.through
     for part in above:
-        module, functions = CALLED_OF.get(id(getattr(module, part, None)), (None, None))
+        found = getattr(module, part, None)
+        known = CALLED_AS.get(id(found))
+        if known is not None and known[1] is getattr(functions, part, None):  # np.add.reduce
+            return part is above[-1] and _leads((name,), known[1]) and _counts(known[1], called)
+        module, functions = CALLED_OF.get(id(found), (None, None))
     known = CALLED_AS.get(id(getattr(module, name, None)))
     return known is not None and known[1] is getattr(functions, name, None) and _counts(known[1], called)
 

@@ -229,9 +229,9 @@ def _pairs(value: Any, ndim: int, what: str) -> list[tuple[Any, Any]]:
         for axis, pair in value.items():
             found[one_axis(axis, ndim, "np.pad")] = (pair, pair) if isinstance(pair, (int, np.integer)) else tuple(pair)
         return found
-    if not isinstance(value, (list, tuple, np.ndarray)):
+    if not isinstance(value, (list, tuple, np.ndarray)) and not np.ndim(value):
         return [(value, value)] * ndim
-    items = list(value)
+    items = [list(i) if isinstance(i, TracedArray) and i.ndim else i for i in value]
     if len(items) == 1 and not isinstance(items[0], (list, tuple, np.ndarray)):
         return [(items[0], items[0])] * ndim
     if len(items) == 2 and not any(isinstance(i, (list, tuple, np.ndarray)) for i in items):

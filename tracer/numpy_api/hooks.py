@@ -203,6 +203,7 @@ def _filled(values: Any, shape: tuple[int, ...], dtype: Any) -> TracedArray:
 
 hook(vars(np.vectorize)["_vectorize_call"], _vectorized)
 hook_to_source(vars(np.vectorize)["_vectorize_call_with_signature"])
+hook_to_source(vars(np.poly1d)["__init__"])
 hook_to_source(vars(type(np.r_).__mro__[1])["__getitem__"])
 
 

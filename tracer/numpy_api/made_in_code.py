@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.array_places import place_of
-from ..bytecode.shown_names import calling_frame, show_functions
+from ..bytecode.shown_names import calling_frame, show_functions, show_module
 from ..ir.aval import FLOAT, SUPPORTED
 from ..ir.graph import Lit
 from ..ops.elementwise import cast_with_warning
@@ -26,6 +26,7 @@ from .assemble import nested_atom
 from .create import filled
 from .creation import writable_copy
 from .frame import TracedFrame
+from .from_source import source_of
 from .registry import shape_of
 from .series import TracedSeries
 
@@ -164,14 +165,27 @@ def _of_lists(function: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not any(_is_listed(value) for value in (*args, *kwargs.values())):
             return function(*args, **kwargs)
-        return function(*map(_joined, args), **{name: _joined(value) for name, value in kwargs.items()})
+        named = {name: value if name == "out" else _joined(value) for name, value in kwargs.items()}
+        return function(*map(_joined, args), **named)
 
     return call
 
 
+def _taker(function: Any) -> Any:
+    """*function* for lists; with it the methods of a ufunc."""
+    taker = _of_lists(function)
+    if isinstance(function, np.ufunc):
+        vars(taker).update({name: _of_lists(getattr(function, name)) for name in _METHODS})
+    return taker
+
+
+_METHODS = ("reduce", "accumulate", "outer", "reduceat", "at")
+
+
 _OF_SEQUENCES = frozenset((  # whose lists are no arrays: NumPy looks into them
     np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack, np.block, np.select,
-    np.linalg.multi_dot, np.choose, np.lexsort, np.ravel_multi_index,
+    np.linalg.multi_dot, np.choose, np.lexsort, np.ravel_multi_index, np.piecewise, np.histogramdd, np.einsum_path,
+    np.trim_zeros,
 ))  # fmt: skip
 
 
@@ -186,18 +200,20 @@ def _joined(value: Any) -> Any:
 def show_takers_of_lists() -> None:
     """Let calls of NumPy's functions find those that take lists of traced arrays."""
     takers: dict[int, Any] = {}  # some have two names
-    for module in (np, np.linalg):
+    for module in (np, np.linalg, np.fft, np.emath):
         known = {name: f for name, f in vars(module).items() if _is_known(f) and name not in _ARRAYS}
         for function in known.values():
-            takers.setdefault(id(function), _of_lists(function))
+            takers.setdefault(id(function), _taker(function))
         show_functions(module, {name: takers[id(f)] for name, f in known.items()}, for_lists=True)
+    show_module(np, "emath", np.emath)  # whose own name is numpy.lib.scimath
 
 
 def _is_known(function: Any) -> bool:
+    """Whether *function* is recorded, by itself or through its source."""
     kinds = type(np.mean), np.ufunc
-    return (
-        isinstance(function, kinds) and (function in FUNCTIONS or function in UFUNCS) and function not in _OF_SEQUENCES
-    )
+    if not isinstance(function, kinds) or function in _OF_SEQUENCES:
+        return False
+    return function in FUNCTIONS or function in UFUNCS or source_of(function) is not None
 
 
 show_functions(np, _ARRAYS)

@@ -14,7 +14,7 @@ from ..record.array import wrap, wrap_array
 from ..record.made_arrays import writable
 from .bounds import positions
 from .from_source import source_of
-from .registry import implements, into, shape_of
+from .registry import implements, into, one_axis, shape_of
 from .shape import as_traced
 
 
@@ -60,7 +60,11 @@ def _unique(
 ) -> Any:  # fmt: skip
     """The number of different values is a question."""
     array = as_traced(ar)
-    if return_index or return_inverse or return_counts or (axis is not None and array.ndim != 1):
+    if axis is not None and array.ndim != 1:
+        return _unique_parts(
+            array, one_axis(axis, array.ndim, "np.unique"), return_index, return_inverse, return_counts
+        )
+    if return_index or return_inverse or return_counts:
         source: Any = source_of(np.unique)
         return source(array, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan, **options)
     found: Any = np.sort(array.ravel())
@@ -70,6 +74,20 @@ def _unique(
     if equal_nan and array.aval.is_float:
         new = new & ~(np.isnan(found[1:]) & np.isnan(found[:-1]))
     return found[np.concatenate([[True], new])]
+
+
+def _unique_parts(array: Any, axis: int, *wanted: bool) -> Any:
+    """The different parts of an array of several axes along one, in lexicographic order."""
+    parts: Any = np.moveaxis(array, axis, 0)
+    rows = parts.reshape(len(parts), -1)
+    order = np.lexsort(rows.T[::-1])
+    rows = rows[order]
+    first = np.concatenate([[True], np.any(rows[1:] != rows[:-1], axis=1)])[: len(parts)]
+    starts, places = np.flatnonzero(first), np.cumsum(first) - 1
+    found = [np.moveaxis(parts[order[starts]], 0, axis), order[starts], places[np.argsort(order)]]
+    found.append(np.diff(np.concatenate([starts, [len(parts)]])))
+    chosen = [found[0], *[part for part, asked in zip(found[1:], wanted, strict=True) if asked]]
+    return tuple(chosen) if any(wanted) else chosen[0]
 
 
 @implements(np.unravel_index)

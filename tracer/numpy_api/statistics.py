@@ -181,8 +181,10 @@ def _nan_spread(name: str) -> Callable[..., Any]:
         a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, **more: Any
     ) -> Any:
         array = wrap(float_atom(a, dtype))
-        reject(f"np.{name}", "write it with np.where", **{k: v for k, v in more.items() if k in ("where", "mean")})
-        return plain(array, axis, None, out, ddof, keepdims, where=~np.isnan(array), correction=more.get("correction"))
+        where: Any = more.get("where")
+        reject(f"np.{name}", "write it with np.where", mean=more.get("mean"))
+        known = ~np.isnan(array) if not is_given(where) else np.logical_and(~np.isnan(array), where)
+        return plain(array, axis, None, out, ddof, keepdims, where=known, correction=more.get("correction"))
 
     return apply
 
@@ -202,6 +204,13 @@ def _nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool 
 
 implements(np.nansum)(_total_without_nan(sum_of, 0))
 implements(np.nanprod)(_total_without_nan(prod_of, 1))
-implements(np.nanmean)(reduction("np.nanmean", float_atom, _nanmean_of))
+_nanmean = reduction("np.nanmean", float_atom, _nanmean_of)
+
+
+@implements(np.nanmean)
+def _nanmean_where(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
+    return _nanmean(np.where(where, a, math.nan) if is_given(where) else a, *args, **kwargs)
+
+
 implements(np.nanmax)(_nan_extreme("max", -math.inf))
 implements(np.nanmin)(_nan_extreme("min", math.inf))

@@ -76,6 +76,8 @@ CASES = [
     Case("numpy.count_nonzero", lambda x: np.count_nonzero(x > 0, axis=1), [M], 0),
     Case("numpy.unique", np.unique, [V]),
     Case("numpy.unique", lambda x: np.unique(x, return_counts=True, return_inverse=True), [V], label="counts"),
+    Case("numpy.unique", lambda x: np.unique(x[[1, 0, 1]], axis=0, return_counts=True), [M], label="rows"),
+    Case("numpy.unique", lambda x: np.unique(x[:, [2, 0, 2]], axis=1), [M], label="columns"),
     Case("numpy.unique_values", np.unique_values, [V]),
     Case("numpy.unique_counts", lambda x: tuple(np.unique_counts(x)), [V]),
     Case("numpy.unique_inverse", lambda x: tuple(np.unique_inverse(x)), [V]),

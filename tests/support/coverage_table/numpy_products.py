@@ -83,6 +83,8 @@ CASES = [
     Case("numpy.poly", np.poly, [ROW]),
     Case("numpy.poly", np.poly, [np.array([[2.0, 0.5], [0.3, 1.0]])], label="matrix"),
     Case("numpy.roots", lambda p: np.sort(np.roots(p).real), [np.array([0.1, -0.3, -0.6, 0.8])], step=1e-4),
+    Case("numpy.roots", lambda x: np.roots([1.0, x, -2.0]), [X], label="list"),
+    Case("numpy.polyder", lambda x: np.polyder([x, x**2, 1.0]), [X], label="list"),
     Case("numpy.polyfit", lambda x, y: np.polyfit(x, y, 2), [GRID, V]),
     Case(
         "numpy.polyfit", lambda y, w: np.polyfit(GRID, y, 1, w=w), [V, np.array([1.0, 2.0, 1.5, 0.5])], label="weights"
@@ -90,6 +92,7 @@ CASES = [
     Case("numpy.polyfit", lambda y: np.polyfit(GRID, y, 1, cov=True), [V], label="cov"),
     Case("numpy.polyfit", lambda y: np.polyfit(GRID, y, 1, full=True)[:2], [V], label="full"),
     Case("numpy.poly1d", lambda p, x: np.poly1d(p)(x), [V, ROW]),
+    Case("numpy.poly1d", lambda x: np.poly1d([x, 1.0, x**2])(2.0), [X], label="list"),
     Case("numpy.poly1d", lambda p, x: (np.poly1d(p) * np.poly1d(p).deriv() + 1)(x), [V, X], label="algebra"),
     Case("numpy.polynomial.polynomial.polyval2d", lambda x, c: poly.polyval2d(x, x**2, c), [ROW, M]),
     Case("numpy.polynomial.polynomial.polygrid2d", lambda x, c: poly.polygrid2d(x, x[:2], c), [ROW, M]),

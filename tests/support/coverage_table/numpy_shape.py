@@ -111,6 +111,7 @@ CASES = [
     Case("numpy.pad", lambda x: np.pad(x, 2, "median"), [V], label="median"),
     Case("numpy.pad", lambda x: np.pad(x, 1, "empty")[1:-1], [V], label="empty"),
     Case("numpy.pad", lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=3.0), [M], label="axes"),
+    Case("numpy.pad", lambda x: np.pad(x, 1, constant_values=(x[0], 2.0)), [V], label="values"),
     Case("numpy.pad", lambda x: np.pad(x, 1, "reflect", reflect_type="odd"), [M], label="odd"),
     Case("numpy.pad", lambda x: np.pad(x, 2, "maximum", stat_length=2), [V], label="stat-length"),
     Case("numpy.pad", lambda x: np.pad(x, ((0, 0), (1, 2)), "linear_ramp", end_values=1.5), [M], label="end-values"),

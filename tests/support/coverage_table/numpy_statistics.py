@@ -65,6 +65,10 @@ CASES = [
     Case("numpy.sum", lambda x: np.sum(x + 1j * x**2, axis=0), [M], label="complex"),
     Case("numpy.mean", lambda x: np.mean(x + 1j * x**2, axis=0), [M], label="complex"),
     Case("numpy.sum", lambda x: np.sum([x, x**2]), [V], label="list"),
+    Case("numpy.nanmean", lambda x: np.nanmean(_holed(x), axis=1, where=CHOSEN), [M], label="where"),
+    Case("numpy.nanstd", lambda x: np.nanstd(_holed(x), axis=1, where=[True, False, True]), [M], label="where"),
+    Case("numpy.corrcoef", lambda x: np.corrcoef([x, x**2]), [V], label="list"),
+    Case("numpy.nancumsum", lambda x: np.nancumsum([x[0], x[1] ** 2]), [V], label="list"),
     # cumulative
     Case("numpy.cumsum", np.cumsum, [M]),
     Case("numpy.cumsum", lambda x: np.cumsum(x, axis=1), [M], label="axis"),

@@ -55,6 +55,13 @@ def _added_at(x: np.ndarray) -> np.ndarray:
     return total
 
 
+def _product(x: np.ndarray) -> np.ndarray:
+    """A product of a list, written into one array that is read afterwards."""
+    out = np.zeros(2)
+    np.multiply([x[0], x[1]], x[1:], out=(out,))
+    return out**2
+
+
 CASES = [
     *[_case(name, [x]) for names, x in _UNARY for name in names.split()],
     *[_case(name, args) for names, args in _BINARY for name in names.split()],
@@ -96,6 +103,12 @@ CASES = [
     Case("numpy.multiply", lambda x, y: np.multiply.outer(x, y), PAIR, label="outer"),
     Case("numpy.add", lambda x: np.add.reduceat(x, [0, 2]), [ROW], label="reduceat"),
     Case("numpy.add", _added_at, [POSITIVE], label="at"),
+    # of lists of traced values
+    Case("numpy.maximum", lambda x, y: np.maximum.reduce([x, 2.2 * y, -x]), [ROW, POSITIVE], label="reduce-list"),
+    Case("numpy.add", lambda x: np.add.outer([x[0], x[1]], x), [ROW], label="outer-list"),
+    Case("numpy.logical_and", lambda x: np.logical_and.reduce((x > 0, x < 1)), [ROW], 0, label="reduce-list"),
+    Case("numpy.multiply", _product, [ROW], label="list-out"),
+    Case("numpy.lib.scimath.sqrt", lambda x: np.emath.sqrt([x[0], x[2]]), [ROW], label="list"),
     # beside them
     Case("numpy.clip", lambda x: np.clip(x, -1.0, 1.5), [ANY]),
     Case("numpy.clip", lambda x, y: np.clip(x, None, y), PAIR, label="array"),

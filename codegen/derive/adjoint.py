@@ -104,7 +104,8 @@ def _node_vjp(
 ) -> Sequence[Atom | None]:
     prim = node.prim
     if prim.joint and prim.vjp is not None:
-        return prim.vjp(cts, node.outs, *node.inputs, **node.params)
+        found = prim.vjp(cts, node.outs, *node.inputs, **node.params)
+        return [(ct() if want else None) if callable(ct) else ct for ct, want in zip(found, wants, strict=True)]
     ct = cts[0]
     assert ct is not None
     if prim.parting is not None and prim.vjp is not None:

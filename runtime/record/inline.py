@@ -7,7 +7,7 @@ so that a closure over the same value stays constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,60 +34,56 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     if mode.kind == VALUE:
         args, kwargs = call.arguments
         return fn(*args, **kwargs)
-    before, recorder.differentiates = recorder.differentiates, True
-    try:
-        with recorder.in_full():
-            return _gradient(fn, mode, call, recorder)
-    finally:
-        recorder.differentiates = before
+    with recorder.in_full():
+        return _gradient(fn, mode, call, recorder)
 
 
 def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:
     leaves, wrt = list(call.leaves), differentiated(call, mode, leaf_names(fn, call))
     start = len(recorder.nodes)
-    renamed: list[Atom] = []
+    variables: list[Var] = []
     for k in wrt:
-        atom = to_atom(leaves[k])
-        if atom.aval.is_complex:
-            re, im = [_alias(lane, recorder) for lane in whole_lanes(atom)]
-            alias: Var = Pair(re, im, atom.aval.dtype)
-        else:
-            alias = _alias(atom, recorder)
-        renamed.append(alias)
-        leaves[k] = TracedArray(alias, recorder, owner="an argument of the inner function")
+        variables.append(renamed(to_atom(leaves[k]), recorder))
+        leaves[k] = TracedArray(variables[-1], recorder, owner="an argument of the inner function")
     for k, first in call.repeated.items():
         leaves[k] = leaves[first]
     given = call.arguments_over(leaves, positional_names(fn), wrt)
-    try:
-        out = unlabelled(fn(*given.args, **given.kwargs))
-    finally:
-        given.write_back(Settled(lambda value: value, given.originals))
-    aux: Any = None
-    if mode.has_aux:
-        out, aux = split_aux(fn, out)
-    refuse_numbers_of_text(recorder, out, start)
-    result, loss = loss_of(fn, out, mode)
-    variables: Any = real_atoms(renamed)
-    found = iter(vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), variables))
-    gradients: list[Atom] = []
-    for var in renamed:
-        g = next(found)
-        gradients.append(Pair(g, -next(found), var.aval.dtype) if var.aval.is_complex else g)
-    tree = _tree(call, mode, [wrap(g, recorder) for g in gradients])
+    wanted: Any = real_atoms(variables)
+    with recorder.differentiating(wanted):
+        try:
+            out = unlabelled(fn(*given.args, **given.kwargs))
+        finally:
+            given.write_back(Settled(lambda value: value, given.originals))
+        aux: Any = None
+        if mode.has_aux:
+            out, aux = split_aux(fn, out)
+        refuse_numbers_of_text(recorder, out, start)
+        result, loss = loss_of(fn, out, mode)
+    found = vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), wanted)
+    tree = _tree(call, mode, [wrap(g, recorder) for g in gradients_of(variables, found)])
     if mode.kind == GRAD:
         return (tree, aux) if mode.has_aux else tree
     value = wrap(result, recorder)
     return ((value, aux), tree) if mode.has_aux else (value, tree)
 
 
-def _alias(atom: Atom, recorder: Recorder) -> Var:
+def renamed(atom: Atom, recorder: Recorder) -> Var:
     """*atom* under a name that nothing else has: equal nodes would be shared, and two arguments with one value
     confused."""
+    if atom.aval.is_complex:
+        re, im = [renamed(lane, recorder) for lane in whole_lanes(atom)]
+        return Pair(re, im, atom.aval.dtype)
     if isinstance(atom, Lit):
         atom = recorder.const(np.asarray(atom.value))
     alias = Var(atom.aval)
     recorder.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
     return alias
+
+
+def gradients_of(variables: Sequence[Var], cotangents: Iterable[Atom]) -> list[Atom]:
+    """The gradients of *variables* from the cotangents of them, or of the lanes of complex ones."""
+    found = iter(cotangents)
+    return [Pair(next(found), -next(found), v.aval.dtype) if v.aval.is_complex else next(found) for v in variables]
 
 
 def _tree(call: Call, mode: Mode, gradients: list[Any]) -> Any:

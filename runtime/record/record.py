@@ -167,6 +167,7 @@ def _record(
             recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
             holders, left, out = Holders(recorder, given), True, None
+            recorder.watch = lambda: plan.show(unseen=True)
             holders.begin()
             try:
                 with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):

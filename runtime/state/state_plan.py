@@ -366,10 +366,10 @@ class StatePlan:
         """From now on, analyse where code fails of which an exception was caught."""
         self._revised().no_sparing |= self._caught
 
-    def show(self) -> AbstractContextManager[Any]:
+    def show(self, unseen: bool = False) -> AbstractContextManager[Any]:
         """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded
-        code."""
-        if self._asks or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
+        code.  *unseen*: code that has not been analysed runs."""
+        if unseen or self._asks or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
             return Watch(self._codes, self._trust, lambda reason: None)
         return nullcontext()
 

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Rooms from the top down. A room is a folder; a file that stands in a layer's own folder is a room by itself.
 ROOMS = {
     "tracegrad": (
-        "__main__", "check", "", "amp", "cuda", "linalg", "random", "autograd", "steps", "optim", "nn",
-        "nn.functional", "tensors",
+        "__main__", "check", "compat.autograd.scipy", "compat.autograd.misc", "compat.autograd", "compat", "", "amp",
+        "cuda", "linalg", "random", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
     ),
     "runtime": (
         "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",

@@ -43,7 +43,7 @@ class BodyRecorder(Recorder):
         self.span = length  # range of the step number, by which positions are bounded
         self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
         self.backend = parent.backend
-        self.differentiates = parent.differentiates
+        self.differentiates, self.differentiated = parent.differentiates, parent.differentiated
         self.choices = parent.choices
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
         self.own: set[Var] = {self.row}

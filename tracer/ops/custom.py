@@ -15,8 +15,9 @@ from ..ir.axes import unrelated
 from ..ir.graph import Atom, Var, current_builder
 from ..ir.primitive import CUSTOM, Primitive
 
-# (cotangents of the values or None, the values under their new names, operands) -> cotangents of the operands or None
-Rule = Callable[[Sequence[Atom | None], Sequence[Var], Sequence[Atom]], Sequence[Atom | None]]
+# (cotangents of the values or None, the values under their new names, operands) -> for each operand its cotangent, or
+# None, or a function that gives it, which is called where it is wanted
+Rule = Callable[[Sequence[Atom | None], Sequence[Var], Sequence[Atom]], Sequence[Any]]
 
 
 def _values(*atoms: Any, count: int, rule: Rule) -> Any:

@@ -89,7 +89,7 @@ class HostFunction:
         arrays = []
         for dtype in self._dtypes:
             array = np.asarray(next(given), _lane(dtype))
-            array = (array + 1j * np.asarray(next(given))).astype(dtype) if dtype.kind == "c" else array.view()
+            array = np.asarray(array + 1j * np.asarray(next(given)), dtype) if dtype.kind == "c" else array.view()
             array.flags.writeable = False
             arrays.append(array)
         with unrecorded[0]():

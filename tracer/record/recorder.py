@@ -7,7 +7,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and bec
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -180,6 +180,7 @@ class Recorder(Builder):
         self.numbers_in_code: Callable[[], Collection[float]] = frozenset  # of the user's code and data
         self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated
+        self.differentiated: set[Var] = set()  # constants with respect to which a derivative is being taken
         self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
         self.seeds: Callable[[], None] | None = None  # called before NumPy's global generator is seeded (generators.py)
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
@@ -276,6 +277,11 @@ class Recorder(Builder):
             if before >= 0:
                 assert self.observer is not None
                 self.observer.postpone()
+
+    def stay_in_full(self) -> None:
+        """As ``in_full``, to the end of the recording."""
+        self.unfollow()
+        self.look_at = -1
 
     def drop_guards(self) -> None:
         """Remove all guards."""
@@ -470,6 +476,16 @@ class Recorder(Builder):
             self._add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value
 
+    @contextmanager
+    def differentiating(self, variables: Iterable[Var]) -> Iterator[None]:
+        """A context in which a derivative with respect to *variables* is being taken, be they constants."""
+        before = self.differentiates, self.differentiated
+        self.differentiates, self.differentiated = True, self.differentiated.union(variables)
+        try:
+            yield
+        finally:
+            self.differentiates, self.differentiated = before
+
     def has_gradient(self, atom: Atom) -> bool:
         """Whether *atom* may have a derivative with respect to an input."""
         if self.of_tensors:
@@ -484,6 +500,8 @@ class Recorder(Builder):
                 continue
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
+            if current in self.differentiated:
+                return True
             node = makers.get(current)
             given = current in self.outside or current in self.integers
             if node is None and not given and not any(current is var for var, _ in self.consts):

@@ -1,0 +1,317 @@
+"""Programs written for HIPS autograd, with the import changed."""
+
+from __future__ import annotations
+
+import array
+import importlib
+import subprocess
+import sys
+from collections import OrderedDict
+
+import numpy
+import pytest
+
+import tracegrad.compat.autograd.numpy as np
+import tracegrad.compat.autograd.numpy.random as npr
+from tracegrad.autograd import grad as function_grad
+from tracegrad.compat.autograd import (
+    checkpoint,
+    deriv,
+    elementwise_grad,
+    grad,
+    grad_and_aux,
+    grad_named,
+    hessian,
+    hessian_tensor_product,
+    hessian_vector_product,
+    holomorphic_grad,
+    jacobian,
+    make_ggnvp,
+    make_hvp,
+    make_jvp,
+    make_jvp_reversemode,
+    make_vjp,
+    multigrad_dict,
+    tensor_jacobian_product,
+    value_and_grad,
+)
+from tracegrad.compat.autograd.extend import defvjp, defvjp_argnum, primitive, vspace
+from tracegrad.compat.autograd.misc import flatten
+from tracegrad.compat.autograd.misc.fixed_points import fixed_point
+from tracegrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
+from tracegrad.compat.autograd.test_util import check_grads
+from tracegrad.compat.autograd.tracer import getval, isbox
+
+SURFACE = {
+    "": "grad elementwise_grad jacobian hessian value_and_grad make_vjp primitive isinstance list dict tuple type",
+    "core": "primitive defvjp defvjp_argnum defvjp_argnums defjvp defjvp_argnums vspace VSpace make_vjp primitive_vjps",
+    "extend": "primitive defvjp defvjp_argnum defvjp_argnums defjvp defjvp_argnum def_linear vspace VSpace Box "
+    "notrace_primitive register_notrace",
+    "tracer": "primitive notrace_primitive isbox getval Box",
+    "builtins": "isinstance list dict tuple type",
+    "util": "subvals subval",
+    "wrap_util": "wraps unary_to_nary",
+    "test_util": "check_grads check_vjp check_equivalent combo_check scalar_close",
+    "misc": "flatten const_graph",
+    "misc.flatten": "flatten flatten_func",
+    "misc.optimizers": "sgd rmsprop adam unflatten_optimizer",
+    "misc.fixed_points": "fixed_point",
+    "misc.tracers": "const_graph",
+    "differential_operators": "make_vjp make_jvp grad jacobian",
+    "numpy.numpy_boxes": "ArrayBox",
+    "scipy.signal": "convolve fftconvolve",
+    "scipy.misc": "logsumexp",
+}
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_names(module: str) -> None:
+    found = importlib.import_module(f"tracegrad.compat.autograd{module and '.'}{module}")
+    assert [name for name in SURFACE[module].split() if not hasattr(found, name)] == []
+
+
+def test_numpy_and_scipy_are_themselves() -> None:
+    assert np is numpy and npr is numpy.random
+    script = (
+        "import sys, tracegrad\n"
+        "assert not any(name.startswith('tracegrad.compat') for name in sys.modules)\n"
+        "import tracegrad.compat.autograd as autograd\n"
+        "assert 'scipy.stats' not in sys.modules and autograd.numpy is sys.modules['numpy']\n"
+        "import tracegrad.compat.autograd.scipy.stats.norm as norm\n"
+        "from tracegrad.compat.autograd.scipy.stats import norm as again\n"
+        "from tracegrad.compat.autograd.scipy.special import logsumexp\n"
+        "import tracegrad.compat.autograd.scipy.linalg as la, scipy\n"
+        "assert norm is again is scipy.stats.norm and la is scipy.linalg and logsumexp is scipy.special.logsumexp\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_readme() -> None:
+    def tanh(x):
+        y = np.exp(-2.0 * x)
+        return (1.0 - y) / (1.0 + y)
+
+    assert grad(tanh)(1.0) == pytest.approx(0.419974341614026)
+    x = np.linspace(-2, 2, 5)
+    first = elementwise_grad(tanh)
+    assert np.allclose(first(x), 1 - np.tanh(x) ** 2)
+    assert np.allclose(elementwise_grad(first)(x), -2 * np.tanh(x) * (1 - np.tanh(x) ** 2))
+    assert grad(tanh).__name__ == "grad_of_tanh_wrt_argnum_0"
+
+
+def f(x, c=1.0):
+    return c * np.sum(np.sin(x) ** 2 * np.roll(x, 1))
+
+
+def g(x):
+    return np.tanh(x[:2] * x[2])
+
+
+X, V = np.array([0.3, -0.7, 1.1]), np.array([1.0, 2.0, -1.0])
+
+
+def differences(h, x=X, eps=1e-6):
+    return np.stack([(h(x + eps * e) - h(x - eps * e)) / (2 * eps) for e in np.eye(len(x))], -1)
+
+
+def test_operators() -> None:
+    H, J = differences(grad(f)), differences(g)
+    close = lambda a, b: np.allclose(a, b, atol=1e-7)  # noqa: E731
+    assert close(grad(f)(X), differences(f)) and close(value_and_grad(f)(X, c=2.0)[1], 2 * grad(f)(X))
+    assert close(hessian(f)(X), H) and close(jacobian(g)(X), J)
+    assert hessian(g)(X).shape == (2, 3, 3) and close(hessian(g)(X), differences(jacobian(g)))
+    assert close(hessian_vector_product(f)(X, V), H @ V) and close(hessian_tensor_product(f)(X, V), H @ V)
+    assert close(tensor_jacobian_product(g)(X, V[:2]), V[:2] @ J)
+    vjp, value = make_vjp(g)(X)
+    assert close(value, g(X)) and close(vjp(V[:2]), V[:2] @ J)
+    assert close(make_jvp(g)(X)(V)[1], J @ V) and close(make_jvp_reversemode(g)(X)(V), J @ V)
+    hvp, gradient = make_hvp(f)(X)
+    assert close(hvp(V), H @ V) and close(gradient, grad(f)(X))
+    assert close(make_ggnvp(g)(X)(V), J.T @ (J @ V))
+    assert close(make_ggnvp(g, lambda y: np.sum(y**4))(X)(V), J.T @ (12 * g(X) ** 2 * (J @ V)))
+    assert close(grad(lambda x: np.sum(jacobian(g)(x) ** 2))(X), differences(lambda x: np.sum(jacobian(g)(x) ** 2)))
+    assert deriv(np.sin)(0.5) == pytest.approx(np.cos(0.5))
+
+
+def test_arguments_are_trees() -> None:
+    def loss(params, scale, data=X):
+        (W, b), extra = params["layer"], params["extra"]
+        return scale * np.sum((W @ data + b) ** 2) + extra[0] ** 2
+
+    params = {"layer": (np.ones((2, 3)), 0.5), "extra": [3.0]}
+    found = grad(loss)(params, 2.0)
+    assert list(found) == list(params) and type(found["layer"]) is tuple and type(found["extra"]) is list
+    r = 2 * 2.0 * (X.sum() + 0.5)
+    assert np.allclose(found["layer"][0], r * np.array([X, X])) and found["extra"][0] == 6.0
+    by_scale, by_params = grad(loss, (1, 0))(params, 2.0)
+    assert by_scale == pytest.approx(r * r / 8) and np.allclose(by_params["layer"][1], 2 * r)
+    flat, unflatten = flatten(params)
+    assert flat[0] == 3.0 and unflatten(flat)["layer"][1] == 0.5
+    assert np.allclose(grad(lambda v: loss(unflatten(v), 2.0))(flat), flatten(found)[0])
+    assert grad_named(loss, "scale")(params, 2.0) == pytest.approx(r * r / 8)
+    found = multigrad_dict(lambda a, b=2.0, *c, **d: a * b * c[0] * d["e"])(3.0, 4.0, 5.0, e=6.0)
+    assert found == OrderedDict(a=120.0, b=90.0, c=(72.0,), d={"e": 60.0})
+
+
+def test_values_as_that_library_has_them() -> None:
+    assert grad(lambda x: np.sum(x, keepdims=True))(X).tolist() == [1, 1, 1]
+    value, gradient = value_and_grad(lambda x: np.sum(x**2, keepdims=True))(X)
+    assert value.shape == (1,) and np.allclose(gradient, 2 * X)
+    assert grad(lambda x: np.sum(x**2))(np.array([1, 2])).tolist() == [2.0, 4.0]
+    gradient, aux = grad_and_aux(lambda x: (np.sum(x), {"square": x**2}))(X)
+    assert gradient.tolist() == [1, 1, 1] and np.allclose(aux["square"], X**2)
+    with pytest.warns(UserWarning, match="does not depend"):
+        assert grad(lambda x: 1.0)(2.0) == 0.0
+    z = 3.0 + 4.0j
+    assert grad(lambda z: np.abs(z) ** 2)(z) == 2 * np.conj(z)
+    assert np.allclose(holomorphic_grad(lambda z: z**3)(z), 3 * z**2)
+    assert np.allclose(make_vjp(lambda z: z**3)(z)[0](2j), 2j * 3 * z**2)
+    assert np.allclose(make_jvp(lambda z: z**3)(z)(2j)[1], 2j * 3 * z**2)
+    assert isbox(1.0) is False and getval(2.0) == 2.0 and vspace(X).size == 3 and vspace(z).size == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: grad(lambda x: 2 * x)(X), "Grad only applies to real scalar-output functions"),
+        (lambda: value_and_grad(lambda x: x * 1j)(1.0), "real scalar-output functions"),
+        (lambda: elementwise_grad(lambda x: x * 1j)(X), "real-output functions"),
+        (lambda: grad(f)(3), "only floats have gradients"),
+        (lambda: jacobian(g)(3), "Can't differentiate w.r.t. type <class 'int'>"),
+        (lambda: jacobian(lambda x: x * 1j)(X), "complex"),
+        (lambda: grad(f, "x")(X), "argnum"),
+    ],
+)
+def test_errors(call, text) -> None:
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+def test_training() -> None:
+    inputs, targets = np.array([[0.5, 1.0], [0.9, -1.0], [0.7, 0.3], [-0.4, 1.0]]), np.array([1, 0, 1, 0])
+
+    def loss(weights, _):
+        p = 0.5 * (np.tanh(inputs @ weights["w"] + weights["b"]) + 1)
+        return -np.sum(np.log(p * targets + (1 - p) * (1 - targets)))
+
+    start, seen = {"w": np.zeros(2), "b": 0.0}, []
+    gradient = grad(loss)
+    for optimize in (sgd, rmsprop, adam):
+        found = optimize(gradient, start, num_iters=30, step_size=0.05, callback=lambda p, i, g: seen.append(i))
+        assert loss(found, 0) < 0.9 * loss(start, 0)
+    assert seen == [*range(30)] * 3
+
+
+def test_closures_made_in_each_call() -> None:
+    calls = []
+
+    def slope(a, x):
+        def inner(y):
+            calls.append(None)
+            return a * y**3
+
+        return grad(inner)(x) * grad(lambda a: grad(lambda x: a * x**2)(x))(a)
+
+    for a in (1.0, 2.0, 3.0):
+        assert slope(a, 2.0) == pytest.approx(12 * a * 4)
+    assert grad(slope)(1.5, 2.0) == pytest.approx(48) and calls
+    assert grad(checkpoint(lambda x: np.sin(x) ** 2))(0.5) == pytest.approx(np.sin(1.0))
+
+
+def test_no_gradient_is_lost_at_a_constant() -> None:
+    """C code that asks an inner function's argument for a plain number, where that is a constant of the recording."""
+    by_c = lambda y: array.array("d", [y])[0] * y  # noqa: E731
+    for operator in (function_grad, grad, deriv):
+        with pytest.raises(TypeError, match="lose its gradient"):
+            grad(lambda x, of=operator: x * of(by_c)(3.0))(1.0)
+
+
+def test_vjp_of_a_function_that_draws() -> None:
+    vjp, _ = make_vjp(lambda x: x * npr.randn(3))(X)
+    with pytest.raises(Exception, match="another value in vjp"):
+        vjp(V)
+
+    def noisy(x):
+        return x * npr.randn(3)
+
+    npr.seed(0)
+    scale = npr.randn(3)
+    npr.seed(0)
+    assert np.allclose(jacobian(noisy)(X), np.diag(scale))  # one draw for all rows
+
+
+@primitive
+def logsumexp(x):
+    """Numerically stable log(sum(exp(x))), as in the library's tutorial."""
+    assert type(x) is np.ndarray
+    max_x = np.max(x)
+    return max_x + np.log(np.sum(np.exp(x - max_x)))
+
+
+defvjp(logsumexp, lambda ans, x: lambda g: np.full(x.shape, g) * np.exp(x - np.full(x.shape, ans)))
+
+
+def test_primitive() -> None:
+    y = np.array([1.5, 6.7, 1e-10])
+    p = np.exp(y - logsumexp(y))
+    loss = lambda y: logsumexp(y) ** 2  # noqa: E731
+    for _ in range(3):
+        assert np.allclose(grad(logsumexp)(y), p)
+    assert np.allclose(hessian(logsumexp)(y), np.diag(p) - np.outer(p, p))
+    assert np.allclose(jacobian(lambda y: np.array([logsumexp(y), logsumexp(2 * y)]))(y)[0], p)
+    check_grads(loss, modes=["rev"])(y)
+
+
+def test_primitive_of_trees_and_complex_numbers() -> None:
+    @primitive
+    def both(pair, k, data, power=2):
+        a, b = pair
+        return {"u": a * data**power, "v": (b * k).real}, len(data)
+
+    def vjp(ans, pair, k, data, power=2):
+        return lambda g: (np.sum(g[0]["u"] * data**power), g[0]["v"] * k)
+
+    defvjp(both, vjp, None)
+
+    def loss(a, b):
+        found, n = both((a, b), 3.0, X)
+        return n * (np.sum(found["u"]) + found["v"] ** 2)
+
+    by_a, by_b = grad(loss, (0, 1))(2.0, 1 + 2j)
+    assert by_a == pytest.approx(3 * np.sum(X**2)) and by_b == pytest.approx(3 * 2 * 3 * 3)
+    with pytest.raises(NotImplementedError, match=r"VJP of both wrt argnums \(2,\) not defined"):
+        grad(lambda x: np.sum(both((1.0, 1j), 3.0, x)[0]["u"]))(X)
+
+
+def test_primitive_without_a_rule() -> None:
+    @primitive
+    def twice(x, n):
+        return 2 * x * n
+
+    assert grad(lambda x, y: x * twice(2.0, y) if y is None else x)(3.0, 1.0) == 1.0
+    with pytest.raises(NotImplementedError, match=r"VJP of twice wrt argnums \(0,\) not defined"):
+        grad(twice)(1.0, 2.0)
+    defvjp_argnum(twice, lambda argnum, ans, args, kwargs: lambda g: g * 2 * args[1 - argnum])
+    assert grad(twice, (0, 1))(3.0, 5.0) == (10.0, 6.0)
+
+
+def test_a_rule_that_is_wrong_is_found() -> None:
+    @primitive
+    def foo(x):
+        return x * 2.0
+
+    defvjp(foo, lambda ans, x: lambda g: g * 2.001)
+    with pytest.raises(AssertionError, match=r"\(VJP\) check of foo failed"):
+        check_grads(foo, modes=["rev"])(1.0)
+
+
+@pytest.mark.slow
+def test_fixed_point() -> None:
+    def newton(a):
+        return lambda x: 0.5 * (x + a / x)
+
+    def sqrt(a, guess=10.0):
+        return fixed_point(newton, a, guess, lambda x, y: np.abs(x - y), 1e-9)
+
+    assert grad(sqrt)(2.0) == pytest.approx(0.5 / np.sqrt(2.0))
+    assert grad(grad(sqrt))(2.0) == pytest.approx(-0.25 * 2.0**-1.5, rel=1e-5)

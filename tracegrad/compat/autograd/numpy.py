@@ -1,0 +1,9 @@
+"""NumPy itself: ``import tracegrad.compat.autograd.numpy as np`` imports NumPy's own modules under these names."""
+
+import sys
+
+from . import boxes
+
+for _part in ("", ".fft", ".linalg", ".random"):
+    sys.modules[__name__ + _part] = sys.modules["numpy" + _part]
+sys.modules[__name__ + ".numpy_boxes"] = boxes

@@ -1,0 +1,7 @@
+"""SciPy's own ``scipy.linalg``."""
+
+import sys
+
+import scipy.linalg
+
+sys.modules[__name__] = scipy.linalg

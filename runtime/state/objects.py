@@ -21,7 +21,7 @@ import numpy as np
 
 from ...tracer.bytecode.concretize import TAKERS
 from ...tracer.bytecode.settled_text import TEXT_METHODS
-from ...tracer.bytecode.shown_names import is_known_value
+from ...tracer.bytecode.shown_names import OBJECTS, is_known_value
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.reports import READS, is_written
 from . import readers
@@ -96,6 +96,8 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
         return member(walker, value, label, site)
     if walker.names.effects and is_written(value) and READS.isdisjoint(walker.names.attrs):
         return walker.node("logger", value, label, site)
+    if kind in OBJECTS:
+        return walker.node("known", value, label, site)
     why = hidden_state(kind)
     if why is not None:
         return walker.unknown(why, value, label.removeprefix("global ").removeprefix("closure "), site)
@@ -120,7 +122,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
 
 def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
-    if walker.names.values and is_known_value(value):
+    if type(getattr(value, "__self__", None)) in OBJECTS or (walker.names.values and is_known_value(value)):
         return walker.node("known", value, label, site)
     why, setting = impurity(value), setting_of(value)
     if setting is not None:

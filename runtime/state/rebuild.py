@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.shown_names import AsValue, as_called
+from ...tracer.bytecode.shown_names import as_called, stand_in
 from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
@@ -373,7 +373,7 @@ class Substitution:
         )
 
     def _known(self, node: StateNode) -> Any:
-        return self._done(node, AsValue(node.obj))
+        return self._done(node, stand_in(node.obj))
 
     def _jitted(self, node: StateNode) -> Any:
         return self._done(node, JittedOver(node.obj, self._part(node.edges[0].child, node.obj.__wrapped__)))

@@ -40,6 +40,7 @@ SPARED = {"len"}  # names of CALLED for which alone no frame need be shown other
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
 METHODS_OF: dict[str, Any] = {}  # name of a class -> the object whose attributes are called (`float.hex(t)`)
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
+OBJECTS: dict[type, Any] = {}  # a class in C -> the function that makes what stands for an instance of it
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _for_lists: set[int] = set()  # ids of objects that only calls with a list find
 _names: set[str] = set()  # of the functions that any call finds
@@ -114,6 +115,17 @@ class _Globals(dict):
 
     def get(self, name: str, default: Any = None) -> Any:
         return self._below.get(name, default)
+
+
+def stand_in(value: Any) -> Any:
+    """What recorded code finds in place of *value*: a function that is known, an instance of a class of ``OBJECTS``, or
+    a method of one."""
+    if type(value) in OBJECTS:
+        return OBJECTS[type(value)](value)
+    owner = getattr(value, "__self__", None)
+    if type(owner) in OBJECTS:
+        return getattr(OBJECTS[type(owner)](owner), value.__name__)
+    return AsValue(value)
 
 
 class AsValue:

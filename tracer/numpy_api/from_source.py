@@ -22,7 +22,7 @@ from ..record.array import RECORDED, TracedArray
 HOOKED = f"{OWN_FOLDER}hooks.py"  # the file of the code of functions whose calls are hooked
 _MODULES = type(np)
 # whose Python is recorded
-_SCIPY = ("_lib", "integrate", "interpolate", "ndimage", "signal", "stats")
+_SCIPY = ("_lib", "integrate", "interpolate", "ndimage", "signal", "sparse", "stats")
 _PACKAGES = ("math.", "numpy.", *[f"scipy.{name}" for name in _SCIPY])
 _compiled: dict[int, tuple[Any, Any]] = {}  # id of a function in C -> (it, ours)
 

@@ -37,7 +37,7 @@ def _gather_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
 
 def gather(x: Atom, index: Atom) -> Var:
     """x[index] along axis 0: shape index.shape + x.shape[1:]."""
-    return bind(GATHER, x, index)
+    return bind(GATHER, x, broadcast_to(index, ()) if isinstance(index, Lit) else index)
 
 
 def _scatter_infer(x: Aval, index: Aval, v: Aval) -> Aval:

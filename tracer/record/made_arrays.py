@@ -51,8 +51,11 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
         return False
     outermost = recorder.outermost()
     elsewhere = None if outermost.names_written is None else outermost.names_written()
-    own = place.code.co_filename.endswith(RECORDED) and not outermost.repeatable  # NumPy's, in which nothing is learned
-    guess = (own and kind in "fbc") or (kind in "fc" and (known or elsewhere is not None))
+    file = place.code.co_filename
+    own = file.endswith(RECORDED) and not outermost.repeatable  # a library's, in which nothing is learned
+    guess = (own and kind in ("fbc" if "numpy" in file else "fc")) or (
+        kind in "fc" and (known or elsewhere is not None)
+    )
     blank &= elsewhere is not None
     if not guess or not (blank or place.offset in assigned(place.code, elsewhere or frozenset())):
         return False

@@ -45,6 +45,8 @@ from . import (  # noqa: F401  (each fills the tables)
     signal,
     ndimage,
     sparse,
+    sparse_solvers,
+    sparse_structure,
     spatial,
     special,
     stats_distributions,

@@ -28,6 +28,7 @@ from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap, w
 from ..record.constants import by_numpy
 from ..record.recorder import require_recorder
 
+OF_TWO: dict[str, Callable[..., Any]] = {}  # products of two sparse matrices (sparse_structure.py)
 _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 
 
@@ -130,7 +131,7 @@ def _is_sparse(other: Any) -> bool:
 
 def _product(matrix: Any, other: Any) -> Any:
     if _is_sparse(other):
-        raise _needs_contents(matrix if _holds_traced(matrix) else other, "the product with another sparse matrix")
+        return OF_TWO["product"](matrix, other)
     if not np.ndim(other):
         return matrix._mul_scalar(other)
     return _multiplied(*_entries(matrix), matrix.shape, other)
@@ -147,7 +148,7 @@ def _multiplied(rows: Atom, columns: Atom, data: TracedArray, shape: tuple[int, 
 
 def _product_from_left(matrix: Any, other: Any) -> Any:
     if _is_sparse(other):
-        raise _needs_contents(matrix if _holds_traced(matrix) else other, "the product with another sparse matrix")
+        return OF_TWO["product"](other, matrix)
     if not np.ndim(other):
         return matrix._mul_scalar(other)
     rows, columns, data = _entries(matrix)
@@ -157,7 +158,7 @@ def _product_from_left(matrix: Any, other: Any) -> Any:
 def _multiply(matrix: Any, other: Any) -> Any:
     """Elementwise: the entries that are stored, in coordinates, as SciPy gives them."""
     if _is_sparse(other):
-        raise _needs_contents(matrix if _holds_traced(matrix) else other, "multiply with another sparse matrix")
+        return OF_TWO["multiply"](matrix, other)
     if not np.ndim(other):
         return matrix._mul_scalar(other)
     rows, columns, data = _entries(matrix)
@@ -180,7 +181,10 @@ def _over(cls: type, like: Any, shape: tuple[int, ...] | None = None, **parts: A
 
 
 def _in_coordinates(like: Any, shape: tuple[int, ...], rows: Atom, columns: Atom, data: TracedArray) -> Any:
-    coords = wrap_array(rows), wrap_array(columns)
+    coords: Any = wrap_array(rows), wrap_array(columns)
+    if not is_traced([part for name, part in vars(like).items() if name != "data"]):  # places that are known stay plain
+        recorder = require_recorder("a sparse matrix")
+        coords = tuple([np.array(recorder.value(x)) for x in (rows, columns)])
     return _over(like._coo_container, like, shape, coords=coords, data=data, has_canonical_format=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import belief_propagation
 import bundle_adjustment
 import deconvolution
 import gaussian_process
@@ -276,6 +277,31 @@ def bootstrapped_yield_curve():
 def control_within_limits():
     return simulations.control_cost, [
         (np.array(g), sp, 60) for g, sp in (([4.0, 0.8, 0.3], 50.0), ([3.0, 0.6, 0.1], 45.0))
+    ]
+
+
+@program
+def heat_in_a_rod():
+    """The readings are a pandas frame; the temperatures come from tridiagonal equations in each step."""
+    heat = pytest.importorskip("heat")  # which imports pandas
+    frame = heat.readings()
+    knots = np.array([-1.2, -0.9, -1.4, -1.1])
+    return heat.misfit, [(knots + shift, heat.Rod(30), frame * scale) for shift, scale in ((0.0, 1.0), (0.3, 0.9))]
+
+
+@program
+def labels_by_belief_propagation():
+    field, rng = belief_propagation.grid(4, 5), np.random.default_rng(1)
+    features, labels = rng.normal(size=(field.n, 2)), rng.integers(0, 3, field.n)
+    thetas = [0.4 * rng.normal(size=7) for _ in range(2)]
+    return belief_propagation.negative_log_likelihood, [(theta, field, features, labels) for theta in thetas]
+
+
+@program
+def bethes_free_energy():
+    field, rng = belief_propagation.grid(3, 4, states=2), np.random.default_rng(2)
+    return belief_propagation.bethe_free_energy, [
+        (0.4 * rng.normal(size=5), field, rng.normal(size=(field.n, 2))) for _ in range(2)
     ]
 
 

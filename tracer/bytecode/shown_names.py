@@ -118,8 +118,8 @@ class _Globals(dict):
 
 
 def stand_in(value: Any) -> Any:
-    """What recorded code finds in place of *value*: a function that is known, an instance of a class of ``OBJECTS``, or
-    a method of one."""
+    """The object that recorded code finds in place of *value*: a function that is known, an instance of a class of
+    ``OBJECTS``, or a method of one."""
     if type(value) in OBJECTS:
         return OBJECTS[type(value)](value)
     owner = getattr(value, "__self__", None)

@@ -132,8 +132,8 @@ def _spsolve(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) -
     return wrap_array(found)
 
 
-class Factors:
-    """Factors of a sparse matrix while a function is recorded, as ``splu`` gives them; those made outside are
+class SparseFactors:
+    """SparseFactors of a sparse matrix while a function is recorded, as ``splu`` gives them; those made outside are
     *known*."""
 
     def __init__(self, matrix: Any = None, options: tuple[Any, ...] = (), known: Any = None) -> None:
@@ -187,11 +187,11 @@ def _splu(A: Any, permc_spec: Any = None, diag_pivot_thresh: Any = None, relax: 
     given = {"permc_spec": permc_spec, "diag_pivot_thresh": diag_pivot_thresh, "relax": relax, "panel_size": panel_size}
     if options is not None:
         raise UnsupportedError.here("splu of traced entries with options= is not supported")
-    return Factors(A, tuple([item for item in given.items() if item[1] is not None]))
+    return SparseFactors(A, tuple([item for item in given.items() if item[1] is not None]))
 
 
 def _factorized(A: Any) -> Any:
-    return Factors(A).solve
+    return SparseFactors(A).solve
 
 
 # ---- other solvers ---------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def _refused(name: str) -> Any:
 
 @when_loaded("scipy.sparse.linalg", "use_solver")
 def _install(module: Any) -> None:
-    OBJECTS[module.SuperLU] = lambda known: Factors(known=known)
+    OBJECTS[module.SuperLU] = lambda known: SparseFactors(known=known)
     own = {"spsolve": _spsolve, "splu": _splu, "factorized": _factorized, "spsolve_triangular": _triangular,
            "norm": _norm}  # fmt: skip
     for name in "cg bicg bicgstab cgs gmres lgmres minres qmr gcrotmk tfqmr".split():

@@ -37,7 +37,7 @@ def _known(places: Any) -> np.ndarray:
 
 
 def _parts(matrix: Any) -> dict[str, Any]:
-    """What *matrix* holds besides its entries."""
+    """The attributes of *matrix* besides its entries."""
     found = {}
     for name, value in vars(matrix).items():
         if name not in ("_shape", "maxprint", "data"):

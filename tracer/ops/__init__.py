@@ -12,7 +12,6 @@ Importing the package fills the registry.
 from . import (  # noqa: F401
     complex,
     control,
-    correlation,
     custom,
     elementwise,
     filters,

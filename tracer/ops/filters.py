@@ -104,8 +104,17 @@ def _infer_correlate(x: Aval, w: Aval) -> Aval:
 
 
 def _correlate(x: np.ndarray, w: np.ndarray) -> Any:
-    rows = range(x.shape[0] - w.shape[0] + 1)
-    return [sum(np.correlate(x[s + i], w[i], "valid") for i in range(w.shape[0])) for s in rows]
+    """One call of ``np.correlate`` for each row of *w*, or for each column of a high one: rows of *x* that lie one
+    after another are one row, and what comes of two of them is dropped."""
+    if w.shape[0] > w.shape[1]:
+        return _correlate(x.T, w.T).T
+    rows, columns = (n - m + 1 for n, m in zip(x.shape, w.shape, strict=True))
+    total = np.zeros((rows, columns), x.dtype)
+    beyond = np.zeros(w.shape[1] - 1, x.dtype)
+    for i, weights in enumerate(w):
+        found = np.correlate(np.ascontiguousarray(x[i : i + rows]).ravel(), weights)
+        total += np.concatenate([found, beyond]).reshape(rows, -1)[:, :columns]
+    return total
 
 
 def _correlate_vjp(ct: Atom, out: Var, x: Atom, w: Atom) -> tuple[Atom, Atom]:

@@ -18,8 +18,8 @@ from scipy.linalg import solve_banded
 from ..numpy_api.from_source import compiled
 from ..numpy_api.hooks import hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
-from ..ops.correlation import correlate
-from ..record.array import is_traced, to_atom, wrap_array
+from ..record.array import is_traced
+from .signal import correlated
 
 _NEAREST, _WRAP, _REFLECT, _MIRROR, _CONSTANT, _GRID_WRAP, _GRID_CONSTANT = range(7)  # SciPy's numbers of its modes
 _PAD = {_NEAREST: "edge", _WRAP: "wrap", _REFLECT: "symmetric", _MIRROR: "reflect", _CONSTANT: "constant"}
@@ -49,7 +49,7 @@ def _correlate(x: Any, weights: Any, output: Any, mode: int, cval: Any, origins:
     sizes, shape = weights.shape, x.shape
     around = _padded(_floats(x), sizes, mode, cval, origins)
     if weights.size > _MOST_TAPS:
-        output[...] = wrap_array(correlate(to_atom(around), to_atom(_floats(weights))))
+        output[...] = correlated(around, _floats(weights))
         return
     total: Any = 0.0
     for offset, part in _shifts(around, shape, sizes):

@@ -78,6 +78,7 @@ TYPES = {
     "type ==": lambda v: type(v) == np.float64,  # noqa: E721
     "type in": lambda v: type(v) in (float, np.float32),
     "type of type": lambda v: isinstance(type(v), type) and type(v) is float,
+    "a union with type": lambda v: isinstance(type(v), type | np.dtype) and isinstance(float, np.dtype | type),
     "issubclass": lambda v: issubclass(type(v), numbers.Number),
     "issubdtype": lambda v: np.issubdtype(type(v), np.floating),
     "name": lambda v: len(type(v).__name__) + 10 * len(v.__class__.__name__),

@@ -82,6 +82,12 @@ class _Type:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (type,)
 
+    def __or__(self, other: Any) -> Any:  # a union of classes
+        return type | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | type
+
     def __getattr__(self, name: str) -> Any:
         return getattr(type, name)
 

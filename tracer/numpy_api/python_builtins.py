@@ -73,7 +73,7 @@ class _Type:
     def __subclasscheck__(self, cls: Any) -> bool:
         return issubclass(cls, type)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Any) -> Any:  # a union of classes
         return type | other
 
     def __ror__(self, other: Any) -> Any:
@@ -81,12 +81,6 @@ class _Type:
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (type,)
-
-    def __or__(self, other: Any) -> Any:  # a union of classes
-        return type | other
-
-    def __ror__(self, other: Any) -> Any:
-        return other | type
 
     def __getattr__(self, name: str) -> Any:
         return getattr(type, name)

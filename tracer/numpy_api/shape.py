@@ -99,7 +99,7 @@ implements(np.transpose)(lambda a, axes=None: _permuted(as_traced(a), axes))
 
 @implements(method="transpose")
 def _transpose_method(self: TracedArray, *axes: Any) -> Any:
-    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
+    if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
         return _permuted(self, axes[0])
     return _permuted(self, axes or None)
 

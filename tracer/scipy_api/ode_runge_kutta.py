@@ -1,4 +1,4 @@
-"""Explicit Runge-Kutta methods of scipy.integrate, step for step as its solvers take them (``scipy.integrate._ivp.rk``).
+"""Explicit Runge-Kutta methods of scipy.integrate, step for step as its ``scipy.integrate._ivp.rk`` takes them.
 
 Coefficients, the choice of the first step, the error norms, the control of the step size and the polynomials between
 steps are SciPy's; so values differ by rounding alone.

@@ -29,6 +29,7 @@ CASES = [
     Case("numpy.ravel", lambda x: np.ravel(x, order="F"), [M], label="order"),
     Case("numpy.transpose", np.transpose, [M]),
     Case("numpy.transpose", lambda x: np.transpose(x, (2, 0, 1)), [T], label="axes"),
+    Case("numpy.transpose", lambda x: x.transpose(np.array([2, 0, 1])), [T], label="an array of axes"),
     Case("numpy.matrix_transpose", np.matrix_transpose, [T]),
     Case("numpy.swapaxes", lambda x: np.swapaxes(x, 0, -1), [T]),
     Case("numpy.moveaxis", lambda x: np.moveaxis(x, (0, 1), (-1, 0)), [T]),

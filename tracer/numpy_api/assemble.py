@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT
+from ..ir.aval import BFLOAT16, INT
 from ..ir.errors import BadIndexError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, cast_with_warning, promote
@@ -87,10 +87,9 @@ def nested_atom(value: Any) -> Atom:
     if not isinstance(value, (list, tuple)):
         return to_atom(value)
     atoms = [nested_atom(v) for v in value]
-    strong = promote(*atoms)
-    if all(a.aval.weak for a in strong):
-        strong = tuple(cast(a, a.aval.dtype) for a in strong)
-    return stack_atoms(strong, 0, "array of traced values")
+    if not any(a.aval.dtype == BFLOAT16 for a in atoms):  # Python numbers have a dtype of their own in a list
+        atoms = [cast(a, a.aval.dtype) for a in atoms]
+    return stack_atoms(promote(*atoms), 0, "array of traced values")
 
 
 FUNCTIONS[np.array] = lambda value: wrap_array(nested_atom(value))  # reached from to_atom and tracegrad.array only

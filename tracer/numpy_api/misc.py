@@ -129,8 +129,8 @@ def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append
 @implements(np.ediff1d)
 def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     middle = _diff(np.ravel(as_traced(ary)))
-    parts = [np.ravel(as_traced(to_begin))] if to_begin is not None else []
-    return np.concatenate([*parts, middle, *([np.ravel(as_traced(to_end))] if to_end is not None else [])])
+    begin, end = ([] if x is None else [np.ravel(as_traced(x)).astype(middle.dtype)] for x in (to_begin, to_end))
+    return np.concatenate([*begin, middle, *end])
 
 
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:

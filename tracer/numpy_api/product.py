@@ -95,7 +95,7 @@ if hasattr(np, "matvec"):  # since NumPy 2.2
 
 @implements(np.dot, method="dot")
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    x, y = to_atom(a), to_atom(b)
+    x, y = atom_of(a), atom_of(b)
     return into(wrap_as(dot_of(x, y), a, b, order="C" if x.aval.ndim and y.aval.ndim else "K"), out)
 
 
@@ -117,7 +117,7 @@ def _vdot(a: Any, b: Any) -> Any:
 
 @implements(np.inner)
 def _inner(a: Any, b: Any) -> Any:
-    x, y = to_atom(a), to_atom(b)
+    x, y = atom_of(a), atom_of(b)
     if not x.aval.ndim or not y.aval.ndim:
         return wrap(UFUNCS[np.multiply](x, y))
     return wrap_as(tensordot_of(x, y, (x.aval.ndim - 1,), (y.aval.ndim - 1,), "inner"), order="C")

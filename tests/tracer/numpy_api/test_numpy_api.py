@@ -601,6 +601,9 @@ TYPED = {
     "cov": lambda x: np.cov(x),
     "nansum": lambda x: np.nansum(x),
     "interp": lambda x: np.interp(x, [0.0, 1.0], [1.0, 2.0]),
+    "list": lambda x: np.array([x[0], 2]),
+    "list of floats": lambda x: np.array([[x[0], 2.0], x[1:]]),
+    "product with a number": lambda x: np.dot(2.5, x) + np.inner(x, 2),
 }
 
 

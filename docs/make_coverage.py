@@ -94,16 +94,16 @@ def _public(module: ModuleType, names: Iterable[str]) -> set[str]:
 def overridable() -> frozenset[str]:
     """NumPy's functions that other libraries may override."""
     functions = (f"{f.__module__}.{f.__name__}" for f in overrides.get_overridable_numpy_array_functions())
-    ufuncs = (f.__name__ for f in overrides.get_overridable_numpy_ufuncs())
-    named = {f"numpy.{name}" for name in ufuncs if isinstance(getattr(np, name, None), np.ufunc)}
-    return frozenset(named.union(name for name in functions if "._" not in name))
+    ufuncs = [f.__name__ for f in overrides.get_overridable_numpy_ufuncs()]
+    names = {f"numpy.{name}" if hasattr(np, name) else f"numpy.strings.{name}" for name in ufuncs if name[0] != "_"}
+    return frozenset(names.union(name for name in functions if "._" not in name))
 
 
 def sections(rows: Iterable[str]) -> list[Section]:
     """The page's sections; each of the *rows*, names in the table, is in one of them by its prefix."""
     linalg, special = importlib.import_module("scipy.linalg"), importlib.import_module("scipy.special")
     numpys = overridable()
-    ufuncs = {name for name in numpys if isinstance(named(name), np.ufunc)}
+    ufuncs = {name for name in numpys if name.count(".") == 1 and isinstance(named(name), np.ufunc)}
     special_ufuncs = _public(special, [n for n in special.__all__ if isinstance(getattr(special, n), np.ufunc)])
     elsewhere = ("numpy.linalg.", "numpy.fft.", "numpy.lib.recfunctions.", "numpy.strings.", "numpy.char.")
     own = {name for name in numpys - ufuncs if not name.startswith(elsewhere)}
@@ -166,7 +166,7 @@ def statuses() -> dict[str, str]:
 
 def _share(counts: dict[str, int]) -> str:
     done, left = counts[STATUSES[0]], counts[STATUSES[3]]
-    return f"{100 * done / (done + left):.0f}% ({done} of {done + left})" if done + left else ""
+    return f"{100 * done // (done + left)}% ({done} of {done + left})" if done + left else ""
 
 
 def _counted(names: Iterable[str], known: dict[str, str]) -> dict[str, int]:

@@ -55,9 +55,8 @@ _OF_MATRICES = {
     "use scipy.linalg.solve(a, b, assume_a='sym'), or scipy.linalg.cholesky of a positive definite matrix": "ldl",
     "use scipy.linalg.eig(a, b), or eigh(a, b) of symmetric matrices": "qz ordqz",
     "use scipy.linalg.qr, svd or solve of the whole matrix": (
-        "cossin qr_delete qr_insert qr_multiply qr_update matrix_balance clarkson_woodruff_transform"
+        "cossin qr_delete qr_insert qr_update matrix_balance clarkson_woodruff_transform"
     ),
-    "make it with np.concatenate and np.diag": "diagsvd fiedler_companion",
 }
 HINTS.update({f"scipy.linalg.{name}": hint for hint, names in _OF_MATRICES.items() for name in names.split()})
 

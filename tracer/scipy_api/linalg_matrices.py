@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from ..ir.aval import Ints, broadcast_shapes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
+from ..numpy_api.hooks import hook_to_source
 from ..numpy_api.linalg import must_hold
 from ..numpy_api.registry import atom_of
 from ..ops.complex import conjugate
@@ -16,7 +18,7 @@ from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis
 from ..record.array import to_atom, wrap
-from .linalg import hooked, in_double
+from .linalg import HOOKED, hooked, in_double
 
 
 def _vector(value: Any) -> Atom:
@@ -99,6 +101,16 @@ def _companion(a: Any) -> Any:
     return np.concatenate([row[..., None, :], below], axis=-2)
 
 
+@hooked("diagsvd")
+def _diagsvd(s: Any, M: int, N: int) -> Any:
+    x = wrap(_vector(s))
+    n = x.shape[-1]
+    if n not in (M, N):
+        raise ShapeError.here("Length of s must be M or N.")
+    sizes = [(0, 0)] * (x.ndim - 1)
+    return np.pad(x[..., :, None] * np.eye(n, dtype=x.dtype), [*sizes, (0, M - n), (0, N - n)])
+
+
 @hooked("leslie")
 def _leslie(f: Any, s: Any) -> Any:
     first, rates = (wrap(_vector(x)) for x in (f, s))
@@ -176,3 +188,7 @@ def _solve_circulant(
     rows: Any = np.moveaxis(right, baxis, 0)
     found = np.linalg.solve(_circulant(column), rows.reshape(n, -1)).reshape(rows.shape)
     return np.moveaxis(found, 0, outaxis)
+
+
+hook_to_source(scipy.linalg.fiedler_companion)
+HOOKED["fiedler_companion"] = True

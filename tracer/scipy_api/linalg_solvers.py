@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from scipy.linalg import lapack
 
 from ..ir.aval import COMPLEX, INT
@@ -106,6 +107,18 @@ _SYMMETRIC = ("sym", "symmetric")
 _HERMITIAN = ("her", "hermitian")
 _POSITIVE = ("pos", "positive definite")
 _TRIANGULAR = {"upper triangular": False, "lower triangular": True}
+
+
+@hooked("qr_multiply")
+def _qr_multiply(
+    a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> Any:  # fmt: skip
+    if mode not in ("left", "right"):
+        raise ValueError(f"Mode argument can only be 'left' or 'right' but not '{mode}'")
+    q, *rest = scipy.linalg.qr(a, mode="economic", pivoting=pivoting)
+    q, by = np.conj(q) if conjugate else q, wrap(operands(True, c)[0])
+    return (q @ by if mode == "left" else by @ q), *rest
 
 
 @hooked("solve")

@@ -356,8 +356,6 @@ def test_ints_that_64_bits_do_not_hold(case):
     "plain, said",
     [
         (lambda x: math.ulp(x[0]), "stop_gradient"),
-        (lambda x: math.frexp(x[0])[0], "use np.frexp"),
-        (lambda x: math.nextafter(x[0], x[1]), "use np.nextafter"),
     ],
 )
 def test_functions_of_math_are_answered_with_names_that_exist(plain, said):

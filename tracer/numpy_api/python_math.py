@@ -26,6 +26,7 @@ from .python_numbers import holds
 
 _TOTAL = frozenset((  # which raise for no number
     "atan", "tanh", "asinh", "fabs", "degrees", "radians", "erf", "erfc", "cbrt", "atan2", "copysign", "hypot",
+    "nextafter",
 ))  # fmt: skip
 
 
@@ -149,7 +150,7 @@ _COMPUTED = {
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "fabs": np.absolute,
     "degrees": np.degrees, "radians": np.radians, "hypot": _hypot, "copysign": np.copysign, "fmod": np.fmod,
     "remainder": _remainder, "ldexp": _ldexp, "gamma": special.gamma, "lgamma": special.gammaln, "erf": special.erf,
-    "erfc": special.erfc,
+    "erfc": special.erfc, "nextafter": np.nextafter,
 }  # fmt: skip
 
 

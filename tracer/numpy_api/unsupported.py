@@ -37,7 +37,6 @@ HINTS.update({name: hint for hint, names in _SHARED.items() for name in names.sp
 HINTS.update(
     {
         "polyfit": "solve it outside, or minimise the squared residual of np.polyval",
-        "nextafter": "add a small multiple of np.finfo(float).eps",
         "spacing": "use np.finfo(float).eps * np.abs(x)",
         "resize_": "make a new array",
         "strides": "its memory layout is not known here; write x = x.copy() before, or use reshape and transpose",

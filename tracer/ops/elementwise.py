@@ -366,6 +366,9 @@ row("sqrt", np.sqrt, lambda o, x: like(0.5, o) / o, lower=intrinsic("sqrt"), dom
 row("cbrt", np.cbrt, lambda o, x: 1 / (like(3, o) * o * o), lower=libm("cbrt"), domain=POSITIVE, singular=True, cost=20)
 
 
+row("nextafter", np.nextafter, ONE, None, domain=REAL * 2, cost=20)
+
+
 def _ldexp_impl(x: Any, n: Any, xp: Any = np) -> Any:
     return xp.ldexp(x, xp.minimum(xp.maximum(n, -5000), 5000).astype(np.int32))
 

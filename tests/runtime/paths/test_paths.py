@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import struct
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_runs_are_counted_in_the_fast_path_too(launcher):
 
 
 def test_numbers_that_differ_are_misses_not_runs(launcher):
-    f = compile_grad(lambda x: np.sum(x) * math.nextafter(stop_gradient(x[0]), stop_gradient(x[0])))
+    f = compile_grad(lambda x: np.sum(x) * struct.unpack("d", struct.pack("d", stop_gradient(x[0])))[0])
     for _ in range(4):
         f(X)
     g = 2 * X
@@ -68,7 +68,7 @@ def test_numbers_that_differ_are_misses_not_runs(launcher):
         assert f(x) == pytest.approx(np.sum(x) * x[0])
     first, second = sorted(f.stats.paths, key=lambda p: p.answers[0])
     assert (first.runs, second.runs) == (5, 4) and f.stats.calls == 9
-    assert first.misses and all("float() gave 0.3" in text for text in first.misses)
+    assert first.misses and all("item() gave 0.3" in text for text in first.misses)
 
 
 def test_counts_of_a_function_that_numpy_runs_partly():

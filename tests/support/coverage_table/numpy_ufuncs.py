@@ -81,6 +81,7 @@ CASES = [
     Case("numpy.modf", np.modf, [ANY]),
     Case("numpy.frexp", np.frexp, [ANY]),
     Case("numpy.ldexp", lambda x: np.ldexp(x, [[2], [-1]]), [ANY]),
+    Case("numpy.nextafter", np.nextafter, PAIR),
     Case("numpy.spacing", lambda x: x * np.spacing(2.0), [ANY], 0),
     Case("numpy.heaviside", lambda x: np.heaviside(x, 0.5), [ANY], 0),
     Case("numpy.matmul", np.matmul, [ANY, ANY.T]),

@@ -41,6 +41,7 @@ CASES = [
     Case("math.copysign", lambda x, y: math.copysign(x, y), [X, SMALL]),
     Case("math.fmod", lambda x, y: math.fmod(y, x), [X, Y]),
     Case("math.remainder", lambda x, y: math.remainder(y, x), [X, Y]),
+    Case("math.nextafter", lambda x, y: math.nextafter(x, y), [X, Y]),
     Case("math.ldexp", lambda x: math.ldexp(x, 3), [X]),
     Case("math.modf", lambda x: math.modf(x), [Y]),
     Case("math.frexp", lambda x: math.frexp(x)[0], [Y]),

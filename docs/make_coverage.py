@@ -1,8 +1,8 @@
 """Make docs/coverage.md from the table of test domains: ``python docs/make_coverage.py``; ``--check`` compares.
 
 A function is differentiable where a row of the table (tests/support/coverage_table) takes a derivative of it, which the
-tests compare with differences.  Data only, and no derivative by nature, is what ``no_derivative.py`` there lists, and
-rows of no order.  Everything else is not yet.
+tests compare with differences.  Data only, and no derivative by nature, is what ``no_derivative.py`` there lists.
+Everything else is not yet.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def statuses() -> dict[str, str]:
     orders: defaultdict[str, int] = defaultdict(int)
     for case in all_cases():
         orders[case.name] = max(orders[case.name], case.order)
-    found = {name: STATUSES[0 if order else 1] for name, order in orders.items()}
+    found = {name: STATUSES[0] for name, order in orders.items() if order}
     for status, names in zip(STATUSES[1:], (DATA_ONLY, BY_NATURE), strict=False):
         found.update(dict.fromkeys(names, status))
     return found

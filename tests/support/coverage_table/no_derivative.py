@@ -9,6 +9,7 @@ import numpy as np
 import scipy.fft
 import scipy.linalg
 import scipy.special
+import scipy.stats
 from numpy.lib import recfunctions
 
 from .case import Case
@@ -79,6 +80,10 @@ BY_NATURE = (UNCALLED - DATA_ONLY) | _named(
     cmath="isnan isinf isfinite isclose",
     scipy__linalg="bandwidth ishermitian issymmetric",
     scipy__special="gammasgn round",
+    scipy__stats=(  # steps, integers, and what is no number
+        "bernoulli.ppf bernoulli.isf bernoulli.support binom.ppf binom.isf binom.support nbinom.support poisson.ppf "
+        "poisson.isf poisson.support cauchy.mean cauchy.std cauchy.var"
+    ),
 )
 
 
@@ -97,6 +102,10 @@ CASES = [
     *_used("numpy.fft.fftfreq numpy.fft.rfftfreq scipy.fft.fftfreq scipy.fft.rfftfreq", "4"),
     *_used(f"{_of('scipy.linalg', _MATRICES)} {_of('scipy.special', _OF_ONE)}", "2"),
     *_used(_of("scipy.special", _OF_TWO), "3, 2"),
+    *_used("scipy.stats.bernoulli.ppf scipy.stats.bernoulli.isf", "[0.3], 0.4"),
+    *_used("scipy.stats.poisson.ppf scipy.stats.poisson.isf", "[0.3], 2.4"),
+    *_used("scipy.stats.binom.ppf scipy.stats.binom.isf", "[0.3], 5, 0.4"),
+    *_used("scipy.stats.cauchy.mean scipy.stats.cauchy.std scipy.stats.cauchy.var", ""),
     Case("numpy.ix_", lambda x: x * np.ix_([1, 2])[0], [X], 0),
     Case(
         "numpy.lib.recfunctions.structured_to_unstructured",

@@ -1,13 +1,14 @@
 """Functions of the user's as programs of their own, which a solver of SciPy's calls as often as it likes.
 
 ``record_function`` runs a function once on traced variables, in a recorder within the recorder (``body_recorder.py``);
-the traced values that it closes over become operands.  A ``SubProgram`` computes it for arrays: node by node at first,
-by a kernel once it has been called often.
+the traced values that it closes over become operands.  A ``SubProgram`` computes it for arrays, by a kernel where the
+runtime is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,10 @@ from ..record.recorder import Recorder, recording
 from .body_recorder import BodyRecorder
 from .trees import as_result
 
-Evaluator = Callable[[Sequence[np.ndarray]], Sequence[Any]]
+# a graph as a function: of its inputs, to its only output or the tuple of them
+Evaluator = Callable[..., Any]
 # what makes a kernel of a graph: registered by a higher layer (runtime/launch/sub_kernels.py)
 kernel_makers: list[Callable[[Graph], Evaluator]] = []
-_OFTEN = 50  # calls from which on a kernel is worth its compilation
 
 
 class FunctionRecorder(BodyRecorder):
@@ -48,14 +49,13 @@ class SubProgram:
     """A function with ``graph``: its inputs are the values from outside, then the variables, and its outputs those of
     the function, then whether all held that it relies on, if there is such.  Equal ones have equal graphs."""
 
-    __slots__ = ("_calls", "_errors", "_evaluate", "_key", "graph", "several")
+    __slots__ = ("_errors", "_evaluate", "_key", "graph", "several")
 
     def __init__(self, graph: Graph, several: bool, errors: Sequence[Callable[[], Exception]]) -> None:
         self.graph, self.several, self._errors = graph, several, errors
         names = tuple([node.prim.name for node in graph.nodes])
         self._key = (several, tuple([v.aval for v in graph.inputs]), names)
-        self._calls = 0
-        self._evaluate: Evaluator = self._interpreted
+        self._evaluate: Evaluator | None = None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is SubProgram and self._key == other._key and same_graph(self.graph, other.graph)
@@ -74,24 +74,31 @@ class SubProgram:
         graph = self.graph
         return Graph(graph.inputs, graph.nodes, graph.outputs[: len(graph.outputs) - bool(self._errors)])
 
-    def __call__(self, given: Sequence[np.ndarray], *variables: Any) -> Any:
-        """The value of the function, or the tuple of its values, where it closes over the values *given*."""
-        avals = [v.aval for v in self.graph.inputs]
-        arrays = [*given, *[np.asarray(x, dtype=a.dtype) for x, a in zip(variables, avals[len(given) :], strict=True)]]
-        if any(x.shape != a.shape for x, a in zip(arrays, avals, strict=True)):
-            raise UnsupportedError.here("a function is called with another shape than it was recorded for")
-        self._calls += 1
-        if self._calls == _OFTEN and kernel_makers:
-            self._evaluate = kernel_makers[0](self.graph)
-        found = [np.asarray(x)[()] for x in self._evaluate(arrays)]
-        if self._errors and not found.pop():
-            raise self._errors[0]()
-        return tuple(found) if self.several else found[0]
+    def over(self, given: Sequence[np.ndarray]) -> Callable[..., Any]:
+        """The function where it closes over the values *given*: of the variables, to a value or a tuple of values."""
+        if self._evaluate is None:
+            self._evaluate = (kernel_makers[0] if kernel_makers else _interpreter)(self.graph)
+        if not self._errors and not (self.several and len(self.graph.outputs) == 1):
+            return partial(self._evaluate, *given)
+        return partial(self._checked, *given)
 
-    def _interpreted(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
-        env: Any = dict(zip(self.graph.inputs, arrays, strict=True))
-        run_nodes(self.graph.nodes, env)
-        return [np.array(stored(env, out)) for out in self.graph.outputs]
+    def _checked(self, *values: Any) -> Any:
+        assert self._evaluate is not None
+        found = self._evaluate(*values)
+        parts = list(found) if type(found) is tuple else [found]
+        if self._errors and not parts.pop():
+            raise self._errors[0]()
+        return tuple(parts) if self.several else parts[0]
+
+
+def _interpreter(graph: Graph) -> Evaluator:
+    def evaluate(*values: Any) -> Any:
+        env: Any = {v: np.asarray(x, dtype=v.aval.dtype) for v, x in zip(graph.inputs, values, strict=True)}
+        run_nodes(graph.nodes, env)
+        found = [np.array(stored(env, out))[()] for out in graph.outputs]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return evaluate
 
 
 def record_function(

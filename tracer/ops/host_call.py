@@ -21,7 +21,6 @@ needs a recording: that is ``custom_vjp`` (custom.py) around the results.  Witho
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
 from types import MethodType
 from typing import Any, NoReturn
 
@@ -36,8 +35,8 @@ from ..ir.site import Site
 from .complex import put_together, taken_apart
 from .custom import Rule
 
-# contexts in which such functions run, where a recording computes a value of its own (record/recorder.py)
-unrecorded: list[Callable[[], AbstractContextManager[None]]] = []
+# runs a function as it runs outside of a recording, which may be what asks for its value (record/recorder.py)
+unrecorded: list[Callable[[Callable[..., Any], Sequence[Any]], Any]] = []
 # derivatives of graphs, for rules that are made of them (codegen/derive/pullback.py)
 pullbacks: list[Callable[[Graph, Sequence[int]], Graph]] = []
 _BOOL = Aval(np.dtype(bool), ())
@@ -92,8 +91,7 @@ class HostFunction:
             array = np.asarray(array + 1j * np.asarray(next(given)), dtype) if dtype.kind == "c" else array.view()
             array.flags.writeable = False
             arrays.append(array)
-        with unrecorded[0]():
-            found = self.function(*arrays)
+        found = unrecorded[0](self.function, arrays)
         if len(self.results) == 1:
             found = (found,)
         if not isinstance(found, (tuple, list)) or len(found) != len(self.results):

@@ -678,7 +678,14 @@ def nothing_recorded() -> Iterator[None]:
         _current.recorder = previous
 
 
-unrecorded.append(nothing_recorded)
+def _run_unrecorded(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    if getattr(_current, "recorder", None) is None:
+        return function(*args)
+    with nothing_recorded():
+        return function(*args)
+
+
+unrecorded.append(_run_unrecorded)
 
 
 def require_recorder(what: str) -> Recorder:

@@ -12,12 +12,12 @@ number and array of it is a result of the node.  In the body of a loop only the 
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any, NoReturn
 from zlib import crc32
@@ -120,7 +120,7 @@ def _watched(function: Any) -> Any:
     if not callable(function):
         return function
 
-    @functools.wraps(function, updated=())
+    @wraps(function, updated=())
     def watched(*args: Any, **kwargs: Any) -> Any:
         found = function(*args, **kwargs)
         if is_traced(found):
@@ -196,14 +196,14 @@ def solve_recorded(
     for key in solver.functions:
         function = arguments.get(key)
         if callable(function) and not isinstance(function, SubProgram):
-            applied = functools.partial(_apply, function, extra, named)
+            applied = partial(_apply, function, extra, named)
             arguments[key] = call.record(key, applied, 2 if key == "hessp" else 1)
 
     def as_operand(value: Any) -> Operand:
         return Operand(call.operand(nested_atom(value)))
 
     call.arguments = {k: _replaced(v, is_traced, as_operand) for k, v in arguments.items() if k in passed}
-    return _Results(solver, call, _Solve(solver, original, signature, call.arguments, call.reads), asked).emit()
+    return _Results(solver, call, _Solve(solver, original, call), asked).emit()
 
 
 def _apply(function: Callable[..., Any], extra: tuple[Any, ...], named: dict[str, Any], *variables: Any) -> Any:
@@ -245,35 +245,48 @@ def _at(found: Any, path: Path) -> Any:
     return found
 
 
-@dataclass(slots=True, eq=False)
 class _Solve:
     """A solver with its arguments: a function of the operands."""
 
-    solver: Solver
-    original: FunctionType
-    signature: inspect.Signature
-    arguments: dict[str, Any]
-    reads: dict[str, list[int]]
-
-    def key(self) -> Any:
-        return (self.original.__name__, _key_of(self.arguments), _key_of(self.reads))
+    def __init__(self, solver: Solver, original: FunctionType, call: SolverCall) -> None:
+        self.solver, self._original = solver, original
+        self.key = (call.name, _key_of(call.arguments), _key_of(call.reads))
+        self._fixed: dict[str, Any] = {}
+        self._filled: list[tuple[str, Callable[[Sequence[np.ndarray]], Any]]] = []  # arguments made of operands
+        for key, value in call.arguments.items():
+            if isinstance(value, SubProgram):
+                self._filled.append((key, partial(_function, solver, value, call.reads[key])))
+            elif isinstance(value, np.ndarray):
+                self._filled.append((key, partial(_copy, value)))
+            elif _holds(value, _is_operand):
+                self._filled.append((key, partial(_argument, value)))
+            else:
+                self._fixed[key] = value
+        self._fixed.update(self._fixed.pop("kwargs", {}))
 
     def __call__(self, *arrays: np.ndarray) -> Any:
-        filled: dict[str, Any] = {}
-        for key, value in self.arguments.items():
-            if isinstance(value, SubProgram):
-                given = [arrays[k] for k in self.reads[key]]
-                filled[key] = self.solver.adapted(functools.partial(value, given), value.size)
-            elif isinstance(value, np.ndarray):
-                filled[key] = value.copy()
-            else:
-                filled[key] = _replaced(value, lambda v: isinstance(v, Operand), lambda v: np.array(arrays[v.k])[()])
-        bound = inspect.BoundArguments(self.signature, filled)  # type: ignore[arg-type]
-        return self.original(*bound.args, **bound.kwargs)
+        return self._original(**self._fixed, **{key: made(arrays) for key, made in self._filled})
 
     def succeeded(self, found: Any) -> bool:
         success = self.solver.success
-        return bool(np.all(success(found) if callable(success) else _at(found, success)))
+        held = success(found) if callable(success) else _at(found, success)
+        return bool(np.all(held)) if isinstance(held, np.ndarray) else bool(held)
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, Operand)
+
+
+def _function(solver: Solver, program: SubProgram, reads: Sequence[int], arrays: Sequence[np.ndarray]) -> Any:
+    return solver.adapted(program.over([arrays[k] for k in reads]), program.size)
+
+
+def _copy(value: np.ndarray, arrays: Sequence[np.ndarray]) -> Any:
+    return value.copy()
+
+
+def _argument(value: Any, arrays: Sequence[np.ndarray]) -> Any:
+    return _replaced(value, _is_operand, lambda v: np.array(arrays[v.k])[()])
 
 
 # ---- results ------------------------------------------------------------------------------------------------------
@@ -351,6 +364,9 @@ class _Results:
         graphs = self._graphs()
         template, known = self._template(graphs)
         leaves = _leaves(template)
+        if not self.asked:
+            seen = {id(leaf) for _, leaf, _ in _leaves(solver.shown(template))}
+            leaves = [leaf for leaf in leaves if id(leaf[1]) in seen or leaf[0] == solver.solution]
         paths = [path for path, *_ in leaves]
 
         def numbers(found: Any) -> list[np.ndarray]:
@@ -371,7 +387,7 @@ class _Results:
             names, call.bounds, solver.apart, site,
         )  # fmt: skip
         avals = [*[aval for *_, aval in leaves], _BOOL]
-        node = HostFunction(function, avals, call.name, rule=rule, key=(solve.key(), tuple(paths)), site=site)
+        node = HostFunction(function, avals, call.name, rule=rule, key=(solve.key, tuple(paths)), site=site)
         outs = host_call(node, call.operands, known=numbers(template) if known is True else known)
         shown = {path: self._shown(leaf, atom) for (path, leaf, _), atom in zip(leaves, outs, strict=False)}
         found = _rebuilt(template, shown, (), call.name)
@@ -417,7 +433,7 @@ class _Results:
         for path, what in self.solver.values:
             parts[path] = np.zeros(graphs[what].outputs[0].aval.shape)[()]
         if isinstance(self.solver.solution[0], int):
-            return (parts[self.solver.solution],), raised
+            return (parts[self.solver.solution], *[None] * 7), raised
         if not callable(success):
             parts[success] = True
         made = sys.modules["scipy.optimize"].OptimizeResult()

@@ -30,6 +30,8 @@ class Workload:
     tolerance: float = 1e-6
     #: (value, gradients) in plain NumPy, derived by hand: the reference of the cross-check and the "numpy" peer.
     hand_gradient: Callable[..., Any] | None = None
+    #: `fn` to full precision, where it is an approximation itself: what the derivation by hand is held against
+    exact: Callable[..., Any] | None = None
     #: makes the hand-written numba kernel, (value, gradients) from the same arguments: the limit.
     limit: Maker | None = None
     spellings: Mapping[str, Maker | None] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from . import (
     kalman,
     linalg,
     logistic,
+    lotka_volterra,
     lstm,
     mlp,
     newton,
@@ -23,7 +24,7 @@ from . import (
 )
 
 _STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm, linalg)
-_LOOPS = (rk4, lstm, kalman, hmm, newton, branches, rk45)
+_LOOPS = (rk4, lstm, kalman, hmm, newton, branches, rk45, lotka_volterra)
 
 STRAIGHT: dict[str, Workload] = {workload.name: workload for module in _STRAIGHT for workload in module.WORKLOADS}
 #: control flow: loops, `while`, `if`

@@ -14,6 +14,7 @@ import inverse_kinematics
 import kalman
 import learning
 import nbody
+import neural_ode
 import numpy as np
 import pytest
 import renderer
@@ -305,6 +306,24 @@ def bethes_free_energy():
     ]
 
 
+@program
+def fit_of_an_epidemic():
+    days = np.arange(0.0, 12.0)
+    cases = np.array([2.0, 3, 4, 5, 8, 11, 15, 21, 28, 36, 45])
+    return neural_ode.epidemic, [(np.array(p), days, cases) for p in ([0.6, 0.2, 3.0], [0.5, 0.15, 5.0])]
+
+
+@program
+def doses_and_concentrations():
+    doses, observed = [10.0, 5.0], np.log(np.linspace(1.0, 3.0, 8))
+    return neural_ode.dosing, [(np.array(t), doses, observed) for t in ([0.2, -1.0, 0.7], [0.5, -1.2, 0.6])]
+
+
+@program
+def wings_of_a_butterfly():
+    return neural_ode.wings, [(np.array(s), 10.0, 28.0, 8 / 3) for s in ([1.0, 1.0, 1.05], [0.5, 1.2, 2.0])]
+
+
 @pytest.mark.parametrize("name", some(PROGRAMS, quick=2))
 def test_value_and_gradient(name):
     check(*PROGRAMS[name]())
@@ -317,6 +336,23 @@ def check(plain, calls):
         found, gradient = compiled.value_and_grad(*args)
         np.testing.assert_allclose(found, value, rtol=1e-9)
         np.testing.assert_allclose(gradient, slope, rtol=2e-5, atol=2e-6 * np.max(np.abs(slope)))
+
+
+@pytest.mark.slow
+def test_neural_ode():
+    """Its values are those of another method than LSODA: both are held against tight tolerances."""
+    problem = neural_ode.NeuralODE()
+    compiled, plain = compile_grad(problem.loss), lambda w: problem.loss(w, 1e-12)
+    for w in (problem.start(0), problem.start(1), problem.start(0)):
+        value, gradient = compiled.value_and_grad(w)
+        assert value == pytest.approx(plain(w), rel=1e-6)
+        way = np.random.default_rng(0).normal(size=w.size)
+        along = sum(c * plain(w + 1e-3 * k * way) for k, c in ((-2, 1), (-1, -8), (1, 8), (2, -1))) / 12e-3
+        assert gradient @ way == pytest.approx(along, abs=1e-6 * np.linalg.norm(gradient))
+    for _ in range(20):  # a descent
+        value, gradient = compiled.value_and_grad(w)
+        w = w - 0.02 * gradient
+    assert compiled(w) < 0.9 * plain(problem.start(0))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Explicit Runge-Kutta methods of scipy.integrate, step for step as its ``scipy.integrate._ivp.rk`` takes them.
+"""Explicit Runge-Kutta methods, step for step as SciPy's solvers take them (``scipy.integrate._ivp.rk``).
 
 Coefficients, the choice of the first step, the error norms, the control of the step size and the polynomials between
 steps are SciPy's; so values differ by rounding alone.

@@ -323,7 +323,7 @@ def run_frozen(
             lines,
         ):
             out = substitution.fn(*given.args, **given.kwargs)
-            out = _decided(out, bool(wrt)) if recorder.undecided else out
+            out = _decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
             recorder.settle_premise()
         out = unlabelled(out) if wrt else out
         out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})

@@ -173,6 +173,7 @@ class Recorder(Builder):
         self.proven: dict[Any, Any] = {}  # arms that have been looked at, with what they were proven for
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
         self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
+        self.defers = False  # whether arrays are made of which code may never ask more than a part (STAND_INS)
         self.asks_identity = False  # whether code may ask which of two equal numbers a value is
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints

@@ -14,6 +14,7 @@ linalg_solvers.py   its equations and factors: solve, lu, cho_factor
 fft.py              scipy.fft and scipy.fftpack
 ode_steps.py         initial value problems: adaptive steps as one loop
 ode_runge_kutta.py   their explicit methods
+ode_events.py        their events
 ode_result.py        what solve_ivp gives
 integrate.py         scipy.integrate: solve_ivp, odeint
 quadrature.py        its integrals of functions: quad, dblquad

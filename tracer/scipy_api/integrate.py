@@ -16,14 +16,14 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
-from ..ir.trees import tree_map
 from ..numpy_api.hooks import hook, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
 from ..record.array import TracedArray
 from ..record.recorder import current_recorder
-from .ode_result import Columns, OdeResult
+from .ode_events import Found, events_of
+from .ode_result import Columns, OdeResult, Solution
 from .ode_runge_kutta import RungeKutta
-from .ode_steps import Problem, Steps, attempts, held, places
+from .ode_steps import ENDED, FINISHED, TOO_SMALL, Problem, Steps, attempts, held, places
 
 _EXPLICIT = ("RK23", "RK45", "DOP853")
 _LSODA = 1.49012e-8  # odeint's tolerances by default
@@ -119,28 +119,40 @@ def _solve_ivp(
     if options:
         names = ", ".join(f"`{x}`" for x in options)
         warnings.warn(f"The following arguments have no effect for a chosen solver: {names}.", stacklevel=3)
-    if events is not None or dense_output or name not in _EXPLICIT:
-        raise UnsupportedError.here("solve_ivp with events, dense_output or an implicit method is not supported")
-    if t0 == end:
-        raise UnsupportedError.here("solve_ivp over an interval of length 0 is not supported")
+    if name not in _EXPLICIT:
+        raise UnsupportedError.here(
+            f"solve_ivp with method={name!r} is not supported in compiled functions: use an explicit one (RK23, RK45, "
+            "DOP853)"
+        )
+    dense = t_eval is not None or dense_output or events is not None
     problem = Problem(
-        _rates(fun, state, vectorized), t0, state, end, direction, rtol, atol, max_step, first, t_eval is not None
-    )
+        _rates(fun, state, vectorized), t0, state, end, direction, rtol, atol, max_step, first, dense,
+        events_of(events, args),
+    )  # fmt: skip
+    if t0 == end:
+        if events is not None or dense_output:
+            raise UnsupportedError.here("solve_ivp with events or dense_output over an interval of length 0")
+        t = np.stack([t0, end]) if t_eval is None else t_eval
+        return OdeResult.of(ivp, known, t, np.tile(state[:, None], (1, len(t))), 1, FINISHED)
     scheme = RungeKutta(known)
     steps = _steps(scheme, problem, "solve_ivp", fun)
-    if t_eval is not None:
+    if dense:
         steps.rows()
-    succeeds = steps.succeed()
-    counted = steps.count - (0 if succeeds else 1)
-    evaluations = (2 if first is None else 1) + scheme.evaluations * counted
+    status = steps.status()
+    found = None if events is None else Found(steps, scheme, problem, status == ENDED)
+    attempts_made = steps.count - (1 if status == TOO_SMALL else 0)
+    evaluations = (2 if first is None else 1) + scheme.evaluations * attempts_made
+    last = None if found is None else found.end
+    solution = Solution(steps, scheme, problem) if dense_output else None
     if t_eval is None:
-        t, y = Columns.of(steps, problem)
+        t, y = Columns.of(steps, problem, last)
     else:
-        t, y = t_eval, _at(steps, scheme, problem, t_eval)
-        if not succeeds:
-            reached = int(np.sum(t_eval * direction <= steps.last["t"] * direction))
+        t, y = t_eval, Solution(steps, scheme, problem).at(t_eval).T
+        if status != FINISHED:
+            until = steps.last["t"] if last is None else last[0]
+            reached = int(np.sum(t_eval * direction <= until * direction))
             t, y = t[:reached], y[:, :reached]
-    return OdeResult.of(ivp, known, t, y, evaluations, succeeds)
+    return OdeResult.of(ivp, known, t, y, evaluations, status, solution, found)
 
 
 def _times(t_eval: Any, t0: Any, end: Any, direction: float) -> Any:
@@ -153,19 +165,6 @@ def _times(t_eval: Any, t0: Any, end: Any, direction: float) -> Any:
     if np.any(np.diff(times) * direction <= 0):
         raise _wrong("Values in `t_eval` are not properly sorted.")
     return times
-
-
-def _at(steps: Steps, scheme: Any, problem: Problem, times: Any) -> Any:
-    """The solution (n, times) at *times* in the order of the steps."""
-    rows = steps.rows()
-    return _within(rows, scheme, times, places(rows["reached"], times * problem.direction)).T
-
-
-def _within(rows: Any, scheme: Any, times: Any, place: Any) -> Any:
-    """Values (times, n) at *times* within the steps whose rows stand at *place*."""
-    one = tree_map(lambda row: np.take(row, place, axis=0, mode="clip"), rows)
-    x = (times - one["t_old"]) / one["h"]
-    return scheme.within(one, x[:, None])
 
 
 def _steps(scheme: Any, problem: Problem, what: str, fun: Any) -> Steps:
@@ -213,12 +212,15 @@ def _odeint(
     scheme = RungeKutta(ivp.RK45 if np.all(np.minimum(rtol, atol) >= _TIGHT) else ivp.DOP853)
     steps = _steps(scheme, problem, "odeint", func)
     rows = steps.rows()
-    if not steps.succeed():
-        raise UnsupportedError.here("odeint: stiff")
-    place = places(rows["reached"], times * problem.direction)
-    solution = _within(rows, scheme, times, place)
+    if steps.status() != FINISHED:
+        raise UnsupportedError.here(
+            "odeint: stability limits the steps of explicit methods here (the problem is stiff), or no step is small "
+            "enough; LSODA's implicit method has no compiled form: integrate it outside of the compiled function"
+        )
+    solution = Solution(steps, scheme, problem).at(times)
     if not full_output:
         return solution
+    place = places(rows["reached"], times * problem.direction, steps.count)
     counts = place[1:] + 1
     return solution, {
         "hu": np.take(rows["h"], place[1:], mode="clip"), "tcur": np.take(rows["t"], place[1:], mode="clip"),

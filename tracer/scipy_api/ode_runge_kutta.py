@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .ode_events import meet_events, start_of_events
 from .ode_steps import FINISHED, RUNNING, STIFF, TOO_SMALL, Problem, held
 
 SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10
@@ -76,6 +77,7 @@ class RungeKutta:
         first = problem.first_step
         h = first_step(problem, f0, self.solver.error_estimator_order) if first is None else first
         watch = {"limited": np.int64(0), "free": np.int64(0)} if problem.watched else {}
+        watch |= start_of_events(problem)
         return {
             "status": np.int64(RUNNING), "t": problem.t0, "y": problem.y0, "f": f0, "h": held(h), "refused": np.False_,
             "reached": -np.inf, **watch,
@@ -114,7 +116,8 @@ class RungeKutta:
         }  # fmt: skip
         if problem.watched:
             self._watch(c, after, taken, [held(x) for x in (h, ks[-1] - ks[-2], y_new - stage)])
-        kept = {"reached": reached, "taken": taken, "t": after["t"], "y": after["y"]}
+        met = meet_events(problem, c, after, taken, t_new, y_new)
+        kept = {"met": met, "reached": reached, "taken": taken, "t": after["t"], "y": after["y"]}
         if problem.dense:
             kept |= {"t_old": t, "h": h, "y_old": y, "q": self._polynomial(problem, c, ks, h, y_new)}
         return after, kept

@@ -13,9 +13,9 @@ so times have derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from ..record.array import to_atom
 from ..record.recorder import Recorder, recording
 
 LEAST = 128  # rows that there is room for
-RUNNING, FINISHED, TOO_SMALL, STIFF = 0, 1, 2, 3  # the state of an integration
+RUNNING, FINISHED, TOO_SMALL, STIFF, ENDED = 0, 1, 2, 3, 4  # the state of an integration
 
 
 def held(value: Any) -> Any:
@@ -44,6 +44,15 @@ def held(value: Any) -> Any:
 
 def _stopped(value: Any) -> Any:
     return F.stop_gradient(strong(value))
+
+
+class Event(NamedTuple):
+    """``value(t, y)`` changes its sign, upwards where *direction* is positive, downwards where it is negative; the
+    integration ends when it has done so *terminal* times."""
+
+    value: Callable[[Any, Any], Any]
+    direction: float
+    terminal: float
 
 
 @dataclass
@@ -60,6 +69,7 @@ class Problem:
     max_step: Any = np.inf
     first_step: Any = None
     dense: bool = False  # whether values within steps are asked for
+    events: Sequence[Event] = ()
     watched: bool = False  # whether it ends where stability limits the steps, as STIFF
 
 
@@ -77,9 +87,9 @@ class Steps:
     count: Any
     _rows: Any = field(default=None)
 
-    def succeed(self) -> bool:
-        """Whether the end was reached: a question."""
-        return bool(self.last["status"] == FINISHED)
+    def status(self) -> int:
+        """How it ended: a question."""
+        return next(s for s in (FINISHED, ENDED, STIFF, TOO_SMALL) if s == TOO_SMALL or self.last["status"] == s)
 
     def rows(self) -> Any:
         """The values that each attempt keeps, stacked; rows behind the last attempt are zeros."""
@@ -132,13 +142,13 @@ def attempts(recorder: Recorder, what: str, fun: Any, attempt: Callable[[Any], t
     return Steps(recorder, loop, ends, going, asked, kept, last, as_result(found[count]))
 
 
-def places(reached: Any, times: Any) -> Any:
-    """For each of the *times*, which rise, the first row whose time ``reached`` is not before it: int64 (times,)."""
-    known = as_traced(reached)
-    last = known.shape[0] - 1
+def places(reached: Any, times: Any, count: Any, rising: bool = True) -> Any:
+    """For each of the *times* the first of *count* rows whose time ``reached`` is not before it, else the last one:
+    int64 (times,).  Times that are *rising* are found one after the other."""
+    known, last = as_traced(reached), count - 1
 
     def place(row: Any, time: Any) -> Any:
-        row = while_loop(lambda k: (np.take(known, k, mode="clip") < time) & (k < last), lambda k: k + 1, row)
-        return row, row
+        found = while_loop(lambda k: (np.take(known, k, mode="clip") < time) & (k < last), lambda k: k + 1, row)
+        return found if rising else row, found
 
     return scan(place, np.int64(0), held(times))[1]

@@ -32,6 +32,14 @@ def last(p: Any, y0: Any, span: Any) -> Any:
     return sol.y[:, -1], sol.t[-1]
 
 
+def events(p: Any, y0: Any) -> Any:
+    """The time at which the angle is 0.6, and the state there; the angle at 0.1."""
+    low = lambda t, y, k, c: y[0] - 0.6  # noqa: E731
+    low.terminal = True  # type: ignore[attr-defined]
+    sol = integrate.solve_ivp(oscillator, (0, 2), y0, args=(p[0], p[1]), events=low, dense_output=True, **TIGHT)
+    return sol.t_events[0], sol.y_events[0], sol.sol(0.1), sol.sol(np.array([0.1, 0.05])), sol.t[-1], sol.y[:, -1]
+
+
 def by_odeint(p: Any, y0: Any, t: Any) -> Any:
     return integrate.odeint(oscillator, y0, t, args=(p[0], p[1]), tfirst=True, rtol=1e-9, atol=1e-9)
 
@@ -63,6 +71,7 @@ CASES = [
     Case("scipy.integrate.solve_ivp", by("RK23", rtol=1e-6, atol=1e-6, max_step=0.1), [P, Y], tol=1e-5, label="RK23"),
     Case("scipy.integrate.solve_ivp", by("DOP853"), [P, Y], label="DOP853"),
     Case("scipy.integrate.solve_ivp", last, [P, Y, np.array([0.1, 0.3])], label="end"),
+    Case("scipy.integrate.solve_ivp", events, [P, Y], tol=1e-5, label="events"),
     Case("scipy.integrate.odeint", by_odeint, [P, Y, TIMES], rtol=1e-7),
     *[
         Case(f"scipy.integrate.{name}", getattr(integrate, name), [SAMPLES.T[:, :3] if name == "romb" else SAMPLES])

@@ -9,7 +9,6 @@ from scipy.integrate import odeint, solve_ivp
 from tracegrad import compile_grad
 
 TIMES = np.linspace(0.0, 2.0, 5)
-TIGHT = {"method": "DOP853", "rtol": 1e-9, "atol": 1e-9}
 THETA = np.array([1.5, 1.0, 3.0, 1.0])
 
 
@@ -42,12 +41,13 @@ class Pendulum:
     def rates(self, t, y):
         return [y[1], -self.b * y[1] - self.c * np.sin(y[0])]
 
-    def swing(self, times):
-        return solve_ivp(self.rates, (times[0], times[-1]), [1.0, 0.0], t_eval=times, **TIGHT).y[0]
+    def swing(self, times, **how):
+        return solve_ivp(self.rates, (times[0], times[-1]), [1.0, 0.0], t_eval=times, **how).y[0]
 
 
-def fits(theta, tol=1e-9):
+def fits(theta, tol=1e-9, method="RK45"):
     """Parameters in args, in an object, in a closure; forcing from a table and by an `if` on the time."""
+    how = {"method": method, "rtol": tol, "atol": tol}
     ts, heights = np.linspace(0.0, 4.0, 5), np.array([0.0, 1.0, 0.5, 1.0, 0.2])
 
     def pumped(t, y):
@@ -59,8 +59,8 @@ def fits(theta, tol=1e-9):
 
     angles, info = odeint(pendulum, [1.0, 0.0], TIMES, args=(theta[0], theta[1]), full_output=True, rtol=tol, atol=tol)
     angles = angles if info["message"] == "Integration successful." else None
-    levels = solve_ivp(pumped, (0.0, 1.0), np.zeros(2), **TIGHT).y[:, -1]
-    return np.sum(angles[:, 0] ** 2) + np.sum(Pendulum(theta).swing(TIMES) ** 2) + levels[1]
+    levels = solve_ivp(pumped, (0.0, 1.0), np.zeros(2), **how).y[:, -1]
+    return np.sum(angles[:, 0] ** 2) + np.sum(Pendulum(theta).swing(TIMES, **how) ** 2) + levels[1]
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_gradients_of_fits():
     f, theta = compile_grad(fits), np.array([0.25, 5.0])
     for at in (theta, 1.1 * theta, theta):
         moved = [(c, k * 1e-3 * np.eye(2)) for k, c in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))]
-        wanted = sum(c * np.array([fits(at + e, 1e-13) for e in d]) for c, d in moved) / 1e-3
+        wanted = sum(c * np.array([fits(at + e, 1e-13, "DOP853") for e in d]) for c, d in moved) / 1e-3
         assert f.grad(at) == pytest.approx(wanted, abs=1e-6 * np.max(np.abs(wanted)))
     assert f(theta) == pytest.approx(fits(theta), rel=1e-8)
 
@@ -81,7 +81,7 @@ def test_columns_of_steps():
 
     def every(theta):
         sol = solve_ivp(lotka_volterra, (0.0, 2.0), [10, 5], args=tuple(theta))
-        return sol.y * 1.0, sol.t, len(sol.t), np.sum(sol.y), sol.y.shape, sol.y[0][-1]
+        return sol.y, sol.t, len(sol.t), np.sum(sol.y), sol.y.shape, sol.y[0][-1]
 
     f, g = compile_grad(last), compile_grad(every)
     for scale in (1.0, 2.0, 0.5):
@@ -90,3 +90,44 @@ def test_columns_of_steps():
         for found, wanted in zip(g(theta), every(theta), strict=True):
             assert found == pytest.approx(wanted, rel=1e-9)
     assert f.stats.compiles == 1
+
+
+def cannon(p):
+    """The flight ends when it hits the ground, after its apex."""
+
+    def hit_ground(t, y):
+        return y[0]
+
+    def apex(t, y):
+        return y[1]
+
+    hit_ground.terminal, hit_ground.direction = True, -1
+    sol = solve_ivp(lambda t, y: [y[1], -p[0]], [0, 100], [0, p[1]], events=(hit_ground, apex), dense_output=True)
+    heights = sol.sol(sol.t_events[1])[0]
+    return sol.t_events[0], sol.t_events[1], sol.y_events[1], heights, sol.t, sol.y, sol.status, sol.message
+
+
+def test_events():
+    f, p = compile_grad(cannon), np.array([0.5, 10.0])
+    for found, wanted in zip(f(p), cannon(p), strict=True):
+        assert found == wanted if isinstance(wanted, str) else found == pytest.approx(wanted, rel=1e-8, abs=1e-8)
+    range_of = compile_grad(lambda p: cannon(p)[0][0])
+    assert range_of.grad(p) == pytest.approx([-2 * p[1] / p[0] ** 2, 2 / p[0]], rel=1e-8)
+
+
+def test_failures():
+    """A solution that blows up ends as SciPy's does, with a NaN too; stiff problems are refused by name."""
+
+    def blow_up(p):
+        sol = solve_ivp(lambda t, y: p * y**2, (0, 5), [1.0], t_eval=TIMES)
+        return sol.success, sol.status, sol.message, sol.t, sol.y
+
+    def not_a_number(p):
+        sol = solve_ivp(lambda t, y: np.sqrt(0.5 - y * p), (0, 5), [0.1])
+        return sol.success, sol.nfev
+
+    for f in (blow_up, not_a_number):
+        with np.errstate(invalid="ignore"):
+            found, wanted = compile_grad(f)(1.0), f(1.0)
+        for a, b in zip(found, wanted, strict=True):
+            assert a == b if isinstance(b, str) else a == pytest.approx(b, rel=1e-6)

@@ -28,7 +28,7 @@ from ...tracer.ir.graph import (
 )
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
-from ...tracer.ops.shape import reshape, transpose
+from ...tracer.ops.shape import reshape, take_slice, transpose
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
 
@@ -119,6 +119,19 @@ def _added(x: Atom, producers: Producers) -> list[Node]:
     return []
 
 
+def _scattered(node: Node, producers: Producers) -> Atom | None:
+    """Add no zeros that only fill up the elements which are added."""
+    whole, index, values = node.inputs
+    pad = producers.get(values) if isinstance(values, Var) else None
+    if pad is None or pad.prim.name != "pad":
+        return None
+    added, rank = pad.inputs[0], index.aval.ndim
+    start, step = pad.params["start"], pad.params["step"]
+    if added.aval.shape[rank:] != values.aval.shape[rank:] or {*start[rank:]} - {0} or {*step[rank:]} - {1}:
+        return None
+    return bind(node.prim, whole, take_slice(index, start[:rank], step[:rank], added.aval.shape[:rank]), added)
+
+
 def _cast(node: Node, producers: Producers) -> Atom | None:
     """Drop a cast that changes nothing but whose number it is, Python's or NumPy's: kernels know only dtypes."""
     x = node.inputs[0]
@@ -145,6 +158,7 @@ RULES: dict[str, Rule] = {
     "argmin": _argument,
     "mul": _product,
     "mulz": _product,
+    "scatter_add": _scattered,
     "searchsorted": _search,
 }
 

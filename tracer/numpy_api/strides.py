@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..ir.graph import Atom
+from ..ops.complex import by_lane
+from ..ops.elementwise import F
 from ..ops.indexing import gather
-from ..ops.shape import reshape
-from ..record.array import TracedArray, constant, unsupported, wrap
+from ..ops.reduce import expand
+from ..ops.shape import iota, move_axis, reshape
+from ..record.array import TracedArray, constant, unsupported
 from ..record.buffers import ReadOnlyStep
 from .hooks import hook
 from .registry import implements, one_axis, reject, shape_of
@@ -33,12 +38,12 @@ def _sliding_window_view(
         if found.shape[at] < size:
             raise ValueError("window shape cannot be larger than input array shape")
 
-    def windows(atom: Any) -> Any:
+    def windows(atom: Atom) -> Atom:
         for size, at in zip(sizes, axes, strict=True):
-            count = atom.aval.shape[at] - size + 1
-            starts = np.arange(count)[:, None] + np.arange(size)
-            moved: Any = np.moveaxis(np.take(wrap(atom), starts, axis=at), at + 1, -1)
-            atom = moved.atom
+            shape = (atom.aval.shape[at] - size + 1, size)
+            places = F.add(expand(iota(shape[0]), shape, (1,)), expand(iota(size), shape, (0,)))
+            taken = by_lane(partial(gather, index=places), move_axis(atom, at, 0))
+            atom = move_axis(move_axis(taken, 1, taken.aval.ndim - 1), 0, at)
         return atom
 
     return found.view(ReadOnlyStep("sliding_window_view", windows))

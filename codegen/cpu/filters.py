@@ -10,6 +10,7 @@ from .scalar import I64, cell, ranging
 
 _LOOSE = ("reassoc", "contract")  # a sum in an order that suits the machine, the same in each call
 _CLOSE = ("contract",)
+_MOST_POLES = 8  # of filters whose last results are in registers
 _AT_ONCE = 1024  # numbers of a result that are kept near while all weights are added
 
 
@@ -23,7 +24,25 @@ def _least(m: Any, x: ir.Value, y: ir.Value) -> ir.Value:
     return m.b.select(m.b.icmp_signed("<", x, y), x, y)
 
 
+def _few_poles(m: Any, order: int) -> None:
+    """As ``_all_pole``, with the last results in registers."""
+    b, (a, x) = m.b, m.ins
+    factors = [m.load(m.at(a, I64(lag))) for lag in range(order)]
+    before = [cell(m.entry, b, m.number(0)) for _ in factors]
+    with m.each(m.size(1, -1)) as t:
+        total, last = m.load(m.at(x, t)), [m.load(place) for place in before]
+        for factor, value in reversed([*zip(factors, last, strict=True)]):  # the newest last: it is waited for
+            total = b.fsub(total, b.fmul(factor, value, flags=_CLOSE), flags=_CLOSE)
+        for place, value in zip(before, [total, *last], strict=False):
+            b.store(value, place)
+        b.store(total, m.at(m.out, t))
+
+
 def _all_pole(m: Any) -> None:
+    known = m.calls.program.static.get(m.op.ins[0].dims[-1], _MOST_POLES + 1)
+    if known <= _MOST_POLES:
+        _few_poles(m, known)
+        return
     b, (a, x), order, n = m.b, m.ins, m.size(0, -1), m.size(1, -1)
     total = cell(m.entry, b, m.number(0))
     with m.each(n) as t:

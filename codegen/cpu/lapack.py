@@ -8,7 +8,8 @@ To add a routine: a row of the kind LAPACK (``tracer/ops/linalg.py``), and a fun
 result, ``m.size(x, axis)`` is the length of one of the last two axes of an operand, ``m.call("potrf", "U", n, m.out,
 n)`` calls dpotrf or spotrf with letters, numbers (i64) and addresses in LAPACK's order, without the last argument
 ``info``, which it returns.  ``m.work(count)`` is memory for *count* elements, ``m.integers(count)`` for pivots.  The
-functions of ``OF_COMPLEX`` call zpotrf or cpotrf.
+functions of ``OF_COMPLEX`` call zpotrf or cpotrf.  Fourier transforms (``fourier.py``) and filters (``filters.py``) are
+written in the same way.
 """
 
 from __future__ import annotations

@@ -91,20 +91,6 @@ def _convolve2d(x: Any, w: Any, flip: int, mode: int, boundary: int, fillvalue: 
     return _inner(found, [k // 2 if flip else k - k // 2 for k in taps], x.shape) if mode == 1 else found
 
 
-_EXTENSIONS: dict[str, Any] = {
-    "reflect": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant",
-}  # fmt: skip
-
-
-def _convolve1d(x: Any, weights: Any, axis: int = -1, mode: str = "reflect", cval: Any = 0.0) -> Any:
-    """``scipy.ndimage.convolve1d`` without an origin."""
-    array, w = np.moveaxis(_array(x), axis, -1), _array(weights)[::-1]
-    after = w.size // 2
-    fill = {"constant_values": cval} if mode == "constant" else {}
-    sides = [(0, 0)] * (array.ndim - 1) + [(w.size - 1 - after, after)]
-    return np.moveaxis(_slide(np.pad(array, sides, mode=_EXTENSIONS[mode], **fill), w), -1, axis)
-
-
 def _apply_upfirdn(x: Any, filters: Any, out: Any, up: int, down: int, axis: int, mode: Any, cval: Any) -> None:
     """The signal with zeros between its samples, filtered; every *down*-th sample of that is written to *out*."""
     if mode != 0 or cval:
@@ -189,7 +175,7 @@ def _install(signal: Any) -> None:
     for module, name, ours in (
         (tools._sigtools, "_correlateND", _correlate_nd), (tools._sigtools, "_convolve2d", _convolve2d),
         (tools._sigtools, "_linear_filter", _linear_filter), (tools, "_sosfilt", _sosfilt),
-        (signal._upfirdn, "_apply", _apply_upfirdn), (signal._savitzky_golay, "convolve1d", _convolve1d),
+        (signal._upfirdn, "_apply", _apply_upfirdn),
     ):  # fmt: skip
         compiled(module, name)(ours)
     for path in _MODULES:

@@ -41,7 +41,8 @@ def test_long_kernels_are_one_operation():
 def test_single_precision_and_whole_numbers():
     def every(x):
         filtered = lfilter(np.float32([0.5, 0.5]), np.float32([1.0, -0.3]), x)
-        return filtered, scipy.signal.hilbert(x), scipy.signal.fftconvolve(x, x)
+        many = lfilter(np.float32([1.0]), np.float32([1.0, *[0.05] * 10]), np.stack([x, 2 * x]))
+        return filtered, many, scipy.signal.hilbert(x), scipy.signal.fftconvolve(x, x)
 
     for dtype in (np.float32, np.int64):
         x = (5 * X).astype(dtype)

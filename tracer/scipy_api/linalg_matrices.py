@@ -15,7 +15,6 @@ from ..numpy_api.linalg import must_hold
 from ..numpy_api.registry import atom_of
 from ..ops.complex import conjugate
 from ..ops.elementwise import F, broadcast_to, like, promote
-from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis
 from ..record.array import to_atom, wrap
 from .linalg import HOOKED, hooked, in_double
@@ -164,31 +163,20 @@ def _khatri_rao(a: Any, b: Any) -> Any:
 @hooked("matmul_toeplitz")
 def _matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
-    return wrap(in_double(to_atom(toeplitz_of(c, r)))) @ x
+    column, row = (wrap(in_double(v)) for v in _first_and_last(c, r, conjugate))
+    vectors = wrap(in_double(_vector(x)))
+    columns = vectors[:, None] if vectors.ndim == 1 else vectors
+    if columns.shape[0] != row.size:
+        raise ShapeError.here("Incompatible dimensions.")
+    circle: Any = np.concatenate([column, row[:0:-1]])
+    n = circle.size
+    if np.iscomplexobj(circle) or np.iscomplexobj(columns):
+        found: Any = np.fft.ifft(np.fft.fft(circle)[:, None] * np.fft.fft(columns, n, axis=0), axis=0)
+    else:
+        found = np.fft.irfft(np.fft.rfft(circle)[:, None] * np.fft.rfft(columns, n, axis=0), n, axis=0)
+    return found[: column.size].reshape(column.size, *vectors.shape[1:])
 
 
-@hooked("solve_circulant")
-def _solve_circulant(
-    c: Any, b: Any, singular: str = "raise", tol: Any = None, caxis: int = -1, baxis: int = 0, outaxis: int = 0
-) -> Any:
-    column: Any = wrap(_vector(c))
-    right: Any = wrap(_vector(b))
-    if singular != "raise" or column.ndim > 1:
-        raise UnsupportedError.here(
-            "scipy.linalg.solve_circulant is supported for one vector c that is not singular: use "
-            "np.linalg.lstsq(scipy.linalg.circulant(c), b)"
-        )
-    n = column.shape[0]
-    if n != right.shape[baxis]:
-        raise ShapeError.here(f"Shapes of c {column.shape} and b {right.shape} are incompatible")
-    turns = np.outer(np.arange(n), np.arange(n)) * (2 * np.pi / n)
-    size = to_atom(np.hypot(np.cos(turns) @ column, np.sin(turns) @ column))
-    least = F.mul(reduce("max", size, (0,)), like(n * float(np.finfo(float).eps), size)) if tol is None else tol
-    must_hold(to_atom(wrap(size) > wrap(to_atom(least))), "near singular circulant matrix.")
-    rows: Any = np.moveaxis(right, baxis, 0)
-    found = np.linalg.solve(_circulant(column), rows.reshape(n, -1)).reshape(rows.shape)
-    return np.moveaxis(found, 0, outaxis)
-
-
-hook_to_source(scipy.linalg.fiedler_companion)
-HOOKED["fiedler_companion"] = True
+for _name in ("fiedler_companion", "solve_circulant"):
+    hook_to_source(getattr(scipy.linalg, _name))
+    HOOKED[_name] = True

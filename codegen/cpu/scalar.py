@@ -380,8 +380,9 @@ def call_ufunc(
     b: ir.IRBuilder, function: Any, args: Sequence[Any], dtypes: Sequence[np.dtype], out: np.dtype
 ) -> Any:  # fmt: skip
     """One element of a ufunc, or of an ``UfuncOutput`` of one (whose complex operands are given by their lanes)."""
-    place = 0
+    place, narrow = 0, False
     if isinstance(function, UfuncOutput):
+        narrow = function.narrow
         loop, number, lane, function = (
             function.loops[tuple(dtypes)][0],
             function.number,
@@ -394,7 +395,7 @@ def call_ufunc(
         if loop not in function.types:
             loop = "d" * len(args) + "->d"
     scalar, used = c_function(function, loop), loop
-    if scalar is None and (wide := loop.translate(_WIDENED)) in function.types:
+    if scalar is None and not narrow and (wide := loop.translate(_WIDENED)) in function.types:
         scalar, used = c_function(function, wide), wide
     ins, outs = (used if scalar else loop).split("->")
     kinds, results = _in_memory(ins), _in_memory(outs)

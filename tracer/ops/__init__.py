@@ -38,6 +38,10 @@ from . import (  # noqa: F401
     reduce,
     shape,
     special,
+    special_bessel,
     special_distributions,
+    special_elementary,
+    special_elliptic,
+    special_polynomials,
     threefry,
 )

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..ir.aval import COMPLEX, FLOAT32, HALF, Aval
 from ..ir.errors import GraphError, UnsupportedError
-from ..ir.graph import Atom, Pair, bind, current_builder, elementwise_by_name, lanes
+from ..ir.graph import Atom, Lit, Pair, bind, current_builder, elementwise_by_name, lanes
 from ..ir.primitive import ELEMENTWISE, Primitive, register
 from ..ir.site import at_site
 from .complex_formulas import FORMULAS, zero_of
@@ -54,12 +54,13 @@ class Row(NamedTuple):
 class UfuncOutput:
     """One real number among the results of a ufunc, as a function of real operands.
 
-    *number* is the output, *lane* 0 or 1 that of a complex one; *loops* are the ufunc's loops that have it, by the
+    *number* is the output, *lane* 0 or 1 that of a complex one; *narrow*: SciPy computes float32 in float32, where it
+    mostly takes float64; *loops* are the ufunc's loops that have it, by the
     dtypes of the operands, and what dtype it is there.
     """
 
-    def __init__(self, function: Any, number: int, lane: int | None):
-        self.function, self.number, self.lane = function, number, lane
+    def __init__(self, function: Any, number: int, lane: int | None, narrow: bool = False):
+        self.function, self.number, self.lane, self.narrow = function, number, lane, narrow
         self.loops: dict[tuple[np.dtype, ...], tuple[str, np.dtype]] = {}
         for loop in function.types:
             ins, outs = loop.split("->")
@@ -104,6 +105,20 @@ def _joined(ins: str, operands: Sequence[Any]) -> list[Any]:
     return joined
 
 
+def number(value: float) -> Lit:
+    """A Python number in a partial, which belongs to the program."""
+    return Lit(value, _DTYPES["l" if type(value) is int else "d"], weak=True, structural=True)
+
+
+COMPLEX_OF = {lane: whole for whole, lane in COMPLEX.items()}  # the complex dtype of lanes
+
+
+def turned(z: Atom) -> Pair:
+    """i times the complex *z*"""
+    re, im = lanes(z)
+    return Pair(F.neg(im), re, z.aval.dtype)
+
+
 # ---- promoting functions -------------------------------------------------------------------------------------------
 
 
@@ -127,7 +142,7 @@ def _front(function: Any, parts: list[list[tuple[Primitive, ...]]]) -> Callable[
     known: dict[Any, list[np.dtype]] = {}
 
     def apply(*operands: Any) -> Any:
-        atoms = tuple([as_atom(x) for x in operands])
+        atoms = tuple([number(x) if type(x) in (int, float) else as_atom(x) for x in operands])
         key = tuple([(a.aval.dtype, a.aval.weak) for a in atoms])
         dtypes = known.get(key)
         if dtypes is None:
@@ -142,7 +157,7 @@ def _front(function: Any, parts: list[list[tuple[Primitive, ...]]]) -> Callable[
         for real, complexes in parts:
             if complexes and (not real or len(flat) > len(atoms)):
                 re, im = (bind(row, *flat) for row in complexes)
-                results.append(Pair(re, im, np.result_type(re.aval.dtype, np.complex64)))
+                results.append(Pair(re, im, COMPLEX_OF[re.aval.dtype]))
             else:
                 results.append(bind(real[0], *flat))
         return tuple(results) if function.nout > 1 else results[0]
@@ -155,7 +170,7 @@ def _formula(apply: Callable[..., Any]) -> Callable[..., Any]:
     """The lanes of a result from those of the operands, as ``complex_formulas`` has them."""
 
     def formula(*operands: tuple[Atom, Atom]) -> tuple[Atom, ...]:
-        dtype = np.result_type(operands[0][0].aval.dtype, np.complex64)
+        dtype = COMPLEX_OF[operands[0][0].aval.dtype]
         return lanes(apply(*[Pair(re, im, dtype) for re, im in operands]))
 
     return formula
@@ -165,7 +180,7 @@ def _formula(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refusing(function: Any, missing: Missing) -> Callable[..., Any]:
-    name = f"scipy.special.{function.__name__}"
+    name = f"scipy.special.{function.__name__.lstrip('_').removeprefix('riemann_')}"
 
     def partial(*_: Any) -> Any:
         raise UnsupportedError.here(
@@ -185,10 +200,7 @@ def _by_lanes(
     damped: tuple[int, int] | None,
     position: int,
 ) -> list[Any]:
-    """The partials of a lane of a complex result by the operand at *position*: by both lanes, where it is complex.
-
-    *damped*: the function is a holomorphic one times exp(-|lane|) of an operand, given as (position, lane).
-    """
+    """The partials of a lane of a complex result by the operand at *position*: by both lanes, where it is complex."""
     lane, char = output.lane, ins[position]
 
     def by(axis: int) -> Callable[..., Atom]:
@@ -196,8 +208,7 @@ def _by_lanes(
             rest, operands = iter(flat), []
             for c in ins:
                 first = next(rest)
-                operands.append(Pair(first, next(rest), _DTYPES["D" if first.aval.dtype == _DTYPES["d"] else "F"])
-                                if c in "FD" else first)  # fmt: skip
+                operands.append(Pair(first, next(rest), COMPLEX_OF[first.aval.dtype]) if c in "FD" else first)
             whole = through(*operands)
             whole = whole[output.number] if output.function.nout > 1 else whole
             found = partial(whole, *operands)
@@ -225,26 +236,28 @@ def special(
     damped: tuple[int, int] | None = None,
     real: Primitive | None = None,
     singular: bool = False,
+    narrow: bool = False,
 ) -> None:
     """Define the primitives of a ufunc.  *partials* are those of its one output; *outputs* those of each of several.
+    *damped*: what they are derivatives of is multiplied by exp(-|lane|) of an operand, given as (position, lane).
 
     *domain* has an interval for each argument, *plane* one for the imaginary part of each complex one, *kinds* a letter
-    for each ("i": an integer).  *real*: the primitive that is there for real numbers.
+    for each ("i": an integer, "n": a whole float).  *real*: the primitive that is there for real numbers.
     """
     name = function.__name__
     rows: list[list[tuple[Primitive, ...]]] = []
     apply = _front(function, rows)
     kinds = kinds or "f" * len(domain)
     TABLE.append(Row(function, outputs or [partials], domain, plane, kinds))
-    for number, own in enumerate(outputs or [partials]):
+    for k, own in enumerate(outputs or [partials]):
         made = [_refusing(function, p) if isinstance(p, Missing) else p for p in own]
-        stem = f"{name}_{number}" if function.nout > 1 else name
+        stem = f"{name}_{k}" if function.nout > 1 else name
         found: list[tuple[Primitive, ...]] = []
         for suffixes in (("",), ("_re", "_im")):
             if real is not None and suffixes == ("",):
                 found.append((real,))
                 continue
-            parts = [UfuncOutput(function, number, lane) for lane in ((None,) if suffixes == ("",) else (0, 1))]
+            parts = [UfuncOutput(function, k, lane, narrow) for lane in ((None,) if suffixes == ("",) else (0, 1))]
             if not parts[0].loops:
                 found.append(())
                 continue
@@ -264,13 +277,18 @@ def _register(
     damped: Any, singular: bool,
 ) -> Primitive:  # fmt: skip
     ins = next(reversed(part.loops.values()))[0].split("->")[0]
-    if part.lane is not None:
+    if part.lane is None:
+        if damped and damped[1] == 0:
+            at = damped[0]
+            undamped = partials[at]
+            partials = list(partials)
+            partials[at] = lambda o, *x: undamped(o, *x) - F.sign(x[at]) * o
+    else:
         partials = [x for k, p in enumerate(partials) for x in _by_lanes(part, ins, p, apply, damped, k)]
         heights = iter(plane or [(0.3, 1.2)] * len(ins))
         domain = [d for c, d in zip(ins, domain, strict=True) for d in ((d, next(heights)) if c in "FD" else (d,))]
-    kinds = (
-        "".join("ff" if c in "FD" else k for c, k in zip(ins, kinds, strict=True)) if part.lane is not None else kinds
-    )
+        letters = zip(ins, kinds, strict=True)
+        kinds = "".join(["ff" if c in "FD" else "n" if k == "i" and c != "l" else k for c, k in letters])
     return register(Primitive(
         name, ELEMENTWISE, part, part.infer, partials=tuple(partials), lower=UFUNC, domain=tuple(domain), cost=cost,
         singular=singular, test={"table": "special", "kinds": kinds},

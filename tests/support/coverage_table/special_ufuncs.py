@@ -10,19 +10,25 @@ import zlib
 from typing import Any
 
 import numpy as np
+import scipy.special as sp
 
 from tracegrad.tracer.ops.special import TABLE, Missing, Row
 
 from .case import Case
 
 SHAPE = (3,)
-ORDER: dict[str, int] = {}  # of functions whose second derivative needs a function that SciPy does not have
+ORDER = {"smirnov": 1, "smirnovi": 1}  # whose second derivative needs a function that SciPy does not have
+TOLERANCE = {"ncfdtrinc": 1e-2, "nctdtrinc": 1e-4}  # of functions that SciPy computes to few digits
+STEP = {"pro_rad2": 1e-4, "pro_rad2_cv": 1e-4, "obl_rad2": 1e-4, "obl_rad2_cv": 1e-4}  # of steep functions
+NO_VALUE = ("_zeta",)  # SciPy has none for complex arguments
 
 
 def _arguments(row: Row) -> list[np.ndarray]:
     rng = np.random.default_rng(zlib.crc32(row.function.__name__.encode()))
     return [
-        rng.integers(int(low), int(high) + 1, SHAPE) if kind == "i" else rng.uniform(low, high, SHAPE)
+        rng.integers(int(low), int(high) + 1, SHAPE).astype(float if kind == "n" else int)
+        if kind in "in"
+        else rng.uniform(low, high, SHAPE)
         for (low, high), kind in zip(row.domain, row.kinds, strict=True)
     ]
 
@@ -36,8 +42,16 @@ def _free(row: Row) -> list[int]:
     ]
 
 
+def _public(row: Row) -> str:
+    """The name as imported; some ufuncs are called by functions in Python."""
+    return f"scipy.special.{row.function.__name__.lstrip('_').removeprefix('riemann_').removesuffix('_d')}"
+
+
 def _real_case(row: Row) -> Case | None:
     free, given = _free(row), _arguments(row)
+    name = row.function.__name__
+    if name.endswith("_cv") and len(given) == 5:  # the value that belongs to the other arguments
+        given[3] = getattr(sp, f"{name[:3]}_cv")(*given[:3])
     if not any(set(loop.split("->")[0]) <= set("dl") for loop in row.function.types):
         return None
 
@@ -45,30 +59,34 @@ def _real_case(row: Row) -> Case | None:
         known = dict(zip(free, moved, strict=True))
         return row.function(*[known.get(k, x) for k, x in enumerate(given)])
 
-    name = row.function.__name__
-    return Case(f"scipy.special.{name}", call, [given[k] for k in free], order=ORDER.get(name, 2 if free else 0))
+    order = ORDER.get(name, 2 if free else 0)
+    label = name if name.startswith("_") else ""
+    return Case(
+        _public(row), call, [given[k] for k in free], order=order, tol=TOLERANCE.get(name, 1e-6),
+        step=STEP.get(name, 1e-3), label=label,
+    )  # fmt: skip
 
 
 def _complex_case(row: Row) -> Case | None:
     loops = [loop.split("->")[0] for loop in row.function.types if "D" in loop.split("->")[0]]
-    if not loops:
+    if not loops or row.function.__name__ in NO_VALUE:
         return None
     free, given = _free(row), _arguments(row)
     rng = np.random.default_rng(5)
     planes = iter(row.plane or [(0.3, 1.2)] * row.function.nin)
     heights = {k: rng.uniform(*next(planes), SHAPE) for k, c in enumerate(loops[0]) if c == "D"}
+    moving = [k for k in heights if k in free]
+    holomorphic = 2 if row.function is sp.airye else row.function.nout  # outputs
 
     def call(*moved: Any) -> Any:
         known = dict(zip(free, moved, strict=False))
-        above = dict(zip(heights, moved[len(free) :], strict=True))
+        above = {**heights, **dict(zip(moving, moved[len(free) :], strict=True))}
         operands = [known.get(k, x) for k, x in enumerate(given)]
-        return row.function(*[x + 1j * above[k] if k in above else x for k, x in enumerate(operands)])
+        found = row.function(*[x + 1j * above[k] if k in above else x for k, x in enumerate(operands)])
+        return found[:holomorphic] if row.function.nout > 1 else found
 
-    name = f"{row.function.__name__}-complex"
-    return Case(
-        f"scipy.special.{row.function.__name__}", call, [given[k] for k in free] + list(heights.values()),
-        order=ORDER.get(name, 2), label="complex",
-    )  # fmt: skip
+    args = [given[k] for k in free] + [heights[k] for k in moving]
+    return Case(_public(row), call, args, order=2 if args else 0, label=f"{row.function.__name__} complex")
 
 
 CASES = [case for row in TABLE for case in (_real_case(row), _complex_case(row)) if case is not None]

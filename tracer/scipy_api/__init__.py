@@ -5,6 +5,7 @@ SciPy's functions are plain Python, which no protocol of NumPy's sees: calls of 
 
 ==================  =====================================================================
 special.py          functions of scipy.special that are no ufuncs: logsumexp, softmax
+special_harmonics   its Legendre functions and spherical harmonics
 linalg.py           scipy.linalg: decompositions, Sylvester's equation
 linalg_functions    its functions of matrices
 linalg_spaces       its pseudo-inverses and spaces of columns
@@ -50,6 +51,7 @@ from . import (  # noqa: F401  (each fills the tables)
     sparse_structure,
     spatial,
     special,
+    special_harmonics,
     stats_distributions,
     stats_formulas,
     stats_multivariate,

@@ -52,7 +52,8 @@ def _real_case(row: Row) -> Case | None:
     name = row.function.__name__
     if name.endswith("_cv") and len(given) == 5:  # the value that belongs to the other arguments
         given[3] = getattr(sp, f"{name[:3]}_cv")(*given[:3])
-    if not any(set(loop.split("->")[0]) <= set("dl") for loop in row.function.types):
+    refused = not free and any(isinstance(p, Missing) for o in row.outputs for p in o)
+    if refused or not any(set(loop.split("->")[0]) <= set("dl") for loop in row.function.types):
         return None
 
     def call(*moved: Any) -> Any:

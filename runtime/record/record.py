@@ -84,6 +84,8 @@ def record(
         raise
     except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
+        if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
+            return record(fn, call, mode, plan, snapshot, capacities)
         if not isinstance(error, UnseenReaderError):
             raise
         found = _record(fn, call, mode, plan, None, (), Integers(Recorder()))
@@ -94,7 +96,12 @@ def record(
 def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
     """As ``record`` without a snapshot, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
     the user's (a ``Function``), which has to happen within the recording."""
-    return _record(fn, call, mode, plan, None, (), Integers(Recorder()), in_pieces=True)
+    try:
+        return _record(fn, call, mode, plan, None, (), Integers(Recorder()), in_pieces=True)
+    except UnsupportedError:
+        if not hook_loaded():
+            raise
+    return record_pieces(fn, call, mode, plan)
 
 
 def _record(

@@ -126,13 +126,15 @@ def when_loaded(module: str, *names: str) -> Callable[[Callable[[Any], None]], C
     return note
 
 
-def hook_loaded() -> None:
-    """Hook the functions of modules that have been loaded since the last call."""
+def hook_loaded() -> bool:
+    """Hook the functions of modules that have been loaded since the last call; whether there are any."""
+    found = False
     for library in _waiting:
         module = None if library.done else sys.modules.get(library.module)
         if module is not None and all(hasattr(module, name) for name in library.names):
-            library.done = True
+            found = library.done = True
             library.hooks(module)
+    return found
 
 
 def hook_to_source(function: Any, applies: Callable[..., bool] = _given_traced) -> None:

@@ -235,9 +235,21 @@ def _expect(
     return total
 
 
+def _sum_entropy(self: Any, *args: Any) -> Any:
+    """By logarithms, whose derivatives are finite where the probabilities are too small for a number."""
+    a, b = self._get_support(*args)
+
+    def terms(k: Any) -> Any:
+        log = self._logpmf(k, *args)
+        return np.where(log > -math.inf, -np.exp(log) * log, 0.0)
+
+    return _expect(terms, a, b, self._ppf(0.5, *args), self.inc)
+
+
 _GENERIC: dict[str, dict[str, Callable[..., Any]]] = {
     "rv_generic": {"_munp": _munp, "_ppf": _quantiles},
     "rv_continuous": {"_logcdf": _logcdf, "_logsf": _logsf},
+    "rv_discrete": {"_entropy": _sum_entropy},
 }
 _CONTINUOUS: dict[str, dict[str, Callable[..., Any]]] = {
     "beta_gen": {"_pdf": _from_log("_logpdf"), "_ppf": lambda self, q, a, b: sp.betaincinv(a, b, q)},

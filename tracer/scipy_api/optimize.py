@@ -52,6 +52,15 @@ def _minimize(call: SolverCall) -> None:
         _set_bounds(call, bounds)
 
 
+def _l_bfgs_b(call: SolverCall) -> None:
+    if call.arguments["bounds"] is not None:
+        _set_bounds(call, call.arguments["bounds"])
+
+
+def _fminbound(call: SolverCall) -> None:
+    call.set_bounds(call.arguments["x1"], call.arguments["x2"])
+
+
 def _minimize_scalar(call: SolverCall) -> None:
     if call.arguments["bounds"] is not None:
         call.set_bounds(*call.arguments["bounds"])
@@ -176,12 +185,20 @@ _SOLVERS = {
         values=(((1, "fvec"), "value"),), full="full_output", warns=(3,),
     ),
     "fixed_point": Solver(FIXED_POINT, ("func",), "x0", False, (), _always),
+    "broyden1 broyden2 anderson linearmixing diagbroyden excitingmixing newton_krylov": Solver(
+        ROOT, ("F",), "xin", False, (), _always
+    ),
     "minimize": Solver(MINIMUM, ("fun", "jac", "hess", "hessp"), "x0", values=_VALUE, prepare=_minimize),
     "minimize_scalar": Solver(MINIMUM, ("fun",), values=_VALUE, prepare=_minimize_scalar),
     "fmin": _minimiser(4, "func"),
     "fmin_powell": _minimiser(5, "func"),
     "fmin_cg": _minimiser(4, "f", "fprime"),
     "fmin_bfgs": _minimiser(6, "f", "fprime"),
+    "fmin_l_bfgs_b": replace(
+        _minimiser(2, "func", "fprime"), success=lambda r: r[2]["warnflag"] == 0, full="", prepare=_l_bfgs_b
+    ),
+    "fminbound": replace(_minimiser(2, "func"), start="", prepare=_fminbound),
+    "brent golden": replace(_minimiser(2, "func"), start="", success=_always),
     "least_squares": replace(
         _SQUARES, start="x0", values=((("fun",), "value"), (("cost",), "total")), prepare=_least_squares
     ),
@@ -200,10 +217,13 @@ _SOLVERS = {
 
 @when_loaded("scipy.optimize", "linear_sum_assignment", *" ".join(_SOLVERS).split())
 def _hook(module: Any) -> None:
+    show_functions(sys.modules["scipy"], {})
     show_functions(module, {"linear_sum_assignment": _assignment})
     for names, solver in _SOLVERS.items():
         for name in names.split():
             function = getattr(module, name)
+            if name == "nnls":  # within a wrapper for arguments that are deprecated
+                function = getattr(function, "__wrapped__", function)
             if isinstance(function, FunctionType):
                 own, signature = copy_of(function), inspect.signature(function)
                 hook(function, functools.partial(_solve, solver, own, signature), lambda args, kwargs: True)

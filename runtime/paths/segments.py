@@ -31,6 +31,7 @@ from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, buil
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import Site
+from ...tracer.ops.host_call import calls_python
 from ..config import config
 from ..launch.binding import argument_records, bind_graph, launched
 from ..launch.kernel_cache import kernels
@@ -285,4 +286,4 @@ def _compare(pieces: Pieces, found: Sequence[Any]) -> None:
     sources = [v for v in pieces.sources if v in pieces.env]
     graph = Graph(sources, live_nodes(builder.nodes, outputs), outputs)
     for ours, theirs in zip(found, evaluate(graph, [pieces.env[v] for v in sources]), strict=True):
-        compare_result(ours, theirs)
+        compare_result(ours, theirs, solves=calls_python(pieces.nodes))

@@ -29,7 +29,7 @@ import numpy as np
 from ..ir.aval import HALF, INEXACT_KINDS, Aval
 from ..ir.axes import unrelated
 from ..ir.errors import DifferentiationError, TracegradError, UnsupportedError
-from ..ir.graph import Atom, Graph, Var, current_builder
+from ..ir.graph import Atom, Graph, Node, Var, current_builder
 from ..ir.primitive import HOST, Primitive, register
 from ..ir.site import Site
 from .complex import put_together, taken_apart
@@ -168,6 +168,11 @@ def _vjp(
 
 # masking: a rule may send exact zeros to some elements, and nobody can tell
 HOST_CALL = register(Primitive("host_call", HOST, _impl, _infer, vjp=_vjp, axes=unrelated, joint=True, masking=True))
+
+
+def calls_python(nodes: Sequence[Node]) -> bool:
+    """Whether *nodes* hold such a call, in the body of a loop, too."""
+    return any(n.prim is HOST_CALL or ("body" in n.params and calls_python(n.params["body"].nodes)) for n in nodes)
 
 
 def host_call(

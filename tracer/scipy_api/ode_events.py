@@ -38,7 +38,7 @@ def _value(event: Any, args: tuple[Any, ...]) -> Callable[[Any, Any], Any]:
 
 
 def start_of_events(problem: Problem) -> dict[str, Any]:
-    """What the carry holds of events: their values, and how often those were met that end the integration."""
+    """The events' part of the carry: their values, and how often those were met that end the integration."""
     values = [held(e.value(problem.t0, problem.y0)) for e in problem.events]
     return {"values": values, "hits": [np.int64(0) for e in problem.events if np.isfinite(e.terminal)]}
 

@@ -22,6 +22,12 @@ def run(request):
 
 
 @pytest.fixture
+def runs():
+    """The ``run`` of every tier, for tests in which recording and deriving costs more than running."""
+    return list(TIERS.values())
+
+
+@pytest.fixture
 def kernel():
     """The compiled tier, for tests that compare it with the interpreter."""
     return TIERS["kernel"]

@@ -34,7 +34,7 @@ from tracegrad import compile_grad
 BLOCK = 10
 
 
-@pytest.mark.parametrize("start", seeds(60, quick=10, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(40, quick=10, block=BLOCK))
 def test_loop_programs(start):
     configuration = ("eager", "followed", "as_is")[start // BLOCK % 3]
     for seed in range(start, start + BLOCK):

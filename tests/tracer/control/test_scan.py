@@ -286,7 +286,7 @@ def test_second_derivative(program):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [p for p in PROGRAMS if p is not counted], ids=lambda p: p.__name__)
-def test_forward_mode(program, run):
+def test_forward_mode(program, runs):
     """Along a direction, in both tiers: what the gradient says.  (Recorded without stand-ins for outside arrays, which
     cannot be indexed by the number of a step then.)"""
     point = PROGRAMS[program]
@@ -296,8 +296,10 @@ def test_forward_mode(program, run):
         tangent = recorder.add_input(direction, "t")
         out = program(TracedArray(var, recorder))
         pushed = jvp(list(recorder.nodes), {var: tangent}, out.atom)
-    (found,) = run(recorder.finish([pushed]), [point, direction])
-    assert found == pytest.approx(np.sum(compile_grad(program).grad(point) * direction), rel=1e-9, abs=1e-9)
+    graph, expected = recorder.finish([pushed]), np.sum(compile_grad(program).grad(point) * direction)
+    for run in runs:
+        (found,) = run(graph, [point, direction])
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.slow

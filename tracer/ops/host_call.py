@@ -150,7 +150,7 @@ def _impl(*values: Any, function: HostFunction, caught: bool) -> Any:
 
 
 def _infer(*avals: Aval, function: HostFunction, caught: bool) -> Aval | tuple[Aval, ...]:
-    lanes = [Aval(_lane(a.dtype), a.shape) for a in function.results for _ in range(1 + a.is_complex)]
+    lanes = [Aval(_lane(a.dtype), a.shape, a.weak) for a in function.results for _ in range(1 + a.is_complex)]
     return lanes[0] if len(lanes) == 1 and not caught else (*lanes, *[_BOOL] * caught)
 
 

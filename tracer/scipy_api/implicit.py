@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT, Aval
+from ..ir.aval import Aval
 from ..ir.errors import DifferentiationError
 from ..ir.graph import Atom, Builder, Graph, Var, building, structural
 from ..ir.site import Site
@@ -87,7 +87,8 @@ class Implicit:
             known = found[k]
             found[k] = of if known is None else F.add(known, of)
 
-        given, x = [operands[k] for k in self.reads], cast(outs[self.solution], FLOAT)
+        dtype = self.equation.inputs[-1].aval.dtype
+        given, x = [operands[k] for k in self.reads], cast(outs[self.solution], dtype)
         wrt = [k for k, atom in enumerate(given) if isinstance(atom, Var) and atom.aval.is_float]
         ct = cotangents[self.solution]
         for k, other in enumerate(cotangents):
@@ -144,17 +145,18 @@ class Implicit:
         shape = residual.outputs[0].aval.shape
         at = [*given, x]
         (value,) = inlined(residual, at)
-        value, place, ct = (reshape(v, (size,)) for v in (value, x, ct))
+        value, place, ct = (reshape(cast(v, x.aval.dtype), (size,)) for v in (value, x, ct))
         alone = self.apart or size == 1
         if alone:  # the diagonal
-            jacobian = reshape(self._pulled(residual, [n], at, structural(1, value.aval.dtype))[0], (size,))
+            jacobian = reshape(self._pulled(residual, [n], at, like(1, x))[0], (size,))
             diagonal = jacobian
         else:
             key = ("rows", n)
             if key not in self._made:
                 self._made[key] = pullbacks[0](residual, [n])
-            unit = cast(diagonal_mask((size, size)), FLOAT)
-            rows = loop(self._made[key], at, [], [reshape(unit, (size, *shape))], size)[0]
+            unit = cast(diagonal_mask((size, size)), x.aval.dtype)
+            seeds = cast(reshape(unit, (size, *shape)), residual.outputs[0].aval.dtype)
+            rows = loop(self._made[key], at, [], [seeds], size)[0]
             jacobian = reshape(rows, (size, size))
             diagonal = reduce("sum", F.mul(unit, jacobian), (1,))
         held: list[Atom] = []

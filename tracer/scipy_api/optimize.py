@@ -73,11 +73,6 @@ def _least_squares(call: SolverCall) -> None:
         call.set_bounds(lower, upper)
 
 
-def _root(call: SolverCall) -> None:
-    if call.arguments["method"].lower() in _ANY_SHAPE:
-        call.variable = type(call.variable)(call.variable.dtype, np.shape(call.arguments["x0"]))
-
-
 def _newton(call: SolverCall) -> None:
     if np.iscomplexobj(call.arguments["x0"]):
         call.refuse("a complex x0", "solve for real and imaginary part by root")
@@ -155,6 +150,10 @@ def _assignment(cost_matrix: Any, maximize: Any = False) -> Any:
     return tuple([wrap_array(x) for x in host_call(function, [atom])])
 
 
+def _becomes_flat(arguments: dict[str, Any]) -> bool:
+    return arguments["method"].lower() not in _ANY_SHAPE
+
+
 def _always(found: Any) -> bool:
     """Of a solver that raises where it does not converge."""
     return True
@@ -179,7 +178,7 @@ _SOLVERS = {
         _ROOT, functions=("func", "fprime", "fprime2"), start="x0", flat=False, solution=(0,), full="full_output",
         success=lambda r: getattr(r[1], "converged", r[1]), apart=True, prepare=_newton,
     ),
-    "root": replace(_ROOT, functions=("fun", "jac"), start="x0", values=((("fun",), "value"),), prepare=_root),
+    "root": replace(_ROOT, functions=("fun", "jac"), start="x0", values=((("fun",), "value"),), flat=_becomes_flat),
     "fsolve": replace(
         _ROOT, functions=("func", "fprime"), start="x0", solution=(0,), success=lambda r: r[2] == 1,
         values=(((1, "fvec"), "value"),), full="full_output", warns=(3,),

@@ -25,7 +25,7 @@ from zlib import crc32
 import numpy as np
 
 from ..control.sub_program import SubProgram, record_function
-from ..ir.aval import FLOAT, INT, Aval
+from ..ir.aval import FLOAT, FLOAT32, INT, Aval
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph
 from ..ir.site import user_site
@@ -100,7 +100,7 @@ class Solver:
     kind: str
     functions: tuple[str, ...]
     start: str = ""
-    flat: bool = True
+    flat: bool | Callable[[dict[str, Any]], bool] = True
     solution: Path = ("x",)
     success: Path | Callable[[Any], Any] = ("success",)
     values: tuple[tuple[Path, str], ...] = ()
@@ -187,8 +187,10 @@ def solve_recorded(
         arguments[solver.full] = True
     if solver.start:
         start = arguments[solver.start]
-        shape = nested_atom(start).aval.shape if is_traced(start) else np.shape(start)
-        call.variable = Aval(FLOAT, (int(np.prod(shape)),) if solver.flat else shape)
+        like = nested_atom(start).aval if is_traced(start) else np.asarray(start)
+        flat = solver.flat(arguments) if callable(solver.flat) else solver.flat
+        shape = (int(np.prod(like.shape)),) if flat else like.shape
+        call.variable = Aval(FLOAT32 if like.dtype == FLOAT32 else FLOAT, shape)
     if solver.prepare is not None:
         solver.prepare(call)
     extra, named = arguments.pop("args", ()), arguments.pop("kwargs", None) if "workers" in arguments else None
@@ -428,8 +430,10 @@ class _Results:
                     return self.solve(*values), True
             except Exception as error:
                 raised = error
-        success, shape = self.solver.success, self.call.variable.shape
-        parts = {self.solver.solution: np.zeros(shape) if shape else 0.0}
+        success, variable = self.solver.success, self.call.variable
+        parts: dict[Path, Any] = {
+            self.solver.solution: np.zeros(variable.shape, variable.dtype) if variable.shape else 0.0
+        }
         for path, what in self.solver.values:
             parts[path] = np.zeros(graphs[what].outputs[0].aval.shape)[()]
         if isinstance(self.solver.solution[0], int):

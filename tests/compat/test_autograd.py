@@ -13,6 +13,7 @@ import pytest
 
 import tracegrad.compat.autograd.numpy as np
 import tracegrad.compat.autograd.numpy.random as npr
+from tracegrad import compile_grad
 from tracegrad.autograd import grad as function_grad
 from tracegrad.compat.autograd import (
     checkpoint,
@@ -255,8 +256,12 @@ def test_primitive() -> None:
     y = np.array([1.5, 6.7, 1e-10])
     p = np.exp(y - logsumexp(y))
     loss = lambda y: logsumexp(y) ** 2  # noqa: E731
-    for _ in range(3):
-        assert np.allclose(grad(logsumexp)(y), p)
+    compiled = compile_grad(logsumexp)
+    for _ in range(4):
+        assert np.allclose(grad(logsumexp)(y), p) and np.allclose(compiled.grad(y), p)
+    assert compiled.stats.traces == 2  # it is replayed
+    with pytest.raises(TypeError, match="no primitive"):
+        defvjp(np.exp, lambda ans, x: lambda g: g * ans)
     assert np.allclose(hessian(logsumexp)(y), np.diag(p) - np.outer(p, p))
     assert np.allclose(jacobian(lambda y: np.array([logsumexp(y), logsumexp(2 * y)]))(y)[0], p)
     check_grads(loss, modes=["rev"])(y)

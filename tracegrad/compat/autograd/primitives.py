@@ -41,14 +41,16 @@ def primitive(f_raw: Function) -> Any:
     can be recorded. It runs on plain arrays; what it returns is an array, a
     number or a tree of them."""
 
+    rules: list[Function] = []  # at most one: in a cell, so that its code is part of what a recording looks at
+
     @wraps(f_raw)
     def f_wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree_flatten((args, kwargs), none_is_leaf=True)
         if not any(type(leaf) is TracedArray for leaf in leaves):
             return f_raw(*args, **kwargs)
-        return _Call(f_wrapped, f_raw, leaves, structure, len(args)).recorded(require_recorder("a primitive"))
+        return _Call(f_wrapped, f_raw, leaves, structure, rules).recorded(require_recorder("a primitive"))
 
-    f_wrapped.fun = f_raw  # type: ignore[attr-defined]
+    f_wrapped.fun, f_wrapped._rules = f_raw, rules  # type: ignore[attr-defined]
     f_wrapped._is_autograd_primitive = True  # type: ignore[attr-defined]
     f_wrapped.defvjp = _deprecated_defvjp(f_wrapped)  # type: ignore[attr-defined]
     f_wrapped.defvjp_is_zero = _deprecated_defvjp_is_zero(f_wrapped)  # type: ignore[attr-defined]
@@ -59,8 +61,8 @@ def primitive(f_raw: Function) -> Any:
 class _Call:
     """A call of a primitive: the raw function with its other arguments, and its rule."""
 
-    def __init__(self, wrapped: Function, raw: Function, leaves: list[Any], structure: Any, positional: int) -> None:
-        self.wrapped, self.raw, self.leaves, self.structure = wrapped, raw, leaves, structure
+    def __init__(self, wrapped: Function, raw: Function, leaves: list[Any], structure: Any, rules: list[Any]) -> None:
+        self.wrapped, self.raw, self.leaves, self.structure, self.rules = wrapped, raw, leaves, structure, rules
         self.places = [k for k, leaf in enumerate(leaves) if _is_data(leaf)]
         self.classes = [
             class_of(x) if type(x) is TracedArray else type(x) for x in map(leaves.__getitem__, self.places)
@@ -150,14 +152,13 @@ class _Call:
     def _of_argument(self, argnum: int | None, ans: Any, g: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The gradients of the leaves of the argument *argnum* that are operands."""
         argnums = "given by name" if argnum is None else (argnum,)
-        maker = primitive_vjps.get(self.wrapped)
-        if maker is None or argnum is None:
+        if not self.rules or argnum is None:
             raise NotImplementedError(f"VJP of {get_name(self.raw)} wrt argnums {argnums} not defined")
         recorder = require_recorder("a vjp")
         with (
             recorder.watch() if recorder.watch is not None else nullcontext()
         ):  # NumPy's functions as recorded code has
-            (found,) = maker((argnum,), ans, args, kwargs)(g)
+            (found,) = self.rules[0]((argnum,), ans, args, kwargs)(g)
         leaves, structure = tree_flatten(found, none_is_leaf=True)
         wanted = self.structure.children()[0].children()[argnum]
         if len(leaves) != wanted.num_leaves:
@@ -234,7 +235,13 @@ def _fitted(name: str, found: Any, operand: Atom, lane: int) -> Atom:
 
 def defvjp_argnums(fun: Any, vjpmaker: Function) -> None:
     """The rule of *fun*: ``vjpmaker(argnums, ans, args, kwargs)(g)`` gives a gradient for each of *argnums*."""
+    if not hasattr(fun, "_rules"):
+        raise TypeError(
+            f"{get_name(fun)} is no primitive: functions of NumPy and SciPy have their own derivatives here; a rule of "
+            "another is given to primitive(f)"
+        )
     primitive_vjps[fun] = vjpmaker
+    fun._rules[:] = [vjpmaker]
 
 
 def defvjp_argnum(fun: Any, vjpmaker: Function) -> None:

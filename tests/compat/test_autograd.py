@@ -40,6 +40,8 @@ from tracegrad.compat.autograd.extend import defvjp, defvjp_argnum, primitive, v
 from tracegrad.compat.autograd.misc import flatten
 from tracegrad.compat.autograd.misc.fixed_points import fixed_point
 from tracegrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
+from tracegrad.compat.autograd.numpy.numpy_boxes import ArrayBox
+from tracegrad.compat.autograd.numpy.numpy_vjps import replace_zero, unbroadcast_f
 from tracegrad.compat.autograd.test_util import check_grads
 from tracegrad.compat.autograd.tracer import getval, isbox
 
@@ -60,6 +62,8 @@ SURFACE = {
     "misc.tracers": "const_graph",
     "differential_operators": "make_vjp make_jvp grad jacobian",
     "numpy.numpy_boxes": "ArrayBox",
+    "numpy.numpy_vjps": "unbroadcast unbroadcast_f replace_zero repeat_to_match_shape",
+    "scipy": "special stats linalg integrate signal",
     "scipy.signal": "convolve fftconvolve",
     "scipy.misc": "logsumexp",
 }
@@ -286,6 +290,31 @@ def test_primitive_of_trees_and_complex_numbers() -> None:
     assert by_a == pytest.approx(3 * np.sum(X**2)) and by_b == pytest.approx(3 * 2 * 3 * 3)
     with pytest.raises(NotImplementedError, match=r"VJP of both wrt argnums \(2,\) not defined"):
         grad(lambda x: np.sum(both((1.0, 1j), 3.0, x)[0]["u"]))(X)
+
+
+def test_rules_as_people_write_them() -> None:
+    """Broadcasting, objects as arguments, a rule that calls the primitive again, ``x._value``."""
+    polynomial = np.polynomial.Polynomial([1.0, 2.0, 3.0, 4.0])
+
+    @primitive
+    def interpolate(x, interpolator, order):
+        return interpolator.deriv(order)(x) if order else interpolator(x)
+
+    defvjp(interpolate, lambda ans, x, p, order: lambda g: g * interpolate(x, p, order + 1))
+    power = primitive(np.power)
+    defvjp(
+        power,
+        lambda ans, x, y: unbroadcast_f(x, lambda g: g * y * x ** np.where(y, y - 1, 1.0)),
+        lambda ans, x, y: unbroadcast_f(y, lambda g: g * np.log(replace_zero(x, 1.0)) * ans),
+    )
+
+    def total(x, y):
+        plain = x._value if isinstance(x, ArrayBox) else x
+        return np.sum(power(x, y)) + np.sum(plain)
+
+    assert np.allclose(elementwise_grad(elementwise_grad(interpolate))(X, polynomial, 0), polynomial.deriv(2)(X))
+    by_x, by_y = grad(total, (0, 1))(X**2, 1.5)
+    assert np.allclose(by_x, 1.5 * np.abs(X)) and by_y == pytest.approx(np.sum(np.log(X**2) * np.abs(X) ** 3))
 
 
 def test_primitive_without_a_rule() -> None:

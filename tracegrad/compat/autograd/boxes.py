@@ -1,5 +1,8 @@
-"""The class of traced arrays, as ``autograd.numpy.numpy_boxes`` has it: ``isinstance(x, ArrayBox)``."""
+"""The class of traced arrays, as ``autograd.numpy.numpy_boxes`` has it: ``isinstance(x, ArrayBox)``, ``x._value``."""
 
+from ...tracer.numpy_api.creation import stop_gradient
 from ...tracer.record.array import TracedArray as ArrayBox
+
+ArrayBox._value = property(stop_gradient)  # type: ignore[attr-defined]
 
 __all__ = ["ArrayBox"]

@@ -2,8 +2,8 @@
 
 import sys
 
-from . import boxes
+from . import boxes, numpy_vjps
 
 for _part in ("", ".fft", ".linalg", ".random"):
     sys.modules[__name__ + _part] = sys.modules["numpy" + _part]
-sys.modules[__name__ + ".numpy_boxes"] = boxes
+sys.modules[__name__ + ".numpy_boxes"], sys.modules[__name__ + ".numpy_vjps"] = boxes, numpy_vjps

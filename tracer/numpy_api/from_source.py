@@ -36,7 +36,7 @@ class _Source(dict):
         self._below = below
 
     def __missing__(self, name: str) -> Any:
-        return _recorded(self._below[name])
+        return as_recorded(self._below[name])
 
 
 class _Names:
@@ -46,7 +46,7 @@ class _Names:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return _recorded(getattr(self._module, name))
+        return as_recorded(getattr(self._module, name))
 
 
 class _Converter:
@@ -100,7 +100,7 @@ def is_numpy(namespace: Any) -> None:
     _compiled[id(namespace)] = namespace, _Names(np)
 
 
-def _recorded(value: Any) -> Any:
+def as_recorded(value: Any) -> Any:
     """*value*, found under a name of such code, as recorded code finds it."""
     known = CALLED_AS.get(id(value)) or _compiled.get(id(value))
     if known is not None and known[0] is value and not isinstance(value, (type, np.ufunc)):

@@ -24,6 +24,11 @@ signal.py           scipy.signal, through its source
 spatial.py          scipy.spatial: distances
 optimize.py         scipy.optimize: a table of solvers; ``optimize_calls.py`` is a call, ``implicit.py`` the derivative
 sparse.py           products with sparse matrices
+sparse_structure.py matrices with traced entries
+sparse_solvers.py   equations with sparse matrices
+interpolate.py      scipy.interpolate: piecewise polynomials
+interpolate_splines its splines of B-splines, grids, radial functions
+ndimage.py          scipy.ndimage: filters, images at coordinates
 stats_distributions methods that the distributions of scipy.stats share
 stats_formulas.py   formulas of theirs that are not recorded as SciPy writes them
 stats_multivariate  its distributions of vectors and matrices
@@ -35,6 +40,7 @@ from . import (  # noqa: F401  (each fills the tables)
     fft,
     integrate,
     interpolate,
+    interpolate_splines,
     linalg,
     linalg_banded,
     linalg_functions,

@@ -6,6 +6,7 @@ stand for those: a search among the knots, coefficients by ``gather``, and a for
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.indexing import gather
 from ..ops.reduce import expand, reduce
 from ..ops.shape import reshape, slice_axis
-from ..record.array import to_atom, wrap, wrap_array
+from ..record.array import is_traced, to_atom, wrap, wrap_array
 from ..record.recorder import require_recorder
 
 # ---- piecewise polynomials -------------------------------------------------------------------------------------------
@@ -177,9 +178,24 @@ def _unchanged(self: Any) -> None:
     """``_ensure_c_contiguous``, for C."""
 
 
+def over_constants(cls: type) -> Any:
+    """The source of the ``__call__`` of *cls*, over an object whose arrays are traced: plain ones take no traced
+    index."""
+    own = source_of(vars(cls)["__call__"])
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not is_traced(value):
+                setattr(made, name, wrap_array(to_atom(value)))
+        return own(made, *args, **kwargs)
+
+    return call
+
+
 def _for(cls: type, call: Any, base: type) -> Any:
-    """*call* for instances of *cls*, and the source of the ``__call__`` of *base* for others."""
-    others = source_of(vars(base)["__call__"])
+    """*call* for instances of *cls*, and the ``__call__`` of *base* for others."""
+    others = over_constants(base)
     return lambda self, *args, **kwargs: (call if isinstance(self, cls) else others)(self, *args, **kwargs)
 
 

@@ -28,6 +28,7 @@ from ..ops.indexing import gather
 from ..ops.reduce import reduce
 from ..ops.shape import reshape
 from ..record.array import is_traced, to_atom, wrap, wrap_array
+from ..record.recorder import require_recorder
 from .sparse import _applies, _entries, _in_coordinates, _is_sparse, _sums
 
 _MOST_KEPT = 2  # factors, which the adjoint uses again
@@ -213,10 +214,11 @@ def _iterative(name: str) -> Any:
         what = f"scipy.sparse.linalg.{name}"
         reject(what, "look at the solution afterwards", callback=callback is not None)
         if is_traced((x0, *options.values())) or isinstance(A, _module().LinearOperator):
-            raise UnsupportedError.here(
+            error = UnsupportedError.here(
                 f"{what} of traced values in a LinearOperator, x0= or an option is not supported: give a sparse "
                 "matrix, and plain options"
             )
+            raise _unless_data(error, b, x0, *options.values())
         if _is_sparse(A):
             rows, columns, data, n = _system(A, what)
         else:
@@ -264,9 +266,19 @@ _REFUSED = {
 }  # fmt: skip
 
 
+def _unless_data(error: UnsupportedError, *given: Any) -> UnsupportedError:
+    """*error*; where what is *given* is data, the run is made again over its contents."""
+    for x in given:
+        array = getattr(x, "data", None) if _is_sparse(x) else x
+        if is_traced(array):
+            error = require_recorder("scipy.sparse.linalg").refused(to_atom(as_traced(array)), error)
+    return error
+
+
 def _refused(name: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError.here(f"scipy.sparse.linalg.{name} is not supported on traced arrays: {_REFUSED[name]}")
+        error = UnsupportedError.here(f"scipy.sparse.linalg.{name} is not supported on traced arrays: {_REFUSED[name]}")
+        raise _unless_data(error, *args, *kwargs.values())
 
     return refuse
 

@@ -73,6 +73,12 @@ class _Type:
     def __subclasscheck__(self, cls: Any) -> bool:
         return issubclass(cls, type)
 
+    def __or__(self, other: Any) -> Any:  # a union of classes
+        return type | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | type
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (type,)
 

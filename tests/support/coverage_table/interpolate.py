@@ -53,7 +53,9 @@ def _on_grid(method: str) -> Any:
 
 
 def _of_table(**options: Any) -> Any:
-    return lambda z: si.RegularGridInterpolator((X, GRID), z, bounds_error=False, **options)(PAIRS + [0.0, 0.8])
+    return lambda z: si.RegularGridInterpolator((X, GRID), z, bounds_error=False, **options)(
+        PAIRS + np.array([0.0, 0.8])
+    )
 
 
 def _radial(kernel: str) -> Any:

@@ -19,27 +19,28 @@ pocketfft: Any = importlib.import_module("numpy.fft._pocketfft_umath")
 
 
 def _transform(m: Any, function: Any) -> None:
-    """Write *function* of the operand's column to the result's."""
+    """Write *function* of the operand's columns to the result's."""
     signature = function.types[0 if m.wide else 1]
     address, data = ufunc_loop(function, signature)
     name = f"tg_{function.__name__}_{signature[0]}"
     jit.add_symbol(name, address)
     loop = declare(m.b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
     factor = cell(m.entry, m.b, m.number(1))
-    strides = [0, 0, 0, np.dtype(signature[0]).itemsize, np.dtype(signature[-1]).itemsize]
-    lengths = [I64(1), m.size(0, -2), m.calls.size(m.op.out.dims[-2])]
+    columns = m.size(0, -1) if signature[0] in "fd" else m.b.udiv(m.size(0, -1), I64(2))
+    sizes = [I64(np.dtype(kind).itemsize) for kind in (signature[0], signature[-1])]
+    strides = [sizes[0], I64(0), sizes[1], *[m.b.mul(columns, size) for size in sizes]]
+    lengths = [columns, m.size(0, -2), m.calls.size(m.op.out.dims[-2])]
     m.b.call(
         loop,
         [
-            _array(m, PTR, [m.ins[0], factor, m.out]), _array(m, I64, lengths), _array(m, I64, map(I64, strides)),
+            _array(m, PTR, [m.ins[0], factor, m.out]), _array(m, I64, lengths), _array(m, I64, strides),
             m.b.inttoptr(I64(data), PTR),
         ],
     )  # fmt: skip
 
 
-def _array(m: Any, kind: ir.Type, values: Any) -> ir.Value:
+def _array(m: Any, kind: ir.Type, values: list[ir.Value]) -> ir.Value:
     """The address of an array of *values* in the kernel's frame."""
-    values = list(values)
     place = m.entry.alloca(kind, len(values))
     for k, value in enumerate(values):
         m.b.store(value, m.b.gep(place, [I64(k)], source_etype=kind))

@@ -16,7 +16,7 @@ from ..ir.site import at_site
 from ..ops.complex import by_lane, conjugate
 from ..ops.elementwise import F, cast, promote
 from ..ops.fourier import dft, real_dft, real_inverse
-from ..ops.shape import concat, move_axis, slice_axis, zeros
+from ..ops.shape import concat, reshape, slice_axis, zeros
 from ..record.array import FUNCTIONS, wrap
 from .from_source import source_of
 from .hooks import hook
@@ -42,9 +42,10 @@ def of_length(x: Atom, axis: int, n: int) -> Atom:
 
 
 def along(transform: Callable[[Atom], Atom], x: Atom, axis: int) -> Atom:
-    """*transform*, which is one along the last axis, along *axis*."""
-    last = x.aval.ndim - 1
-    return move_axis(transform(move_axis(x, axis, last)), last, axis)
+    """*transform*, which is one of the columns of matrices, along *axis*."""
+    before, after = x.aval.shape[:axis], x.aval.shape[axis + 1 :]
+    found = transform(reshape(x, (*before, x.aval.shape[axis], math.prod(after))))
+    return reshape(found, (*before, found.aval.shape[-2], *after))
 
 
 def scaled(x: Atom, factor: float) -> Atom:

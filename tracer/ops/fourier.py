@@ -1,7 +1,7 @@
 """Discrete Fourier transforms of the columns of matrices, without a norm: the DFT, the half of it that is enough for
 real columns, and the real columns of which a half is given.
 
-Complex columns are (..., n, 2), the real and the imaginary part one beside the other, real ones (..., n, 1).  All are
+Complex matrices are (..., n, 2 k), the real and the imaginary part one beside the other, real ones (..., n, k).  All are
 linear, and each one's transpose is another of them: sums with the other sign in the exponent.
 """
 
@@ -25,19 +25,18 @@ _COMPLEX_OF = {lane: dtype for dtype, lane in COMPLEX.items()}
 
 
 def _length(x: Aval, parts: int) -> int:
-    if x.ndim < 2 or x.shape[-1] != parts or not x.shape[-2]:
+    if x.ndim < 2 or x.shape[-1] % parts or not x.shape[-2]:
         raise GraphError(f"Fourier transform of {x}")
     return x.shape[-2]
 
 
 def _numbers(x: Any, xp: Any) -> Any:
-    """The complex columns (..., n)."""
-    return xp.ascontiguousarray(x).view(_COMPLEX_OF[x.dtype])[..., 0]
+    """The complex matrices (..., n, k)."""
+    return xp.ascontiguousarray(x).view(_COMPLEX_OF[x.dtype])
 
 
 def _parts(z: Any, xp: Any) -> Any:
-    z = xp.ascontiguousarray(z)
-    return z.view(COMPLEX[z.dtype]).reshape(*z.shape, 2)
+    return xp.ascontiguousarray(z).view(COMPLEX[z.dtype])
 
 
 def _infer_dft(x: Aval, inverse: bool) -> Aval:
@@ -47,23 +46,23 @@ def _infer_dft(x: Aval, inverse: bool) -> Aval:
 
 def _dft(x: Any, inverse: bool, xp: Any = np) -> Any:
     z = _numbers(xp.asarray(x), xp)
-    return _parts(xp.fft.ifft(z, norm="forward") if inverse else xp.fft.fft(z), xp)
+    return _parts(xp.fft.ifft(z, axis=-2, norm="forward") if inverse else xp.fft.fft(z, axis=-2), xp)
 
 
 DFT: Primitive = register(
     Primitive(
         "dft", LAPACK, _dft, _infer_dft, transpose=lambda ct, x, inverse: bind(DFT, ct, inverse=not inverse),
-        axes=matrix_axes("nc", "nc"), domain=_ANY, test={"shapes": ((2, 5, 2),), "params": {"inverse": True}},
+        axes=matrix_axes("nc", "nc"), domain=_ANY, test={"shapes": ((2, 5, 4),), "params": {"inverse": True}},
     )
 )  # fmt: skip
 
 
 def _infer_half(x: Aval) -> Aval:
-    return Aval(x.dtype, (*x.shape[:-2], _length(x, 1) // 2 + 1, 2))
+    return Aval(x.dtype, (*x.shape[:-2], _length(x, 1) // 2 + 1, 2 * x.shape[-1]))
 
 
 def _half(x: Any, xp: Any = np) -> Any:
-    return _parts(xp.fft.rfft(xp.asarray(x)[..., 0]), xp)
+    return _parts(xp.fft.rfft(xp.asarray(x), axis=-2), xp)
 
 
 def _interior_times(factor: Any, half: Atom, count: int) -> Atom:
@@ -80,7 +79,7 @@ REAL_DFT: Primitive = register(
         transpose=lambda ct, x: bind(
             REAL_INVERSE, _interior_times(Lit(0.5, x.dtype, structural=True), ct, x.shape[-2]), size=x.shape[-2]
         ),
-        axes=matrix_axes("nk", "mc"), domain=_ANY, test={"shapes": ((2, 6, 1),)},
+        axes=matrix_axes("nr", "mc"), domain=_ANY, test={"shapes": ((2, 6, 2),)},
     )
 )  # fmt: skip
 
@@ -88,31 +87,41 @@ REAL_DFT: Primitive = register(
 def _infer_inverse(x: Aval, size: int) -> Aval:
     if _length(x, 2) != size // 2 + 1 or size < 1:
         raise GraphError(f"{size} real numbers with the transform {x}")
-    return Aval(x.dtype, (*x.shape[:-2], size, 1))
+    return Aval(x.dtype, (*x.shape[:-2], size, x.shape[-1] // 2))
 
 
 def _inverse(x: Any, size: int, xp: Any = np) -> Any:
-    return xp.fft.irfft(_numbers(xp.asarray(x), xp), size, norm="forward")[..., None]
+    return xp.fft.irfft(_numbers(xp.asarray(x), xp), size, axis=-2, norm="forward")
 
 
 REAL_INVERSE: Primitive = register(
     Primitive(
         "real_inverse_dft", LAPACK, _inverse, _infer_inverse,
         transpose=lambda ct, x, size: _interior_times(Lit(2, x.dtype, structural=True), bind(REAL_DFT, ct), size),
-        axes=matrix_axes("mc", "nk"), sizes=("size",), domain=_ANY,
-        test={"shapes": ((2, 4, 2),), "params": {"size": 7}},
+        axes=matrix_axes("mc", "nr"), sizes=("size",), domain=_ANY,
+        test={"shapes": ((2, 4, 4),), "params": {"size": 7}},
     )
 )  # fmt: skip
 
 
-# ---- along the last axis -------------------------------------------------------------------------------------------
+# ---- of real and complex matrices ----------------------------------------------------------------------------------
+
+
+def _buffer(x: Atom) -> Atom:
+    found = buffer_of(x)
+    return reshape(found, (*found.shape[:-2], 2 * found.shape[-2]))
+
+
+def _matrices(buffer: Atom, dtype: np.dtype) -> Atom:
+    shape = buffer.aval.shape
+    return complex_of(reshape(buffer, (*shape[:-1], shape[-1] // 2, 2)), dtype)
 
 
 def dft(x: Atom, inverse: bool = False) -> Atom:
-    """The sums of x[j] exp(-2 pi i j k / n), or of the conjugates *inverse*, of a real or complex *x* (..., n)."""
+    """The sums of x[j] exp(-2 pi i j k / n) over columns of *x*, real or complex; *inverse*: with the conjugates."""
     if x.aval.is_complex:
-        return complex_of(bind(DFT, buffer_of(x), inverse=inverse), x.aval.dtype)
-    half, axis, n = real_dft(x), x.aval.ndim - 1, x.aval.shape[-1]
+        return _matrices(bind(DFT, _buffer(x), inverse=inverse), x.aval.dtype)
+    half, axis, n = real_dft(x), x.aval.ndim - 2, x.aval.shape[-2]
     half = conjugate(half) if inverse else half
     count = (n - 1) // 2
     if not count:
@@ -122,11 +131,10 @@ def dft(x: Atom, inverse: bool = False) -> Atom:
 
 
 def real_dft(x: Atom) -> Atom:
-    """The first n // 2 + 1 of the sums of a real *x* (..., n)."""
-    return complex_of(bind(REAL_DFT, reshape(x, (*x.aval.shape, 1))), _COMPLEX_OF[x.aval.dtype])
+    """The first n // 2 + 1 of the sums of a real *x*, (..., n, k)."""
+    return _matrices(bind(REAL_DFT, x), _COMPLEX_OF[x.aval.dtype])
 
 
 def real_inverse(x: Atom, size: int) -> Atom:
-    """The *size* real sums of which the complex *x* (..., size // 2 + 1) has the first half of the terms."""
-    found = bind(REAL_INVERSE, buffer_of(x), size=size)
-    return reshape(found, found.shape[:-1])
+    """The *size* real sums of which the complex *x*, (..., size // 2 + 1, k), has the first half of the terms."""
+    return bind(REAL_INVERSE, _buffer(x), size=size)

@@ -17,11 +17,12 @@ from ..ir.aval import COMPLEX, FLOAT, FLOAT32, HALF
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom
 from ..ir.site import at_site
-from ..numpy_api.fourier import along, norm_factor, of_length, scaled, transformed
+from ..numpy_api.fourier import norm_factor, of_length, scaled, transformed
 from ..numpy_api.hooks import hook, when_loaded
 from ..numpy_api.registry import atom_of, one_axis
 from ..ops.complex import by_lane
 from ..ops.elementwise import cast
+from ..ops.shape import move_axis
 from ..record.array import to_atom, wrap
 
 # ---- arguments -----------------------------------------------------------------------------------------------------
@@ -178,8 +179,10 @@ def _applied(
     each = functools.partial(
         _real_transform, name=transform.__name__, kind=kind, forward=forward, norm=norm, orthogonal=orthogonal
     )
+    last = x.aval.ndim - 1
     for n, axis in zip(lengths, axes, strict=True):
-        x = by_lane(functools.partial(along, each, axis=axis), of_length(x, axis, n))
+        moved = move_axis(of_length(x, axis, n), axis, last)
+        x = move_axis(by_lane(each, moved), last, axis)
     return wrap(x)
 
 

@@ -84,7 +84,12 @@ def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndm
     a = recorded(a)
     if is_traced(a):
         return _of_traced(a, dtype, copy, order, ndmin)
-    found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
+    try:
+        found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
+    except ValueError:
+        if (own := _traced_form(a)) is None:
+            raise
+        return _of_traced(own, dtype, copy, order, ndmin)
     return found if current_recorder() is None or found is a else _made(found)
 
 
@@ -126,8 +131,7 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
         try:
             found = plain(a, dtype, *args, **kwargs)
         except ValueError:
-            own = a.__array__() if hasattr(type(a), "__array__") else None
-            if not is_traced(own):
+            if (own := _traced_form(a)) is None:
                 raise
             return convert(own, dtype, *args, **kwargs)
         if type(a) is MadeArray and found.base is not None and found.dtype == a.dtype and found.shape == a.shape:
@@ -135,6 +139,12 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
         return found if current_recorder() is None or found is a else _made(found)
 
     return convert
+
+
+def _traced_form(a: Any) -> Any:
+    """The traced array that *a* gives of itself, if it does."""
+    own = a.__array__() if hasattr(type(a), "__array__") else None
+    return own if is_traced(own) else None
 
 
 def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> Any:

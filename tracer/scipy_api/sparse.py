@@ -217,12 +217,52 @@ def _sum(matrix: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> A
     rows, columns, data = _entries(matrix)
     if axis is None:
         return np.sum(data, dtype=dtype)
-    if isinstance(matrix, sys.modules["scipy.sparse"].spmatrix) or out is not None:
-        raise _needs_contents(matrix, "sum along an axis, which is a np.matrix,")
+    if out is not None:
+        raise _needs_contents(matrix, "sum with out=")
     axis = axis + 2 if axis < 0 else axis
-    return _sums(
-        (matrix.shape[1 - axis],), rows if axis == 1 else columns, data if dtype is None else data.astype(dtype)
-    )
+    values = data if dtype is None else data.astype(dtype)
+    found = _sums((matrix.shape[1 - axis],), rows if axis == 1 else columns, values)
+    if isinstance(matrix, sys.modules["scipy.sparse"].spmatrix):
+        return SumsOfMatrix(found[:, None] if axis == 1 else found[None], matrix)
+    return found
+
+
+class SumsOfMatrix:
+    """The sums along an axis of a ``spmatrix``, which are a ``np.matrix``: as an array, or by ``.A1`` and ``.A``."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, array: TracedArray, of: Any) -> None:
+        self._array, self._of = array, of
+        self.shape, self.ndim, self.dtype = array.shape, 2, array.dtype
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self._array
+
+    @property
+    def A(self) -> Any:  # noqa: N802
+        return self._array
+
+    @property
+    def A1(self) -> Any:  # noqa: N802
+        return self._array.reshape(-1)
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        return SumsOfMatrix(self._array.T, self._of)
+
+    def ravel(self) -> Any:
+        return SumsOfMatrix(self._array.reshape(1, -1), self._of)
+
+    flatten = ravel
+
+    def tolist(self) -> Any:
+        return self._array.tolist()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _needs_contents(self._of, f".{name} of the np.matrix of sums (write np.asarray(S.sum(axis=1)).ravel())")
 
 
 _METHODS: dict[str, Callable[..., Any]] = {

@@ -65,6 +65,7 @@ CASES = [
     _case("csr_matrix", lambda d: _system("csr").multiply(sp.diags(d)).power(2).toarray(), [V], "powers"),
     _case("csr_matrix", lambda d: _system("csr").multiply(d).tocsr()[1:4, ::2].toarray(), [V], "slices"),
     _case("csr_matrix", lambda d: _system("csr").multiply(d).tocsr()[1, 1] * d, [V], "elements"),
+    _case("csr_matrix", lambda d: np.array(_system("csr").multiply(d).sum(axis=1)).flatten(), [V], "sums of rows"),
     _case("csr_matrix", lambda d: abs(_system().multiply(d)).diagonal(), [V], "diagonal"),
     _case("linalg.spsolve", lambda d, b: sl.spsolve(_system().multiply(d).tocsc(), b), [V, V**2]),
     _case("linalg.spsolve", lambda d, b: sl.spsolve(_system("csr") * d, b), [np.array(1.3), W], "columns"),

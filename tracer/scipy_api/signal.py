@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom
-from ..numpy_api.from_source import compiled
+from ..numpy_api.from_source import compiled, source_of
 from ..numpy_api.hooks import hook_class, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
 from ..ops.complex import by_lane
@@ -166,6 +166,40 @@ def _sosfilt(sos: Any, x: Any, zi: Any) -> None:
         x[...], zi[:, k] = _linear_filter(sos[k, :3], sos[k, 3:], x, -1, zi[:, k])
 
 
+# ---- short-time transforms -----------------------------------------------------------------------------------------
+
+_PADDINGS: dict[str, Any] = {
+    "zeros": {}, "edge": {"mode": "edge"}, "even": {"mode": "reflect"}, "odd": {"mode": "reflect", "reflect_type": "odd"},
+}  # fmt: skip
+
+
+def _at_once(by_slices: Any, detrend: Any) -> Any:
+    """``ShortTimeFFT.stft_detrend`` of all slices at once, but where a function of the user's looks at each of them, or
+    where it raises."""
+
+    def stft_detrend(
+        self: Any, x: Any, detr: Any, p0: Any = None, p1: Any = None, *, k_offset: int = 0, padding: str = "zeros",
+        axis: int = -1,
+    ) -> Any:  # fmt: skip
+        n, short = x.shape[axis], self.m_num - self.m_num_mid
+        wrong = n < short or padding not in _PADDINGS or (self.onesided_fft and np.iscomplexobj(x))
+        if wrong or not (detr is None or isinstance(detr, str)):
+            return by_slices(self, x, detr, p0, p1, k_offset=k_offset, padding=padding, axis=axis)
+        p0, p1 = self.p_range(n, p0, p1)
+        first = p0 * self.hop - self.m_num_mid + k_offset
+        last = first + (p1 - p0 - 1) * self.hop + self.m_num
+        x = np.moveaxis(_array(x), axis, -1)
+        sides = [(0, 0)] * (x.ndim - 1) + [(max(-first, 0), max(last - n, 0))]
+        cut = np.pad(x[..., max(first, 0) : min(last, n)], sides, **_PADDINGS[padding])
+        slices = np.lib.stride_tricks.sliding_window_view(cut, self.m_num, axis=-1)[..., :: self.hop, :]
+        if detr is not None:
+            slices = detrend(slices, type=detr)
+        found = np.swapaxes(self._fft_func(slices * self.win.conj()), -1, -2).astype(complex)
+        return found if x.ndim == 1 else np.moveaxis(found, -2, axis if axis >= 0 else axis - 1)
+
+    return stft_detrend
+
+
 # ---- hooks ---------------------------------------------------------------------------------------------------------
 
 
@@ -186,5 +220,7 @@ def _install(signal: Any) -> None:
             public = isinstance(function, FunctionType) and not name.startswith("_")
             if public and function.__module__ == module.__name__:
                 hook_to_source(inspect.unwrap(function))
-    for cls in (signal.ShortTimeFFT, signal.CZT, signal.ZoomFFT, signal._upfirdn._UpFIRDn):
+    by_slices = source_of(vars(signal.ShortTimeFFT)["stft_detrend"])
+    hook_class(signal.ShortTimeFFT, stft_detrend=_at_once(by_slices, signal.detrend))
+    for cls in (signal.CZT, signal.ZoomFFT, signal._upfirdn._UpFIRDn):
         hook_class(cls)

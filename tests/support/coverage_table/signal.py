@@ -14,6 +14,7 @@ from .case import Case
 _RNG = np.random.default_rng(17)
 X, Y, IMAGE, KERNEL = (_RNG.normal(size=shape) for shape in (24, 5, (6, 5), (3, 2)))
 LONG, POLES = _RNG.normal(size=64), np.array([0.2, -0.1])
+_OF_FRAMES = sg.ShortTimeFFT(np.hanning(8) + 0.1, 4, 1.0)
 SOS = sg.butter(4, 0.3, output="sos")
 
 
@@ -92,6 +93,11 @@ SPECTRA = [
     _case("stft", lambda x: sg.stft(x, nperseg=8), X),
     _case("istft", lambda x: sg.istft(sg.stft(x, nperseg=8)[2] * 2.0, nperseg=8), X),
     _case("spectrogram", lambda x: sg.spectrogram(x, nperseg=8), X),
+    _case("ShortTimeFFT", lambda x: sg.ShortTimeFFT(np.hanning(7), 3, 1.0).stft(x, padding="odd"), X),
+    _case("ShortTimeFFT", lambda x: _OF_FRAMES.stft_detrend(x, "linear", p0=1, p1=4, k_offset=3), X, label="detrend"),
+    _case("ShortTimeFFT", lambda x: _OF_FRAMES.stft_detrend(x, lambda u: u - u[0]), X, label="function"),
+    _case("ShortTimeFFT", lambda x: _OF_FRAMES.spectrogram(x.reshape(12, 2), axis=0), X, label="axis"),
+    _case("ShortTimeFFT", lambda x: _OF_FRAMES.istft(_OF_FRAMES.stft(x) * 2), X, label="inverse"),
     _case("lombscargle", lambda x: sg.lombscargle(np.linspace(0, 1, 24), x, np.array([1.0, 2.0])), X),
     _case("czt", lambda x: sg.czt(x, m=5), X),
     _case("zoom_fft", lambda x: sg.zoom_fft(x, [0.1, 0.4], m=5), X),

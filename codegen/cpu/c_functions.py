@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 import re
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,14 +45,18 @@ def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
 
 
 class CFunction(NamedTuple):
-    """SciPy's function of one element: floats or doubles, and longs, in; results are returned, or written through
-    pointers."""
+    """SciPy's function of one element: floats, doubles, complex doubles and longs in; results are returned, or written
+    through pointers."""
 
     address: int
     flag: bool  # whether a last int argument is expected, 0
+    pointers: int  # to which the results are written; 0 where the one result is returned
 
 
 _C_TYPES = {"d": ("double",), "f": ("float",), "l": ("long", "Py_ssize_t")}
+# where a complex double is passed and returned in two registers of doubles
+if sys.platform != "win32" and platform.machine() in ("x86_64", "aarch64", "arm64"):
+    _C_TYPES["D"] = ("__pyx_t_double_complex",)
 _FLAG = "int __pyx_skip_dispatch"
 
 
@@ -66,12 +72,15 @@ def _by_name() -> dict[str, list[tuple[str, Any]]]:
 
 @functools.cache
 def c_function(function: Any, signature: str) -> CFunction | None:
-    """SciPy's C function of one element of a ufunc; None where there is none of these types (complex ones)."""
+    """SciPy's C function of one element of a ufunc; None where there is none of these types."""
     ins, outs = signature.split("->")
-    if not set(ins) <= _C_TYPES.keys() or not set(outs) <= set("fd") or getattr(function, "__module__", "") == "numpy":
+    if (
+        not set(ins) <= _C_TYPES.keys()
+        or not set(outs) <= _C_TYPES.keys() - {"l"}
+        or getattr(function, "__module__", "") == "numpy"
+    ):
         return None
-    name = {"jn": "jv"}.get(function.__name__, function.__name__)
-    for c_signature, capsule in _by_name().get(name, ()):
+    for c_signature, capsule in _by_name().get(function.__name__, ()):
         result, _, rest = c_signature.partition(" (")
         types = rest.removesuffix(")").split(", ")
         flag = types[-1] == _FLAG
@@ -80,7 +89,7 @@ def c_function(function: Any, signature: str) -> CFunction | None:
         if result != ("void" if pointers else _C_TYPES[outs][0]) or types[len(ins) :] != pointers:
             continue
         if all(t in _C_TYPES[c] for t, c in zip(types, ins, strict=False)):
-            return CFunction(_capsule_pointer(capsule, c_signature.encode()), flag)
+            return CFunction(_capsule_pointer(capsule, c_signature.encode()), flag, len(pointers))
     return None
 
 

@@ -427,15 +427,19 @@ def _call_c(
     jit.add_symbol(name, function.address)
     flag = [I32(0)] if function.flag else []
     kind = memory_type(results[0])
-    if len(results) == 1:
-        call = declare(b.module, name, kind, *[a.type for a in args], *[f.type for f in flag])
+    if not function.pointers:
+        returned = kind if len(results) == 1 else ir.LiteralStructType([kind] * 2)  # a complex number
+        call = declare(b.module, name, returned, *[a.type for a in args], *[f.type for f in flag])
         for attribute in ("readnone", "nounwind"):  # but for SciPy's error state, which is left as it is
             call.attributes.add(attribute)
-        return [b.call(call, [*args, *flag])]
+        value = b.call(call, [*args, *flag])
+        return [value] if len(results) == 1 else [b.extract_value(value, k) for k in range(2)]
+    size = len(results) // function.pointers
     with b.goto_entry_block():
-        slots = [b.alloca(kind) for _ in results]
+        slots = [b.alloca(kind, size) for _ in range(function.pointers)]
     b.call(declare(b.module, name, ir.VoidType(), *[a.type for a in args], *[PTR] * len(slots)), [*args, *slots])
-    return [b.load(slot, typ=kind) for slot in slots]
+    cells = [b.gep(slot, [I64(k)], source_etype=kind) for slot in slots for k in range(size)]
+    return [b.load(place, typ=kind) for place in cells]
 
 
 def _call_loop(

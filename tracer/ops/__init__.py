@@ -42,6 +42,7 @@ from . import (  # noqa: F401
     special_distributions,
     special_elementary,
     special_elliptic,
+    special_lowered,
     special_polynomials,
     threefry,
 )

@@ -11,6 +11,7 @@ from scipy.special import _ufuncs
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Pair, lanes
 from ..ir.primitive import PRIMITIVES
+from . import special_lowered  # noqa: F401  (its rows are for real numbers)
 from .complex_formulas import FORMULAS, Lanes
 from .elementwise import F, like
 from .special import COMPLEX_OF, Missing, number, special, turned
@@ -24,7 +25,7 @@ _LINE: Any = (REAL,)
 
 for _name in ("erf", "erfc", "ndtr", "gamma", "psi", "xlogy", "xlog1py"):
     _row = PRIMITIVES[_name]
-    special(_row.impl, *_row.partials, domain=_row.domain, real=_row)
+    special(_row.impl, *_row.partials, domain=_row.domain, real=_row, narrow=_name == "xlog1py")
 special(sp.erfcx, lambda o, x: 2 * x * o - 2 / SQRT_PI, domain=_LINE)
 special(sp.erfi, lambda o, x: F.exp(x * x) * (2 / SQRT_PI), domain=_LINE)
 special(sp.erfcinv, lambda o, x: F.exp(o * o) * (-SQRT_PI / 2), domain=((0.1, 1.9),))
@@ -170,7 +171,7 @@ def _modfresnel(function: Any, sign: int) -> None:
         step = math.sqrt(0.5 / math.pi)
         return Pair((-2 * sign) * x * re - step, (-2 * sign) * x * im + sign * step, o.aval.dtype)
 
-    special(function, domain=(POSITIVE,), outputs=[[integrand], [scaled]])
+    special(function, domain=(POSITIVE,), outputs=[[integrand], [scaled]], narrow=True)
 
 
 _modfresnel(sp.modfresnelp, 1)

@@ -815,6 +815,7 @@ def public_name(func: Any) -> str:
     name = getattr(func, "__name__", repr(func))
     if isinstance(func, np.ufunc):
         module = "numpy" if getattr(np, name, None) is func else "scipy.special"
+        name = name.lstrip("_")  # of those that a function in Python calls
     return f"{module}.{name}".replace("numpy.", "np.") if module else name
 
 

@@ -16,7 +16,6 @@ _TAILS = "cdf logcdf sf logsf"
 _QUANTILES = "ppf isf"
 _STATISTICS = "mean var std median entropy stats moment support interval"
 _OF_TAILS = f"{_TAILS} {_QUANTILES} median interval".split()
-_WITHOUT = "ppf isf median interval"
 _OF_NO_MEAN = ("mean", "var", "std", "stats", "moment")  # of Cauchy's distribution: NaN
 _Q = np.array([0.12, 0.55, 0.9])
 
@@ -47,12 +46,10 @@ def _continuous(name: str, x: Sequence[float], *shapes: float, tails: bool = Tru
     return cases
 
 
-def _discrete(name: str, k: Sequence[int], p: float, *sizes: int, without: str = "") -> list[Case]:
+def _discrete(name: str, k: Sequence[int], p: float, *sizes: int) -> list[Case]:
     """Cases of a discrete distribution with the parameters *sizes*, integers, and *p*."""
     distribution, cases = getattr(stats, name), []
     for method in f"pmf logpmf {_TAILS} {_QUANTILES} {_STATISTICS}".split():
-        if method in without.split():
-            continue
         first = [_Q] if method in _QUANTILES else [np.asarray(k)] if method not in _STATISTICS else []
 
         def call(p: Any, method: str = method, first: Any = first) -> Any:
@@ -130,6 +127,10 @@ _MULTIVARIATE = [
         "pmf": (lambda t: stats.multinomial(6, _simplex(t)).pmf(_K[0]), (_M,)),
         "mean": (lambda t: stats.multinomial.mean(6, _simplex(t)), (_M,)),
         "cov": (lambda t: stats.multinomial.cov(6, _simplex(t)), (_M,)),
+        "entropy": (lambda t: stats.multinomial.entropy(4, _simplex(t)), (_M,)),
+    }),
+    *_multivariate("dirichlet_multinomial", {
+        "logpmf": (lambda a: stats.dirichlet_multinomial.logpmf(_K, a, 6), (_A,)),
     }),
 ]  # fmt: skip
 
@@ -174,9 +175,24 @@ _SUMMARIES: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("gaussian_kde.evaluate", lambda x, y: stats.gaussian_kde(x)(y), (_U, _V)),
     ("gaussian_kde.logpdf", lambda y: stats.gaussian_kde(_T, weights=_W[:3]).logpdf(y), (_T[:, :2],)),
     ("gaussian_kde.pdf", lambda x: stats.gaussian_kde(x, bw_method=0.4).pdf(_V), (_U,)),
+    ("boxcox", lambda x, lam: stats.boxcox(x, lam), (_U, _LAM)),
+    ("linregress", lambda x, y: stats.linregress(x, y)[:5], (_U, _V)),
+    ("pearsonr", lambda x, y: [*stats.pearsonr(x, y)], (_U, _V)),
+    ("ttest_1samp", lambda x, m: [*stats.ttest_1samp(x, m)], (_U, _LAM)),
+    ("ttest_ind", lambda x, y: [*stats.ttest_ind(x, y)], (_U, _V)),
+    ("f_oneway", lambda x, y: [*stats.f_oneway(x, y)], (_U, _V)),
+    ("chisquare", lambda x: [*stats.chisquare(x, np.sum(x) * _W / np.sum(_W))], (_U,)),
+    ("quantile", lambda x: stats.quantile(x, 0.3), (_U,)),
+    ("uniform.expect", lambda m, s: stats.uniform(m, s).expect(np.cos), (_LAM, _DF)),
+    ("binom.expect", lambda p: stats.binom(7, p).expect(np.log1p), (_LAM,)),
     ("norm.nnlf", lambda m, s, x: stats.norm.nnlf((m, s), x), (_LAM, _DF, _U)),
 ]
 
+_OTHERS: dict[str, tuple[float, ...]] = {  # distributions by their shapes
+    "halfnorm": (), "halfcauchy": (), "rayleigh": (), "gumbel_r": (), "invgamma": (2.5,), "invgauss": (0.7,),
+    "genextreme": (-0.2,), "genpareto": (0.3,), "vonmises": (1.3,), "truncnorm": (-1.0, 2.0), "skewnorm": (1.5,),
+    "gengamma": (1.4, 0.8), "f": (3.5, 5.0), "exponnorm": (1.2,), "loggamma": (1.4,), "fisk": (1.8,),
+}  # fmt: skip
 CASES = [
     *_continuous("norm", [-1.3, 0.4, 2.9]),
     *_continuous("t", [-1.3, 0.4, 2.9], 5.5, tails=False),
@@ -194,12 +210,18 @@ CASES = [
     ],
     *_continuous("pareto", [1.8, 2.2, 5.1], 4.5),
     *_continuous("weibull_min", [0.5, 1.9, 3.0], 1.7),
-    *_discrete("poisson", [1, 3, 5, 9], 3.4, without="cdf logcdf sf logsf ppf isf median entropy interval"),
-    *_discrete("binom", [1, 2, 5, 7], 0.37, 7, without=_WITHOUT),
-    *_discrete("bernoulli", [1], 0.37, without=f"{_WITHOUT} moment"),
+    *_discrete("poisson", [1, 3, 5, 9], 3.4),
+    *_discrete("binom", [1, 2, 5, 7], 0.37, 7),
+    *_discrete("bernoulli", [1], 0.37),
     Case("scipy.stats.bernoulli.logpmf", lambda p: stats.bernoulli(p).logpmf([0, 1]), [0.37], label="frozen"),
-    *_discrete("nbinom", [1, 3, 5, 9], 0.37, 4, without=f"{_WITHOUT} entropy"),
+    *_discrete("nbinom", [1, 3, 5, 9], 0.37, 4),
     Case("scipy.stats.foldnorm.ppf", stats.foldnorm.ppf, [_Q, 1.3, 0.2, 1.1], label="searched", tol=1e-5),
+    *[
+        Case(f"scipy.stats.{name}.logpdf", getattr(stats, name).logpdf, [[0.5, 0.9, 1.4], *shapes, 0.1, 1.3], tol=1e-5)
+        for name, shapes in _OTHERS.items()
+    ],
+    Case("scipy.stats.geom.logpmf", lambda p: stats.geom.logpmf([1, 3], p), [0.3]),
+    Case("scipy.stats.betabinom.logpmf", lambda a, b: stats.betabinom.logpmf([1, 3], 5, a, b), [1.3, 0.8]),
     *_MULTIVARIATE,
     *[
         Case(f"scipy.stats.{name.partition(' ')[0]}", call, args, label=name.partition(" ")[2], tol=1e-5, step=1e-4)

@@ -26,8 +26,8 @@ from .trees import as_result
 
 # a graph as a function: of its inputs, to its only output or the tuple of them
 Evaluator = Callable[..., Any]
-# what makes a kernel of a graph: registered by a higher layer (runtime/launch/sub_kernels.py)
-kernel_makers: list[Callable[[Graph], Evaluator]] = []
+# what makes a kernel of a graph whose first inputs are arrays: registered by a higher layer (launch/sub_kernels.py)
+kernel_makers: list[Callable[[Graph, int], Evaluator]] = []
 
 
 class FunctionRecorder(BodyRecorder):
@@ -77,7 +77,7 @@ class SubProgram:
     def over(self, given: Sequence[np.ndarray]) -> Callable[..., Any]:
         """The function where it closes over the values *given*: of the variables, to a value or a tuple of values."""
         if self._evaluate is None:
-            self._evaluate = (kernel_makers[0] if kernel_makers else _interpreter)(self.graph)
+            self._evaluate = (kernel_makers[0] if kernel_makers else _interpreter)(self.graph, len(given))
         if not self._errors and not (self.several and len(self.graph.outputs) == 1):
             return partial(self._evaluate, *given)
         return partial(self._checked, *given)
@@ -91,7 +91,7 @@ class SubProgram:
         return tuple(parts) if self.several else parts[0]
 
 
-def _interpreter(graph: Graph) -> Evaluator:
+def _interpreter(graph: Graph, arrays: int) -> Evaluator:
     def evaluate(*values: Any) -> Any:
         env: Any = {v: np.asarray(x, dtype=v.aval.dtype) for v, x in zip(graph.inputs, values, strict=True)}
         run_nodes(graph.nodes, env)

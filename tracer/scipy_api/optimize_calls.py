@@ -131,12 +131,12 @@ def _watched(function: Any) -> Any:
 
 
 def _parts(value: Any) -> Any:
-    """The parts of an argument, by key: of a container, or an object with attributes."""
+    """The parts of an argument, by key: of a container, or an object of SciPy's (``Bounds``)."""
     if isinstance(value, (list, tuple)):
         return dict(enumerate(value))
     if isinstance(value, dict):
         return value
-    return vars(value) if hasattr(value, "__dict__") and not callable(value) and not is_traced(value) else {}
+    return vars(value) if type(value).__module__.startswith("scipy.") and hasattr(value, "__dict__") else {}
 
 
 def _holds(value: Any, of: Callable[[Any], bool]) -> bool:
@@ -374,9 +374,11 @@ class _Results:
         def numbers(found: Any) -> list[np.ndarray]:
             return [*[_number(_at(found, path)) for path in paths], np.array(solve.succeeded(found))]
 
+        warns = not self.asked and bool(solver.warns)
+
         def function(*arrays: np.ndarray) -> list[np.ndarray]:
             found = solve(*arrays)
-            if not self.asked and solver.warns and not solve.succeeded(found):
+            if warns and not solve.succeeded(found):
                 warnings.warn(_at(found, solver.warns), RuntimeWarning, stacklevel=2)
             return numbers(found)
 
@@ -446,7 +448,7 @@ class _Results:
 
     def _shown(self, leaf: Any, atom: Atom) -> Any:
         if isinstance(leaf, str):
-            return LateText(leaf, atom, self.call.recorder)
+            return leaf if self.call.recorder.live else LateText(leaf, atom, self.call.recorder)
         return wrap_array(atom) if isinstance(leaf, np.ndarray) else wrap(atom)
 
 

@@ -207,6 +207,30 @@ def test_training() -> None:
     assert seen == [*range(30)] * 3
 
 
+def test_methods_share_kernels() -> None:
+    class Model:
+        def __init__(self, rate):
+            self.w, self.calls, self.rate = np.zeros(3), 0, rate
+
+        def loss(self, w, y):
+            self.calls += 1
+            return np.sum((w - y) ** 2) / 2
+
+        def fit(self):
+            for _ in range(2):
+                self.w = self.w - self.rate * grad(self.loss)(self.w, X)
+            return self.w
+
+    for rate in (0.5, 0.25, 0.125):
+        model = Model(rate)
+        assert np.allclose(model.fit(), X * (1 - (1 - rate) ** 2)) and model.calls == 2
+        assert np.allclose(hessian_vector_product(model.loss)(X, X, V), V)
+        assert np.allclose(jacobian(model.loss, 1)(X, 2 * X), X) and np.allclose(
+            make_vjp(model.loss)(2 * X, X)[0](1.0), X
+        )
+    assert Model.loss.__tracegrad__.stats.traces == 2
+
+
 def test_closures_made_in_each_call() -> None:
     calls = []
 

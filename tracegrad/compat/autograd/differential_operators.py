@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.compiled import CompiledFunction
+from ...runtime.declare import shifted_positions
 from ...runtime.transforms import grad as function_grad
 from ...runtime.transforms import value_and_grad as function_value_and_grad
 from ...tracer.control.scan import map as scan_map
@@ -52,6 +53,14 @@ def _kept(fun: Any, key: Any, make: Callable[[], Any]) -> Any:
     return found[key]
 
 
+def _unbound(fun: Any, argnum: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """(the function, its first arguments, *argnum* among all) of a function or a method: instances share kernels."""
+    place = _position(argnum)
+    if type(fun) is types.MethodType and type(fun.__func__) is types.FunctionType:
+        return fun.__func__, (fun.__self__,), shifted_positions(place)
+    return fun, (), place
+
+
 def _position(argnum: Any) -> Any:
     if isinstance(argnum, (int, np.integer)) and not isinstance(argnum, bool):
         return int(argnum)
@@ -63,28 +72,37 @@ def _position(argnum: Any) -> Any:
 # ---- gradients of one number -------------------------------------------------------------------------------------
 
 
-def _gradient(operator: Any, transform: Any, reduce: Any, fun: Any, argnum: Any, has_aux: bool = False) -> Any:
-    """``operator(fun, argnum)``: *transform*, of tracegrad's own, of what *reduce* makes of the value."""
-    place = _position(argnum)
+def _gradient(
+    operator: Any, transform: Any, reduce: Any, fun: Any, argnum: Any, has_aux: bool = False, direct: Any = None
+) -> Any:
+    """``operator(fun, argnum)``: *transform*, of tracegrad's own, of what *reduce* makes of the value; but *direct* of
+    the function itself for as long as its values are such as tracegrad takes."""
+    base, first, place = _unbound(fun, argnum)
 
     def make() -> Any:
         def loss(*args: Any, **kwargs: Any) -> Any:
-            return reduce(fun(*args, **kwargs))
+            return reduce(base(*args, **kwargs))
 
-        functools.update_wrapper(loss, fun, updated=()) if callable(fun) else None
-        return transform(loss, place, has_aux)
+        functools.update_wrapper(loss, base, updated=())
+        reduced = transform(loss, place, has_aux)
+        return [reduced] if direct is None else [direct(base, place), reduced]
 
-    derivative = _kept(fun, (operator, place), make)
+    derivatives = _kept(base, (operator, place), make)  # of which the first is in use
 
     @wrap_nary_f(fun, operator, argnum)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return derivative(*args, **kwargs)
-        except DifferentiationError:
-            floating = _floating(args, place)
-            if floating is None:
-                raise
-        return derivative(*floating, **kwargs)
+        given = (*first, *args)
+        while True:
+            try:
+                return derivatives[0](*given, **kwargs)
+            except DifferentiationError:
+                floating = _floating(given, place)
+                if floating is not None:
+                    given = floating
+                elif len(derivatives) > 1:
+                    del derivatives[0]
+                else:
+                    raise
 
     return gradient
 
@@ -120,13 +138,14 @@ def grad(fun: Function, argnum: Any = 0) -> Function:
     positional argument number `argnum`. The returned function takes the same
     arguments as `fun`, but returns the gradient instead. The function `fun`
     should be scalar-valued. The gradient has the same type as the argument."""
-    return _gradient(grad, function_grad, functools.partial(_one_number, "Grad"), fun, argnum)
+    return _gradient(grad, function_grad, functools.partial(_one_number, "Grad"), fun, argnum, direct=function_grad)
 
 
 def value_and_grad(fun: Function, argnum: Any = 0) -> Function:
     """Returns a function that returns both value and gradient. Suitable for use
     in scipy.optimize"""
-    return _gradient(value_and_grad, _value_and_grad, _loss_and_value, fun, argnum, True)
+    both = function_value_and_grad
+    return _gradient(value_and_grad, _value_and_grad, _loss_and_value, fun, argnum, True, both)
 
 
 def _loss_and_value(out: Any) -> Any:
@@ -220,19 +239,16 @@ def _operator(unary: Callable[..., Any]) -> Callable[..., Function]:
 
     @wraps(unary)
     def operator(fun: Function, argnum: Any = 0) -> Function:
-        place = _position(argnum)
+        base, first, place = _unbound(fun, argnum)
 
-        def make() -> Any:
-            def body(*args: Any, **kwargs: Any) -> Any:
-                return unary(*at_argnum(fun, place, args, kwargs))
+        def body(*args: Any, **kwargs: Any) -> Any:
+            return unary(*at_argnum(base, place, args, kwargs))
 
-            return CompiledFunction(body, target="auto")
-
-        compiled = _kept(fun, (operator, place), make)
+        compiled = _kept(base, (operator, place), lambda: CompiledFunction(body, target="auto"))
 
         @wrap_nary_f(fun, unary, argnum)
         def function(*args: Any, **kwargs: Any) -> Any:
-            return compiled(*args, **kwargs)
+            return compiled(*first, *args, **kwargs)
 
         return function
 
@@ -288,34 +304,34 @@ def deriv(fun: Function, x: Any) -> Any:
 
 def make_vjp(fun: Function, argnum: Any = 0) -> Function:
     """Builds (vjp, value) at a point: `vjp(g)` is the product of `g` and the Jacobian."""
-    place = _position(argnum)
+    base, first, place = _unbound(fun, argnum)
 
     def at(f: Function, *args: Any, **kwargs: Any) -> Any:
         return core.make_vjp(*at_argnum(f, place, args, kwargs))
 
-    pull = _kept(fun, (make_vjp, place), lambda: pulled(fun, at))
+    pull = _kept(base, (make_vjp, place), lambda: pulled(base, at))
 
     @wrap_nary_f(fun, make_vjp, argnum)
     def maker(*args: Any, **kwargs: Any) -> Any:
         if current_recorder() is not None:
-            return at(fun, *args, **kwargs)
-        return vjp_of_call(pull, fun, args, kwargs)
+            return at(base, *first, *args, **kwargs)
+        return vjp_of_call(pull, base, (*first, *args), kwargs)
 
     return maker
 
 
 def _along(operator: Any, unary: Callable[..., Any], fun: Function, argnum: Any) -> Function:
     """A maker of functions of v over ``unary(fun, x)(v)``, which is compiled."""
-    place = _position(argnum)
+    base, first, place = _unbound(fun, argnum)
 
     def body(v: Any, *args: Any, **kwargs: Any) -> Any:
-        return unary(*at_argnum(fun, place, args, kwargs))(v)
+        return unary(*at_argnum(base, place, args, kwargs))(v)
 
-    compiled = _kept(fun, (operator, place), lambda: CompiledFunction(body, target="auto"))
+    compiled = _kept(base, (operator, place), lambda: CompiledFunction(body, target="auto"))
 
     @wrap_nary_f(fun, operator, argnum)
     def maker(*args: Any, **kwargs: Any) -> Any:
-        return lambda v: compiled(v, *args, **kwargs)
+        return lambda v: compiled(v, *first, *args, **kwargs)
 
     return maker
 
@@ -334,7 +350,9 @@ def make_hvp(fun: Function, argnum: Any = 0) -> Function:
     """Builds a function for evaluating the Hessian-vector product at a point,
     which may be useful when evaluating many Hessian-vector products at the same
     point: (hvp, gradient)."""
-    return make_vjp(_kept(fun, (make_hvp, _position(argnum)), lambda: grad(fun, argnum)), argnum)
+    base, first, place = _unbound(fun, argnum)
+    made = make_vjp(_kept(base, (make_hvp, place), lambda: grad(base, place)), place)
+    return functools.partial(made, *first)
 
 
 def _half_of_squares(x: Any) -> Any:
@@ -357,13 +375,14 @@ def make_ggnvp(f: Function, g: Function = _half_of_squares, f_argnum: Any = 0) -
 def hessian_tensor_product(fun: Function, argnum: Any = 0) -> Function:
     """Builds a function that returns the exact Hessian-tensor product.
     The returned function has arguments (*args, tensor, **kwargs)."""
-    fun_grad = grad(fun, argnum)
+    base, first, place = _unbound(fun, argnum)
+    fun_grad = grad(base, place)
 
     def vector_dot_grad(*args: Any, **kwargs: Any) -> Any:
         *rest, vector = args
         return np.tensordot(fun_grad(*rest, **kwargs), vector, np.ndim(vector))
 
-    return _kept(fun, (hessian_tensor_product, _position(argnum)), lambda: grad(vector_dot_grad, argnum))
+    return functools.partial(_kept(base, (hessian_tensor_product, place), lambda: grad(vector_dot_grad, place)), *first)
 
 
 hessian_vector_product = hessian_tensor_product
@@ -374,11 +393,14 @@ def tensor_jacobian_product(fun: Function, argnum: Any = 0) -> Function:
     is the Jacobian matrix left-multiplied by tensor. The returned function
     has arguments (*args, tensor, **kwargs)."""
 
+    base, first, place = _unbound(fun, argnum)
+
     def vector_dot_fun(*args: Any, **kwargs: Any) -> Any:
         *rest, vector = args
-        return np.tensordot(vector, fun(*rest, **kwargs), axes=np.ndim(vector))
+        return np.tensordot(vector, base(*rest, **kwargs), axes=np.ndim(vector))
 
-    return _kept(fun, (tensor_jacobian_product, _position(argnum)), lambda: jacobian(vector_dot_fun, argnum))
+    made = _kept(base, (tensor_jacobian_product, place), lambda: jacobian(vector_dot_fun, place))
+    return functools.partial(made, *first)
 
 
 vector_jacobian_product = tensor_jacobian_product

@@ -23,7 +23,7 @@ from ..record.recorder import current_recorder
 from .ode_events import Found, events_of
 from .ode_result import Columns, OdeResult, Solution
 from .ode_runge_kutta import RungeKutta
-from .ode_steps import ENDED, FINISHED, TOO_SMALL, Problem, Steps, attempts, held, places
+from .ode_steps import ENDED, FINISHED, Problem, Steps, attempts, held, places
 
 _EXPLICIT = ("RK23", "RK45", "DOP853")
 _LSODA = 1.49012e-8  # odeint's tolerances by default
@@ -140,8 +140,7 @@ def _solve_ivp(
         steps.rows()
     status = steps.status()
     found = None if events is None else Found(steps, scheme, problem, status == ENDED)
-    attempts_made = steps.count - (1 if status == TOO_SMALL else 0)
-    evaluations = (2 if first is None else 1) + scheme.evaluations * attempts_made
+    evaluations = scheme.count(problem, steps, status)
     last = None if found is None else found.end
     solution = Solution(steps, scheme, problem) if dense_output else None
     if t_eval is None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .ode_events import meet_events, start_of_events
-from .ode_steps import FINISHED, RUNNING, STIFF, TOO_SMALL, Problem, held
+from .ode_steps import FINISHED, RUNNING, STIFF, TOO_SMALL, Problem, Steps, held
 
 SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10
 LIMITED_STEPS = 50  # steps limited by stability after which a problem counts as stiff, and those not that end a series
@@ -62,6 +62,46 @@ def first_step(problem: Problem, f0: Any, order: int) -> Any:
     return np.minimum(np.minimum(100 * h0, h1), np.minimum(interval, problem.max_step))
 
 
+def begin(problem: Problem, order: int, more: dict[str, Any]) -> dict[str, Any]:
+    """The carry before the first attempt, with what a method keeps besides."""
+    f0 = problem.fun(problem.t0, problem.y0)
+    first = problem.first_step
+    h = first_step(problem, f0, order) if first is None else first
+    return {
+        "status": np.int64(RUNNING), "t": problem.t0, "y": problem.y0, "f": f0, "h": held(h), "refused": np.False_,
+        "reached": -np.inf, **more, **start_of_events(problem),
+    }  # fmt: skip
+
+
+def step_of(problem: Problem, c: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """(whether the step to attempt is too small, its end, its size)"""
+    t, direction = c["t"], problem.direction
+    least = least_step(held(t), direction)
+    size = np.where(c["refused"], c["h"], np.maximum(np.minimum(c["h"], problem.max_step), least))
+    # beyond the end: up to the end; elsewhere a size that the derivative takes for a constant
+    ahead = t + held(size * direction)
+    last = direction * (ahead - problem.end) > 0
+    return size < least, np.where(last, problem.end, ahead), np.where(last, problem.end - t, held(ahead - t))
+
+
+def finish(
+    problem: Problem, c: dict[str, Any], fails: Any, taken: Any, new: tuple[Any, Any, Any], h: Any, more: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the carry after an attempt to reach the *new* time, state and derivative, which was *taken* or not; what it
+    keeps)"""
+    t, y, f = new
+    direction = problem.direction
+    done = taken & (direction * (t - problem.end) >= 0)
+    reached = np.where(taken, held(t) * direction, c["reached"])
+    after = {
+        "status": np.where(fails, TOO_SMALL, np.where(done, FINISHED, RUNNING)),
+        "t": np.where(taken, t, c["t"]), "y": np.where(taken, y, c["y"]), "f": np.where(taken, f, c["f"]),
+        "h": h, "refused": np.logical_not(taken), "reached": reached, **more,
+    }  # fmt: skip
+    met = meet_events(problem, c, after, taken, t, y)
+    return after, {"met": met, "reached": reached, "taken": taken, "t": after["t"], "y": after["y"]}
+
+
 class RungeKutta:
     """One of SciPy's explicit methods: *solver* is its class."""
 
@@ -73,27 +113,18 @@ class RungeKutta:
 
     def start(self, problem: Problem) -> dict[str, Any]:
         """The carry before the first attempt."""
-        f0 = problem.fun(problem.t0, problem.y0)
-        first = problem.first_step
-        h = first_step(problem, f0, self.solver.error_estimator_order) if first is None else first
         watch = {"limited": np.int64(0), "free": np.int64(0)} if problem.watched else {}
-        watch |= start_of_events(problem)
-        return {
-            "status": np.int64(RUNNING), "t": problem.t0, "y": problem.y0, "f": f0, "h": held(h), "refused": np.False_,
-            "reached": -np.inf, **watch,
-        }  # fmt: skip
+        return begin(problem, self.solver.error_estimator_order, watch)
+
+    def count(self, problem: Problem, steps: Steps, status: int) -> Any:
+        """The number of evaluations of the right-hand side, without those that values within steps take."""
+        first = 2 if problem.first_step is None else 1
+        return first + self.evaluations * (steps.count - (1 if status == TOO_SMALL else 0))
 
     def attempt(self, problem: Problem, c: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """(the carry after one attempt, what it keeps)"""
-        solver, direction, t, y = self.solver, problem.direction, c["t"], c["y"]
-        least = least_step(held(t), direction)
-        size = np.where(c["refused"], c["h"], np.maximum(np.minimum(c["h"], problem.max_step), least))
-        fails = size < least
-        # beyond the end: up to the end; elsewhere a size that the derivative takes for a constant
-        ahead = t + held(size * direction)
-        last = direction * (ahead - problem.end) > 0
-        t_new = np.where(last, problem.end, ahead)
-        h = np.where(last, problem.end - t, held(ahead - t))
+        solver, t, y = self.solver, c["t"], c["y"]
+        fails, t_new, h = step_of(problem, c)
         ks, stage = [c["f"]], y
         for a, time in zip(solver.A[1:], solver.C[1:], strict=True):
             stage = y + weighted(a, ks) * h
@@ -107,31 +138,25 @@ class RungeKutta:
         more = np.where(error == 0, MAX_FACTOR, np.minimum(MAX_FACTOR, wanted))
         more = np.where(c["refused"], np.minimum(1, more), more)
         factor = np.where(taken, more, np.fmax(MIN_FACTOR, wanted))
-        done = taken & (direction * (t_new - problem.end) >= 0)
-        reached = np.where(taken, held(t_new) * direction, c["reached"])
-        after = {
-            "status": np.where(fails, TOO_SMALL, np.where(done, FINISHED, RUNNING)),
-            "t": np.where(taken, t_new, t), "y": np.where(taken, y_new, y), "f": np.where(taken, ks[-1], c["f"]),
-            "h": np.abs(held(h)) * factor, "refused": np.logical_not(taken), "reached": reached,
-        }  # fmt: skip
+        watch: dict[str, Any] = {}
         if problem.watched:
-            self._watch(c, after, taken, [held(x) for x in (h, ks[-1] - ks[-2], y_new - stage)])
-        met = meet_events(problem, c, after, taken, t_new, y_new)
-        kept = {"met": met, "reached": reached, "taken": taken, "t": after["t"], "y": after["y"]}
+            watch = self._watch(c, taken, [held(x) for x in (h, ks[-1] - ks[-2], y_new - stage)])
+        after, kept = finish(problem, c, fails, taken, (t_new, y_new, ks[-1]), np.abs(held(h)) * factor, watch)
+        if problem.watched:
+            stiff = (watch["limited"] >= LIMITED_STEPS) & (after["status"] == RUNNING)
+            after["status"] = np.where(stiff, STIFF, after["status"])
         if problem.dense:
             kept |= {"t_old": t, "h": h, "y_old": y, "q": self._polynomial(problem, c, ks, h, y_new)}
         return after, kept
 
-    def _watch(self, c: dict[str, Any], after: dict[str, Any], taken: Any, last: list[Any]) -> None:
-        """Count steps that stability limits, by Hairer's estimate of the largest eigenvalue; *last*: the step, and what
+    def _watch(self, c: dict[str, Any], taken: Any, last: list[Any]) -> dict[str, Any]:
+        """Steps that stability limits, counted by Hairer's estimate of the largest eigenvalue; *last*: the step, and what
         the derivatives and the states at its end and at the last stage differ by."""
         h, rates, states = last
         limit = 6.1 if self.high else 3.25
         limited = taken & (size(rates) * np.abs(h) > limit * size(states))
         free = np.where(limited, 0, np.where(taken, c["free"] + 1, c["free"]))
-        found = np.where(free >= FREE_STEPS, 0, c["limited"] + np.where(limited, 1, 0))
-        after |= {"limited": found, "free": free}
-        after["status"] = np.where((found >= LIMITED_STEPS) & (after["status"] == RUNNING), STIFF, after["status"])
+        return {"limited": np.where(free >= FREE_STEPS, 0, c["limited"] + np.where(limited, 1, 0)), "free": free}
 
     def _error(self, problem: Problem, ks: list[Any], h: Any, y: Any, y_new: Any) -> Any:
         solver = self.solver

@@ -50,6 +50,7 @@ from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
+from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take long for)
 from ..state.rebuild import changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared

@@ -21,7 +21,7 @@ The derivative takes a derivative of the body, so it stands with the adjoint (``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -149,11 +149,15 @@ class Stepper(Backend, Protocol):
     def read(self, env: Env, atom: Atom) -> Any: ...
 
 
+class LongLoopError(Exception):
+    """A loop takes more steps than it was to be given."""
+
+
 def run_steps(
     stepper: Stepper, values: Sequence[Any], body: Graph, consts: int, carries: int, length: int, reverse: bool,
-    counted: bool = False, stops: bool = False,
+    counted: bool = False, stops: bool = False, most: int = UNLIMITED,
 ) -> list[Any]:  # fmt: skip
-    """The results of a loop over *values*, one step after the other."""
+    """The results of a loop over *values*, one step after the other.  LongLoopError, where it takes *most* of them."""
     bound = min(max(int(stepper.download(values[0])), 0), length) if counted else length
     given = parts(values[counted:], consts, carries)
     xs = [stepper.array(x) for x in given.xs]
@@ -163,6 +167,8 @@ def run_steps(
     asking, working = split_body(body) if stops else ([], body.nodes)
     taken = 0
     while taken < bound:
+        if taken == most:
+            raise LongLoopError
         i = bound - 1 - taken if reverse else taken
         env: Env = dict(zip(body.inputs, [*given.consts, *state, *[x[i] for x in xs]], strict=True))
         stepper.run_nodes(asking, env)
@@ -177,8 +183,25 @@ def run_steps(
     return [*state, *[np.int64(taken)] * stops, *ys]
 
 
+_FEW = 8
+MANY = 200_000  # operations of a loop in NumPy, in whose time it is compiled
+compiled_loops: list[Callable[[list[np.ndarray], dict[str, Any]], list[Any]]] = []  # how a long one is run instead
+
+
+def _operations(body: Graph) -> int:
+    """Roughly the number of operations of a step; loops in it are taken to have few steps."""
+    inner = [n.params for n in body.nodes if n.prim.kind == LOOP]
+    return 1 + len(body.nodes) + sum(min(p["length"], _FEW) * _operations(p["body"]) for p in inner)
+
+
 def _impl(*values: Any, **params: Any) -> Any:
-    outs = run_steps(HOST, [np.asarray(v) for v in values], **params)
+    arrays = [np.asarray(v) for v in values]
+    try:
+        outs = run_steps(
+            HOST, arrays, **params, most=MANY // _operations(params["body"]) if compiled_loops else UNLIMITED
+        )
+    except LongLoopError:
+        outs = compiled_loops[0](arrays, params)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

@@ -10,6 +10,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from ..numpy_api.shape import as_traced
 from ..record.array import TracedArray
 from ..record.recorder import current_recorder
 from .ode_events import Found, events_of
+from .ode_radau import Radau
 from .ode_result import Columns, OdeResult, Solution
 from .ode_runge_kutta import RungeKutta
-from .ode_steps import ENDED, FINISHED, Problem, Steps, attempts, held, places
+from .ode_steps import ENDED, FINISHED, STIFF, TOO_SMALL, Problem, Steps, attempts, held, places
 
 _EXPLICIT = ("RK23", "RK45", "DOP853")
+_EVALUATIONS = 6  # of the right-hand side in an attempt
 _LSODA = 1.49012e-8  # odeint's tolerances by default
 _TIGHT = 1e-10  # from here on down a method of order 8 takes less time than one of order 5
 
@@ -48,7 +51,8 @@ def _state(y0: Any) -> Any:
     y0 = y0.astype(np.complex128 if np.iscomplexobj(y0) else np.float64)
     if y0.ndim != 1:
         raise _wrong("`y0` must be 1-dimensional.")
-    if not np.isfinite(y0).all():
+    recorder = current_recorder()
+    if recorder is not None and recorder.parent is None and not np.isfinite(y0).all():
         raise _wrong("All components of the initial state `y0` must be finite.")
     return y0
 
@@ -116,29 +120,32 @@ def _solve_ivp(
         raise _wrong("`first_step` must be positive.")
     if first is not None and first > np.abs(end - t0):
         raise _wrong("`first_step` exceeds bounds.")
+    jac = None
+    if name not in _EXPLICIT:
+        jac = options.pop("jac", None)
+        if callable(jac) and args is not None:
+            jac = lambda t, y, given=jac: given(t, y, *args)  # noqa: E731
+        for unused in ("jac_sparsity", "lband", "uband", "min_step"):  # of the linear algebra of SciPy's methods
+            options.pop(unused, None)
     if options:
         names = ", ".join(f"`{x}`" for x in options)
         warnings.warn(f"The following arguments have no effect for a chosen solver: {names}.", stacklevel=3)
-    if name not in _EXPLICIT:
-        raise UnsupportedError.here(
-            f"solve_ivp with method={name!r} is not supported in compiled functions: use an explicit one (RK23, RK45, "
-            "DOP853)"
-        )
     dense = t_eval is not None or dense_output or events is not None
     problem = Problem(
         _rates(fun, state, vectorized), t0, state, end, direction, rtol, atol, max_step, first, dense,
-        events_of(events, args),
+        events_of(events, args), name == "LSODA",
     )  # fmt: skip
     if t0 == end:
         if events is not None or dense_output:
             raise UnsupportedError.here("solve_ivp with events or dense_output over an interval of length 0")
         t = np.stack([t0, end]) if t_eval is None else t_eval
         return OdeResult.of(ivp, known, t, np.tile(state[:, None], (1, len(t))), 1, FINISHED)
-    scheme = RungeKutta(known)
-    steps = _steps(scheme, problem, "solve_ivp", fun)
-    if dense:
-        steps.rows()
-    status = steps.status()
+    if name == "LSODA":
+        scheme, steps, status = _lsoda(problem, "solve_ivp", fun, jac)
+    else:
+        scheme = RungeKutta(known) if name in _EXPLICIT else Radau(jac)
+        steps = _steps(scheme, problem, "solve_ivp", fun)
+        status = steps.status()
     found = None if events is None else Found(steps, scheme, problem, status == ENDED)
     evaluations = scheme.count(problem, steps, status)
     last = None if found is None else found.end
@@ -169,7 +176,24 @@ def _times(t_eval: Any, t0: Any, end: Any, direction: float) -> Any:
 def _steps(scheme: Any, problem: Problem, what: str, fun: Any) -> Steps:
     recorder = current_recorder()
     assert recorder is not None
-    return attempts(recorder, what, fun, lambda c: scheme.attempt(problem, c), scheme.start(problem))
+    steps = attempts(recorder, what, fun, lambda c: scheme.attempt(problem, c), scheme.start(problem))
+    if problem.dense:
+        steps.rows()
+    return steps
+
+
+def _lsoda(problem: Problem, what: str, fun: Any, jac: Any) -> tuple[Any, Steps, int]:
+    """LSODA's place: an explicit method, or where stability limits its steps, or none is small enough, Radau's."""
+    ivp = sys.modules["scipy.integrate._ivp.ivp"]
+    loose = bool(np.all(np.minimum(problem.rtol, problem.atol) >= _TIGHT))
+    scheme: Any = RungeKutta(ivp.RK45 if loose else ivp.DOP853)
+    steps = _steps(scheme, problem, what, fun)
+    status = steps.status()
+    if status in (STIFF, TOO_SMALL) and not np.iscomplexobj(problem.y0):
+        scheme = Radau(jac)
+        steps = _steps(scheme, replace(problem, watched=False), what, fun)
+        status = steps.status()
+    return scheme, steps, status
 
 
 def _odeint(
@@ -178,8 +202,7 @@ def _odeint(
     hmax: Any = 0.0, hmin: Any = 0.0, ixpr: Any = 0, mxstep: Any = 0, mxhnil: Any = 0, mxordn: Any = 12,
     mxords: Any = 5, printmessg: Any = 0, tfirst: Any = False,
 ) -> Any:  # fmt: skip
-    """LSODA's place is taken by an explicit method; Jacobians and what controls LSODA's orders and messages have
-    no meaning for it."""
+    """What controls LSODA's orders and messages has no meaning for the methods that take its place."""
     if type(args) is not tuple:
         raise sys.modules["scipy.integrate._odepack"].error(at_site("Extra arguments must be in a tuple."))
     if tcrit is not None or (type(hmin) not in (int, float) or hmin):
@@ -207,24 +230,31 @@ def _odeint(
         rates, times[0], state, times[-1], 1.0 if rising else -1.0, rtol, atol, hmax if hmax else np.inf,
         h0 if h0 else None, dense=True, watched=True,
     )  # fmt: skip
-    ivp = sys.modules["scipy.integrate._ivp.ivp"]
-    scheme = RungeKutta(ivp.RK45 if np.all(np.minimum(rtol, atol) >= _TIGHT) else ivp.DOP853)
-    steps = _steps(scheme, problem, "odeint", func)
-    rows = steps.rows()
-    if steps.status() != FINISHED:
-        raise UnsupportedError.here(
-            "odeint: stability limits the steps of explicit methods here (the problem is stiff), or no step is small "
-            "enough; LSODA's implicit method has no compiled form: integrate it outside of the compiled function"
-        )
+    jac = None
+    if Dfun is not None:
+
+        def jac(t: Any, y: Any) -> Any:
+            found = as_traced(Dfun(t, y, *args) if tfirst else Dfun(y, t, *args))
+            return found.T if col_deriv else found
+
+    scheme, steps, status = _lsoda(problem, "odeint", func, jac)
+    rows, message = steps.rows(), "Integration successful."
+    if status != FINISHED:
+        odepack = sys.modules["scipy.integrate._odepack_py"]
+        message = odepack._msgs[-1]
+        warnings.warn(f"{message} The rows that were not reached are NaN.", odepack.ODEintWarning, stacklevel=3)
     solution = Solution(steps, scheme, problem).at(times)
+    if status != FINISHED:
+        reached = times * problem.direction <= steps.last["t"] * problem.direction
+        solution = np.where(reached[:, None], solution, np.nan)
     if not full_output:
         return solution
     place = places(rows["reached"], times * problem.direction, steps.count)
     counts = place[1:] + 1
     return solution, {
         "hu": np.take(rows["h"], place[1:], mode="clip"), "tcur": np.take(rows["t"], place[1:], mode="clip"),
-        "nst": counts, "nfe": 2 + scheme.evaluations * counts, "nje": 0 * counts, "mused": 0 * counts + 1,
-        "message": "Integration successful.",
+        "nst": counts, "nfe": 2 + _EVALUATIONS * counts, "nje": 0 * counts, "mused": 0 * counts + 1,
+        "message": message,
     }  # fmt: skip
 
 

@@ -150,7 +150,7 @@ class RungeKutta:
         return after, kept
 
     def _watch(self, c: dict[str, Any], taken: Any, last: list[Any]) -> dict[str, Any]:
-        """Steps that stability limits, counted by Hairer's estimate of the largest eigenvalue; *last*: the step, and what
+        """Steps that stability limits, counted by Hairer's estimate of an eigenvalue; *last*: the step, and what
         the derivatives and the states at its end and at the last stage differ by."""
         h, rates, states = last
         limit = 6.1 if self.high else 3.25

@@ -25,7 +25,7 @@ from ..control.trees import as_result, strong, truth
 from ..control.while_loop import while_loop
 from ..ir.aval import INT
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Guard, Lit
+from ..ir.graph import Guard, Lit, Var
 from ..ir.trees import tree_flatten, tree_unflatten
 from ..numpy_api.shape import as_traced
 from ..ops.control import CAPACITY, UNLIMITED
@@ -85,10 +85,15 @@ class Steps:
     kept: Any
     last: Any
     count: Any
+    _found: list[Any]
     _rows: Any = field(default=None)
 
     def status(self) -> int:
-        """How it ended: a question."""
+        """How it ended: a question, but in the body of a loop, where the state is NaN if the end was not reached."""
+        if self.recorder.parent is not None:
+            ended = self.last["status"] == FINISHED
+            self.last = {**self.last, "y": np.where(ended, self.last["y"], np.nan)}
+            return FINISHED
         return next(s for s in (FINISHED, ENDED, STIFF, TOO_SMALL) if s == TOO_SMALL or self.last["status"] == s)
 
     def rows(self) -> Any:
@@ -106,6 +111,10 @@ class Steps:
                 body, self.loop.carries, self.loop.inits, self.ends, leaves, go_on=self.going, asked=self.asked
             )
             count = found[len(self.loop.carries)]
+            env = self.recorder.env
+            for now, before in zip(found, self._found, strict=False):  # the same steps: they are not taken again
+                if isinstance(now, Var) and before in env:
+                    env[now] = env[before]
             guard = Guard(F.lt(count, Lit(body.length, INT)), np.True_, CAPACITY, self.recorder.site())
             self.recorder._add_guard(guard)
             first = len(self.loop.carries)
@@ -139,7 +148,7 @@ def attempts(recorder: Recorder, what: str, fun: Any, attempt: Callable[[Any], t
     found = finish_loop(loop.body, loop.carries, loop.inits, ends, go_on=going, asked=asked)
     count = len(loop.carries)
     last = tree_unflatten(loop.spec, [as_result(v) for v in found[:count]])
-    return Steps(recorder, loop, ends, going, asked, kept, last, as_result(found[count]))
+    return Steps(recorder, loop, ends, going, asked, kept, last, as_result(found[count]), found)
 
 
 def places(reached: Any, times: Any, count: Any, rising: bool = True) -> Any:

@@ -1,0 +1,30 @@
+"""Long loops whose values a recording asks for: they are run by a kernel, not step by step by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...codegen.lower.canonical import canonicalise
+from ...codegen.lower.simplify import simplify
+from ...tracer.ir.aval import Aval
+from ...tracer.ir.graph import Builder, Graph, Var, building
+from ...tracer.ops.control import LOOP_OVER, compiled_loops
+from .binding import argument_records, bind_graph, launched
+from .kernel_cache import kernels
+
+
+def run_compiled(values: list[np.ndarray], params: dict[str, Any]) -> list[Any]:
+    """The results of the loop with these *params* over *values*."""
+    inputs = [Var(Aval(v.dtype, v.shape)) for v in values]
+    with building(Builder()) as builder:
+        outs = builder.emit(LOOP_OVER, tuple(inputs), params)
+    graph = simplify(Graph(inputs, builder.nodes, list(outs)))
+    canonical = canonicalise(graph)
+    program, _ = kernels.get(canonical, len(inputs))
+    run = bind_graph(graph, canonical, program, False, argument_records(inputs, [None] * len(inputs)))
+    return [np.asarray(found) for found in launched(run, values)]
+
+
+compiled_loops.append(run_compiled)

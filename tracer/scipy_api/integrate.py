@@ -202,7 +202,7 @@ def _odeint(
     hmax: Any = 0.0, hmin: Any = 0.0, ixpr: Any = 0, mxstep: Any = 0, mxhnil: Any = 0, mxordn: Any = 12,
     mxords: Any = 5, printmessg: Any = 0, tfirst: Any = False,
 ) -> Any:  # fmt: skip
-    """What controls LSODA's orders and messages has no meaning for the methods that take its place."""
+    """Settings of LSODA's orders and messages have no meaning for the methods that take its place."""
     if type(args) is not tuple:
         raise sys.modules["scipy.integrate._odepack"].error(at_site("Extra arguments must be in a tuple."))
     if tcrit is not None or (type(hmin) not in (int, float) or hmin):

@@ -131,3 +131,31 @@ def test_failures():
             found, wanted = compile_grad(f)(1.0), f(1.0)
         for a, b in zip(found, wanted, strict=True):
             assert a == b if isinstance(b, str) else a == pytest.approx(b, rel=1e-6)
+
+
+def van_der_pol(t, y, mu):
+    return [y[1], mu * (1 - y[0] ** 2) * y[1] - y[0]]
+
+
+@pytest.mark.slow
+def test_stiff_problems():
+    """odeint goes on by an implicit method where an explicit one would take too many steps."""
+    times = np.linspace(0.0, 20.0, 5)
+
+    def by_odeint(mu, tol=None):
+        return np.sum(odeint(van_der_pol, [2.0, 0.0], times, args=(mu,), tfirst=True, rtol=tol, atol=tol)[:, 0])
+
+    def by_jacobian(mu, tol=1e-8, method="Radau"):
+        def jac(t, y, mu):
+            return [[0, 1], [-2 * mu * y[0] * y[1] - 1, mu * (1 - y[0] ** 2)]]
+
+        how = {"rtol": tol, "atol": tol, "method": method, "jac": jac}
+        return np.sum(solve_ivp(van_der_pol, (0, 20), [2.0, 0.0], args=(mu,), **how).y[:, -1])
+
+    for f in (by_odeint, by_jacobian):
+        compiled = compile_grad(f)
+        for mu in (100.0, 110.0):
+            value, slope = compiled.value_and_grad(mu)
+            moved = [(c, mu + k) for k, c in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))]
+            assert value == pytest.approx(f(mu, 1e-12), rel=1e-6)
+            assert slope == pytest.approx(sum(c * f(at, 1e-12) for c, at in moved), rel=1e-5)

@@ -52,8 +52,6 @@ from . import (  # noqa: F401  (each fills the tables)
     optimize,
     quadrature,
     signal,
-    optimize,
-    quadrature,
     sparse,
     sparse_solvers,
     sparse_structure,

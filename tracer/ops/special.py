@@ -38,7 +38,7 @@ class Missing(NamedTuple):
     """In place of a partial: the *argument* by which there is no derivative, and what to write *instead*."""
 
     argument: str
-    instead: str = "pass it as a plain number, or differentiate by the other arguments"
+    instead: str = "make it a plain number, or an argument that argnums leaves out"
 
 
 class Row(NamedTuple):
@@ -70,10 +70,10 @@ class UfuncOutput:
             self.loops[tuple(flat)] = loop, _real_dtypes(outs[number])[0]
 
     def __call__(self, *operands: Any) -> Any:
-        loop, _ = self.loops[tuple([x.dtype for x in operands])]
+        loop, _ = self.loops[tuple([np.asarray(x).dtype for x in operands])]
         found = self.function(*_joined(loop.split("->")[0], operands))
         found = found[self.number] if self.function.nout > 1 else found
-        return found if self.lane is None else np.ascontiguousarray((found.real, found.imag)[self.lane])
+        return found if self.lane is None else (found.real, found.imag)[self.lane].copy()
 
     def infer(self, *avals: Aval) -> Aval:
         known = self.loops.get(tuple([a.dtype for a in avals]))

@@ -8,8 +8,11 @@ import zlib
 
 import numpy as np
 import pytest
+import scipy.special as sp
+from agreement import complex_gradient
 from support import F32, F64, TIERS, assert_agree, make_graph, operand_avals
 
+from tracegrad import compile_grad
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.errors import UnsupportedError
 from tracegrad.tracer.ir.graph import Builder, Lit, Var, bind, building
@@ -89,3 +92,49 @@ def test_rules_bring_only_structural_constants() -> None:
                         partial(out, *inputs)
         data = [(n, a) for n in builder.nodes for a in n.inputs if isinstance(a, Lit) and not a.structural]
         assert not data, prim.name
+
+
+# ---- as users call them ----------------------------------------------------------------------------------------------
+
+X = np.array([0.5, 1.5, 2.5])
+
+
+def test_orders_that_are_plain_or_integers_need_no_derivative() -> None:
+    def by_degree(n: np.ndarray, x: np.ndarray) -> float:
+        return np.sum(sp.jv(n, x) + sp.eval_legendre(n, x / 3) + sp.jv(2, x))
+
+    degrees = np.arange(3)
+    slopes = [sp.legendre_p(int(n), x / 3, diff_n=1)[1] / 3 for n, x in zip(degrees, X, strict=True)]
+    expected = sp.jvp(degrees, X) + slopes
+    found = compile_grad(by_degree, argnums=1).grad(degrees, X)
+    np.testing.assert_allclose(found, expected + sp.jvp(2, X), rtol=1e-12)
+
+
+def test_an_argument_without_derivative_is_named_with_its_line() -> None:
+    def loss(v: float, x: np.ndarray) -> float:
+        order = 2 * v
+        return np.sum(sp.jv(order, x))  # the line
+
+    function = compile_grad(loss)
+    np.testing.assert_allclose(function(0.5, X), loss(0.5, X), rtol=1e-14)
+    with pytest.raises(
+        UnsupportedError, match=r"scipy\.special\.jv has no derivative .* argument v.*argnums"
+    ) as caught:
+        function.grad(0.5, X)
+    assert f"line {loss.__code__.co_firstlineno + 2}" in str(caught.value)
+    np.testing.assert_allclose(compile_grad(loss, argnums=1).grad(0.5, X), sp.jvp(1.0, X), rtol=1e-12)
+
+
+def test_several_outputs_of_complex_numbers_in_one_kernel() -> None:
+    def loss(z: np.ndarray) -> float:
+        ai, slope, bi, _ = sp.airy(z)
+        return np.sum(np.abs(sp.hankel1(1.5, z) * sp.wofz(z) + ai * bi - slope) ** 2)
+
+    z = np.array([0.5 + 0.2j, 1.5 - 0.3j])
+    np.testing.assert_allclose(compile_grad(loss).grad(z), complex_gradient(loss, z), rtol=1e-7)
+
+
+def test_points_that_a_choice_leaves_out_contribute_nothing() -> None:
+    x = np.array([-1.0, 0.0, 2.0])
+    found = compile_grad(lambda x: np.sum(np.where(x > 0, sp.gammainc(2.5, x) + sp.kv(1.0, x), x))).grad(x)
+    np.testing.assert_allclose(found, [1, 1, np.exp(-2) * 2**1.5 / sp.gamma(2.5) + sp.kvp(1.0, 2.0)], rtol=1e-13)

@@ -1,8 +1,8 @@
 """Discrete Fourier transforms of the columns of matrices, without a norm: the DFT, the half of it that is enough for
 real columns, and the real columns of which a half is given.
 
-Complex matrices are (..., n, 2 k), the real and the imaginary part one beside the other, real ones (..., n, k).  All are
-linear, and each one's transpose is another of them: sums with the other sign in the exponent.
+Complex matrices are (..., n, 2 k), the real and the imaginary part one beside the other, real ones (..., n, k).  All
+are linear, and each one's transpose is another of them: sums with the other sign in the exponent.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from ..ir.aval import COMPLEX, Aval
 from ..ir.errors import GraphError
-from ..ir.graph import Atom, Lit, bind
+from ..ir.graph import Atom, bind
 from ..ir.primitive import LAPACK, Primitive, register
 from .complex import buffer_of, complex_of, conjugate
-from .elementwise import F
+from .elementwise import F, like
 from .linalg import matrix_axes
 from .shape import concat, reshape, slice_axis
 
@@ -65,10 +65,10 @@ def _half(x: Any, xp: Any = np) -> Any:
     return _parts(xp.fft.rfft(xp.asarray(x), axis=-2), xp)
 
 
-def _interior_times(factor: Any, half: Atom, count: int) -> Atom:
+def _interior_times(factor: float, half: Atom, count: int) -> Atom:
     """*half* of a transform of *count* numbers, with those that stand for two of it *factor* times as large."""
     axis, end = half.aval.ndim - 2, (count + 1) // 2
-    inner = F.mul(slice_axis(half, axis, 1, end - 1), factor)
+    inner = F.mul(slice_axis(half, axis, 1, end - 1), like(factor, half))
     parts = [slice_axis(half, axis, 0, 1), inner, slice_axis(half, axis, end, count // 2 + 1 - end)]
     return concat([x for x in parts if x.aval.size], axis)
 
@@ -77,29 +77,32 @@ REAL_DFT: Primitive = register(
     Primitive(
         "real_dft", LAPACK, _half, _infer_half,
         transpose=lambda ct, x: bind(
-            REAL_INVERSE, _interior_times(Lit(0.5, x.dtype, structural=True), ct, x.shape[-2]), size=x.shape[-2]
+            REAL_INVERSE, _interior_times(0.5, ct, x.shape[-2]), odd=bool(x.shape[-2] % 2)
         ),
         axes=matrix_axes("nr", "mc"), domain=_ANY, test={"shapes": ((2, 6, 2),)},
     )
 )  # fmt: skip
 
 
-def _infer_inverse(x: Aval, size: int) -> Aval:
-    if _length(x, 2) != size // 2 + 1 or size < 1:
-        raise GraphError(f"{size} real numbers with the transform {x}")
-    return Aval(x.dtype, (*x.shape[:-2], size, x.shape[-1] // 2))
+def _count(x: Any, odd: bool) -> int:
+    """How many real numbers have the transform of which *x* is the half."""
+    return 2 * (x.shape[-2] - 1) + odd
 
 
-def _inverse(x: Any, size: int, xp: Any = np) -> Any:
-    return xp.fft.irfft(_numbers(xp.asarray(x), xp), size, axis=-2, norm="forward")
+def _infer_inverse(x: Aval, odd: bool) -> Aval:
+    _length(x, 2)
+    return Aval(x.dtype, (*x.shape[:-2], _count(x, odd), x.shape[-1] // 2))
+
+
+def _inverse(x: Any, odd: bool, xp: Any = np) -> Any:
+    return xp.fft.irfft(_numbers(xp.asarray(x), xp), _count(x, odd), axis=-2, norm="forward")
 
 
 REAL_INVERSE: Primitive = register(
     Primitive(
         "real_inverse_dft", LAPACK, _inverse, _infer_inverse,
-        transpose=lambda ct, x, size: _interior_times(Lit(2, x.dtype, structural=True), bind(REAL_DFT, ct), size),
-        axes=matrix_axes("mc", "nr"), sizes=("size",), domain=_ANY,
-        test={"shapes": ((2, 4, 4),), "params": {"size": 7}},
+        transpose=lambda ct, x, odd: _interior_times(2, bind(REAL_DFT, ct), ct.aval.shape[-2]),
+        axes=matrix_axes("mc", "nr"), domain=_ANY, test={"shapes": ((2, 4, 4),), "params": {"odd": True}},
     )
 )  # fmt: skip
 
@@ -137,4 +140,4 @@ def real_dft(x: Atom) -> Atom:
 
 def real_inverse(x: Atom, size: int) -> Atom:
     """The *size* real sums of which the complex *x*, (..., size // 2 + 1, k), has the first half of the terms."""
-    return bind(REAL_INVERSE, _buffer(x), size=size)
+    return bind(REAL_INVERSE, _buffer(x), odd=bool(size % 2))

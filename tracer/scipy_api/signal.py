@@ -169,7 +169,8 @@ def _sosfilt(sos: Any, x: Any, zi: Any) -> None:
 # ---- short-time transforms -----------------------------------------------------------------------------------------
 
 _PADDINGS: dict[str, Any] = {
-    "zeros": {}, "edge": {"mode": "edge"}, "even": {"mode": "reflect"}, "odd": {"mode": "reflect", "reflect_type": "odd"},
+    "zeros": {}, "edge": {"mode": "edge"}, "even": {"mode": "reflect"},
+    "odd": {"mode": "reflect", "reflect_type": "odd"},
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 from fake_cupy import counts, runtime
+from scipy.signal import lfilter
 from simulated import simulated_load
 
 import tracegrad
@@ -57,6 +58,24 @@ def test_values_and_gradients_of_numpy_arrays():
         assert type(gradient) is np.ndarray
         np.testing.assert_allclose(value, expected[0], rtol=1e-12)
         np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
+
+
+def spectral(x, h):
+    """Transforms by CuPy; a recursive filter by NumPy, on the host."""
+    X = np.fft.rfft(x, axis=1)
+    smooth = np.fft.irfft(X * h, n=x.shape[1], axis=1)
+    return (
+        np.sum(smooth**3) + np.sum(np.abs(np.fft.ifft2(np.exp(1j * x))) ** 2) + np.sum(lfilter([0.5], [1.0, -0.4], x))
+    )
+
+
+def test_fourier_transforms():
+    x, h = rng.normal(size=(4, 6)), np.exp(-np.arange(4.0))
+    f = compile_grad(spectral, target="cuda")
+    expected = compile_grad(spectral).value_and_grad(x, h)
+    for _ in range(2):
+        for found, wanted in zip(f.value_and_grad(x, h), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -144,7 +144,8 @@ def hook_to_source(function: Any, applies: Callable[..., bool] = _given_traced) 
         hook(function, lambda *args, **kwargs: source_of(own)(*args, **kwargs), applies)
 
 
-def _over_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def over_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an argument is traced, or the first one holds what is."""
     return _given_traced(args, kwargs) or (bool(args) and _holds_traced(args[0]))
 
 
@@ -168,12 +169,12 @@ def hook_class(cls: type, **own: Callable[..., Any]) -> None:
     for name, value in list(vars(cls).items()):
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if name in own:
-            hook(function, own[name], _over_traced)
+            hook(function, own[name], over_traced)
         elif not isinstance(value, type):
-            hook_to_source(function, _over_traced)
+            hook_to_source(function, over_traced)
         if isinstance(value, property) and isinstance(value.fset, FunctionType):
             value.fset.__qualname__ += ".setter"  # told apart from the getter
-            hook_to_source(value.fset, _over_traced)
+            hook_to_source(value.fset, over_traced)
 
 
 def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:

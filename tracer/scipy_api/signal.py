@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom
 from ..numpy_api.from_source import compiled, source_of
-from ..numpy_api.hooks import hook_class, hook_to_source, when_loaded
+from ..numpy_api.hooks import hook_class, hook_to_source, over_traced, when_loaded
 from ..numpy_api.shape import as_traced
 from ..ops.complex import by_lane
 from ..ops.filters import all_pole, correlate
@@ -20,8 +20,8 @@ from ..record.array import to_atom, wrap
 from ..record.made_arrays import assign_all
 
 _MODULES = (
-    "_arraytools", "_czt", "_fir_filter_design", "_filter_design", "_savitzky_golay", "_signaltools", "_spectral_py",
-    "_upfirdn", "_waveforms", "windows._windows",
+    "_arraytools", "_czt", "_fir_filter_design", "_filter_design", "_lti_conversion", "_ltisys", "_savitzky_golay",
+    "_signaltools", "_spectral_py", "_upfirdn", "_waveforms", "windows._windows",
 )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def _install(signal: Any) -> None:
         for name, function in list(vars(module).items()):
             public = isinstance(function, FunctionType) and not name.startswith("_")
             if public and function.__module__ == module.__name__:
-                hook_to_source(inspect.unwrap(function))
+                hook_to_source(inspect.unwrap(function), over_traced)
     by_slices = source_of(vars(signal.ShortTimeFFT)["stft_detrend"])
     hook_class(signal.ShortTimeFFT, stft_detrend=_at_once(by_slices, signal.detrend))
     for cls in (signal.CZT, signal.ZoomFFT, signal._upfirdn._UpFIRDn):

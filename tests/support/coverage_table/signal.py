@@ -118,4 +118,17 @@ DESIGNS = [
     _case("chirp", lambda f: sg.chirp(np.linspace(0, 1, 9), f0=f, f1=4.0, t1=1.0), 2.0),
 ]
 
-CASES = [*_convolutions(), *FILTERS, *SPECTRA, *DESIGNS]
+SYSTEMS = [
+    _case("lsim", lambda d, u: sg.lsim(([1.0], [1.0, d, 0.5]), u, np.linspace(0, 2, 5)), 0.7, Y),
+    _case("dlsim", lambda d, u: sg.dlsim(([1.0], [1.0, d], 0.1), u)[1], 0.4, Y),
+    _case("step", lambda d: sg.step(([1.0], [1.0, d, 0.5]), T=np.linspace(0, 2, 5)), 0.7),
+    _case("impulse", lambda d: sg.impulse(([1.0], [1.0, d, 0.5]), T=np.linspace(0, 2, 5)), 0.7),
+    _case("bode", lambda d: sg.bode(([1.0], [1.0, d, 0.5]), w=[0.1, 1.0]), 0.7),
+    _case("freqresp", lambda d: sg.freqresp(sg.TransferFunction([1.0], [1.0, d]), w=[0.1, 1.0]), 0.7),
+    _case("freqs", lambda d: sg.freqs([1.0], [1.0, d, 2.0], worN=[0.1, 1.0]), 0.7),
+    _case("cont2discrete", lambda d: sg.cont2discrete(([1.0], [1.0, d, 0.5]), 0.1)[:2], 0.7),
+    _case("tf2ss", lambda b: sg.tf2ss(b, [1.0, 0.2, 0.1]), Y[:2]),
+    _case("ss2tf", lambda a: sg.ss2tf(a, np.ones((2, 1)), np.ones((1, 2)), np.zeros((1, 1))), KERNEL[:2]),
+]
+
+CASES = [*_convolutions(), *FILTERS, *SPECTRA, *DESIGNS, *SYSTEMS]

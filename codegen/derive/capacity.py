@@ -40,7 +40,7 @@ def give_capacity(node: Node) -> None:
     The node may grow by carries, which say how many steps the loops in its body take.  Raises UnsupportedError in the
     body of another loop.
     """
-    if not _unlimited(node):
+    if not unlimited(node):
         return
     recorder = current_builder()
     if not isinstance(recorder, Recorder):
@@ -56,11 +56,11 @@ def give_capacity(node: Node) -> None:
     _limit(node, iter(lengths))
 
 
-def _unlimited(node: Node) -> bool:
+def unlimited(node: Node) -> bool:
     """Whether *node* is an unbounded loop, or has one in its body."""
     if node.prim.kind != LOOP:
         return False
-    return node.params["length"] == UNLIMITED or any(_unlimited(n) for n in node.params["body"].nodes)
+    return node.params["length"] == UNLIMITED or any(unlimited(n) for n in node.params["body"].nodes)
 
 
 def _reported(node: Node) -> list[Need]:
@@ -72,7 +72,7 @@ def _reported(node: Node) -> list[Need]:
     ends: list[Atom] = []
     with building(Builder()) as builder:
         for within in view.body.nodes:
-            if not _unlimited(within):
+            if not unlimited(within):
                 builder.append(within)
                 continue
             copy = Node(within.prim, within.inputs, within.params, within.outs, within.site)
@@ -106,7 +106,7 @@ def _limit(node: Node, lengths: Iterator[int]) -> None:
     """Give *node* and the loops in its body their *lengths*, in the order of ``_reported``."""
     body = node.params["body"]
     for inner in body.nodes:
-        if _unlimited(inner):  # made by _reported: nobody else has it
+        if unlimited(inner):  # made by _reported: nobody else has it
             _limit(inner, lengths)
     if node.params["length"] == UNLIMITED:
         node.params = {**node.params, "length": next(lengths)}
@@ -129,8 +129,8 @@ def capacity(steps: int, row: int) -> int:
 
 
 _IN_SOLVER = (
-    "the gradient of a while_loop may not be taken in a function that is given to a solver, which calls it with other "
-    "values; write fori_loop or scan with a fixed number of steps"
+    "the gradient of a while_loop may not be taken in a function that is given to a solver within the function of "
+    "another; write fori_loop or scan with a fixed number of steps"
 )
 _NESTED = (
     "this takes the gradient of a while_loop inside the body of another loop or a branch, where the number of its "

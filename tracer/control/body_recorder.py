@@ -170,7 +170,8 @@ class BodyRecorder(Recorder):
         return self.parent.value(atom)
 
     def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
-        return None if any(x in self.own for x in atoms if isinstance(x, Var)) else super().values(atoms)
+        assert self.parent is not None
+        return None if any(x in self.own for x in atoms if isinstance(x, Var)) else self.parent.values(atoms)
 
     def const(self, array: np.ndarray) -> Var:
         assert self.parent is not None

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from types import MethodType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -37,8 +37,16 @@ from .custom import Rule
 
 # runs a function as it runs outside of a recording, which may be what asks for its value (record/recorder.py)
 unrecorded: list[Callable[[Callable[..., Any], Sequence[Any]], Any]] = []
-# derivatives of graphs, for rules that are made of them (codegen/derive/pullback.py)
-pullbacks: list[Callable[[Graph, Sequence[int]], Graph]] = []
+
+
+class GraphDerivatives(NamedTuple):
+    """Derivatives of graphs, for rules that are made of graphs (codegen/derive/pullback.py)."""
+
+    pullback: Callable[[Graph, Sequence[int]], Graph]
+    limited: Callable[[Graph, Sequence[Atom]], Graph]
+
+
+derivatives: list[GraphDerivatives] = []
 _BOOL = Aval(np.dtype(bool), ())
 
 

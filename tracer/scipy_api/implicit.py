@@ -11,7 +11,7 @@ not converged, unless Newton's step from where it stopped shows that it has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..ir.site import Site
 from ..ops.closure_conversion import inlined
 from ..ops.control import loop
 from ..ops.elementwise import F, broadcast_to, cast, like
-from ..ops.host_call import HostFunction, host_call, pullbacks
+from ..ops.host_call import HostFunction, derivatives, host_call
 from ..ops.linalg import lu, lu_solve
 from ..ops.linalg_gaps import diagonal_mask
 from ..ops.reduce import reduce
@@ -89,6 +89,11 @@ class Implicit:
 
         dtype = self.equation.inputs[-1].aval.dtype
         given, x = [operands[k] for k in self.reads], cast(outs[self.solution], dtype)
+        limited = {id(g): derivatives[0].limited(g, [*given, x]) for g in (self.equation, *self.values.values())}
+        if limited[id(self.equation)] is not self.equation:
+            values = {k: limited[id(g)] for k, g in self.values.items()}
+            rule = replace(self, equation=limited[id(self.equation)], values=values, _made={})
+            return rule(cotangents, outs, operands)
         wrt = [k for k, atom in enumerate(given) if isinstance(atom, Var) and atom.aval.is_float]
         ct = cotangents[self.solution]
         for k, other in enumerate(cotangents):
@@ -117,7 +122,7 @@ class Implicit:
     def _pulled(self, graph: Graph, wrt: Sequence[int], operands: Sequence[Atom], ct: Atom) -> list[Atom]:
         key = (id(graph), tuple(wrt))
         if key not in self._made:
-            self._made[key] = pullbacks[0](graph, wrt)
+            self._made[key] = derivatives[0].pullback(graph, wrt)
         (output,) = graph.outputs
         ct, shape = cast(ct, output.aval.dtype), output.aval.shape
         ct = reshape(ct, shape) if ct.aval.size == output.aval.size else broadcast_to(ct, shape)
@@ -130,7 +135,7 @@ class Implicit:
             if self.kind == FIXED_POINT:
                 graph = extended(graph, lambda outs: [F.sub(graph.inputs[x], outs[0])])
             elif self.kind != ROOT:
-                gradient = pullbacks[0](graph, [x])
+                gradient = derivatives[0].pullback(graph, [x])
                 with building(Builder()) as builder:
                     found = inlined(gradient, [*graph.inputs, structural(1, graph.outputs[0].aval.dtype)])
                 graph = Graph(graph.inputs, builder.nodes, found)
@@ -153,7 +158,7 @@ class Implicit:
         else:
             key = ("rows", n)
             if key not in self._made:
-                self._made[key] = pullbacks[0](residual, [n])
+                self._made[key] = derivatives[0].pullback(residual, [n])
             unit = cast(diagonal_mask((size, size)), x.aval.dtype)
             seeds = cast(reshape(unit, (size, *shape)), residual.outputs[0].aval.dtype)
             rows = loop(self._made[key], at, [], [seeds], size)[0]

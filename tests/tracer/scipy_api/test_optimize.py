@@ -312,6 +312,13 @@ def test_what_is_refused_is_named() -> None:
 
         return brentq(steps, 0, 2)
 
-    assert compile_grad(counted)(0.8) == pytest.approx(counted(0.8))
-    with pytest.raises(UnsupportedError, match="while_loop may not be taken in a function that is given"):
-        compile_grad(counted).grad(0.8)
+    compiled = compile_grad(counted)
+    for a in (0.8, 0.9, 0.7):
+        assert compiled.value_and_grad(a) == pytest.approx((counted(a), slope(counted, a)), rel=1e-5)
+
+    def within(a):
+        return brentq(lambda x: x + counted(0.5 + x / 10) - a, -1, 2)
+
+    assert compile_grad(within)(0.8) == pytest.approx(within(0.8))
+    with pytest.raises(UnsupportedError, match="while_loop may not be taken in a function that is given to a solver"):
+        compile_grad(within).grad(0.8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ def as_complex(x: Atom) -> Atom:
 
 def _raw_fft(a: Any, n: Any, axis: Any, is_real: bool, is_forward: bool, norm: Any, out: Any = None) -> Any:
     """As NumPy's; *out* is assigned to by the caller."""
-    x, n = float_atom(a), int(n)
+    x, n = float_atom(a), operator.index(n)
     if n < 1:
         raise ShapeError.here(f"Invalid number of FFT data points ({n}) specified.")
     half = x.aval.dtype if x.aval.dtype in HALF else None

@@ -10,14 +10,17 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom
+from ..ir.site import at_site
 from ..numpy_api.from_source import compiled, source_of
 from ..numpy_api.hooks import hook_class, hook_to_source, over_traced, when_loaded
 from ..numpy_api.shape import as_traced
 from ..ops.complex import by_lane
+from ..ops.elementwise import F, like
 from ..ops.filters import all_pole, correlate
 from ..ops.shape import reshape
 from ..record.array import to_atom, wrap
 from ..record.made_arrays import assign_all
+from ..record.recorder import require_recorder
 
 _MODULES = (
     "_arraytools", "_czt", "_fir_filter_design", "_filter_design", "_lti_conversion", "_ltisys", "_savitzky_golay",
@@ -131,6 +134,10 @@ def _recursive(a: Any, x: Any) -> Any:
     return wrap(by_lane(filtered, to_atom(x)))
 
 
+def _no_filter() -> Exception:
+    return ValueError(at_site("BUG: filter coefficient a[0] == 0 not supported yet"))
+
+
 def _linear_filter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """The output of the filter b / a of *x* along *axis*; with *zi* (its state before), also its state after."""
     b, a, x = _array(b), _array(a), _array(x)
@@ -140,6 +147,8 @@ def _linear_filter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> An
         if zi is not None:
             raise UnsupportedError.here("scipy.signal.lfilter with complex coefficients a takes no traced state zi")
         b, a = np.convolve(b, a.conj()), np.convolve(a, a.conj()).real
+    first = to_atom(a[0])
+    require_recorder("scipy.signal.lfilter").rely(F.ne(first, like(0, first)), _no_filter)
     order = max(a.size, b.size) - 1
     weights = a.dtype.type(1) / a[0]
     b, a = [np.pad(v * weights, (0, order + 1 - v.size)).astype(np.result_type(v, dtype.char.lower())) for v in (b, a)]

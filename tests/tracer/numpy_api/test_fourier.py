@@ -64,6 +64,7 @@ def test_a_loop_over_transforms():
 def test_errors_are_numpys():
     for bad, kind, words in (
         (lambda x: np.fft.fft(x, n=0), ValueError, "Invalid number of FFT data points"),
+        (lambda x: np.fft.fft(x, n=2.5), TypeError, "cannot be interpreted as an integer"),
         (lambda x: np.fft.fft(x, norm="unit"), ValueError, "Invalid norm value"),
         (lambda x: np.fft.rfft(x * 1j), TypeError, "real"),
         (lambda x: np.fft.fft(x, axis=1), IndexError, "out of range"),

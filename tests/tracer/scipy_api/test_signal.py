@@ -56,6 +56,8 @@ def test_errors():
         (lambda x: scipy.signal.convolve(x, x, mode="most"), ValueError),
         (lambda x: scipy.signal.convolve(x, x[None]), ValueError),
         (lambda x: scipy.signal.savgol_filter(x, 4, 5), ValueError),
+        (lambda x: lfilter([1.0], [0.0, 1.0], x)[0], ValueError),
+        (lambda x: lfilter([1.0], x - x[0], x)[0], ValueError),
     ):
         for call in (bad, autograd.grad(bad)):
             with pytest.raises(kind):

@@ -224,7 +224,15 @@ def _odeint(
     if times.size < 2 or times[0] == times[-1]:
         solution = np.tile(state, (times.size, 1))
         return (solution, {"message": "Nothing was done; the integration time was 0."}) if full_output else solution
-    rates = _rates(lambda t, y: func(t, y, *args) if tfirst else func(y, t, *args), state)
+
+    def sized(t: Any, y: Any) -> Any:
+        found = as_traced(func(t, y, *args) if tfirst else func(y, t, *args)).ravel()
+        if found.size != state.size:
+            words = f"returned by func ({found.size}) does not match the size of y0 ({state.size})."
+            raise RuntimeError(at_site(f"The size of the array {words}"))
+        return found
+
+    rates = _rates(sized, state)
     rtol, atol = _tolerances(_LSODA if rtol is None else rtol, _LSODA if atol is None else atol, state.size)
     problem = Problem(
         rates, times[0], state, times[-1], 1.0 if rising else -1.0, rtol, atol, hmax if hmax else np.inf,

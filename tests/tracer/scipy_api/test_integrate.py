@@ -133,6 +133,15 @@ def test_failures():
             assert a == b if isinstance(b, str) else a == pytest.approx(b, rel=1e-6)
 
 
+def test_a_rate_of_another_size():
+    def f(p):
+        return odeint(lambda y, t: [p * y[0]], [1.0, 2.0], TIMES)[-1].sum()
+
+    for call in (f, compile_grad(f)):
+        with pytest.raises(RuntimeError, match=r"func \(1\) does not match the size of y0 \(2\)"):
+            call(1.0)
+
+
 def van_der_pol(t, y, mu):
     return [y[1], mu * (1 - y[0] ** 2) * y[1] - y[0]]
 

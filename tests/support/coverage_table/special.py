@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import scipy.special as sp
 
@@ -18,8 +21,8 @@ _UNIT = "erfinv logit ndtri"
 _TWO = "betaln huber kl_div pseudo_huber rel_entr xlogy xlog1py"
 
 
-def _case(name: str, call, *args: np.ndarray, label: str = "", order: int = 2) -> Case:
-    return Case(f"scipy.special.{name}", call, args, label=label, order=order)
+def _case(name: str, call: Callable[..., Any], *args: np.ndarray, label: str = "") -> Case:
+    return Case(f"scipy.special.{name}", call, args, label=label)
 
 
 CASES = [
@@ -66,13 +69,6 @@ CASES = [
         _case(name, lambda x, f=name, a=parameters: getattr(sp, f)(3, *a)(x), X)
         for name, parameters in (
             ("jacobi", (0.5, 0.5)), ("sh_jacobi", (2, 1.0)), ("genlaguerre", (0.5,)), ("gegenbauer", (0.5,)),
-        )
-    ],
-    *[
-        _case(name, lambda f=name, a=parameters: getattr(sp, f)(3, *a), order=0)
-        for name, parameters in (
-            ("roots_jacobi", (0.5, 0.5)), ("roots_sh_jacobi", (2, 1.0)), ("roots_genlaguerre", (0.5,)),
-            ("roots_gegenbauer", (0.5,)),
         )
     ],
 ]  # fmt: skip

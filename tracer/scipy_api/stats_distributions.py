@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
 from ..numpy_api.frame import TracedFrame
 from ..numpy_api.hooks import hook, when_loaded
@@ -388,3 +389,22 @@ def _install(infrastructure: Any) -> None:
         for method, implementation in table.items():
             hook(vars(getattr(infrastructure, name))[method], implementation, given_traced)
     hook(infrastructure.rv_frozen.__init__, _freeze, lambda args, kwargs: True)
+
+
+def _new_style(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kind = type(self).__name__
+        raise UnsupportedError.here(
+            f"scipy.stats.{kind}{name} of traced values is not supported: use the distribution of the older kind, as "
+            "scipy.stats.norm(mu, sigma) instead of Normal(mu=mu, sigma=sigma)"
+        )
+
+    return method
+
+
+@when_loaded("scipy.stats._distribution_infrastructure", "make_distribution")
+def _refuse_new_style(infrastructure: Any) -> None:
+    base = infrastructure.UnivariateDistribution
+    hook(vars(base)["__init__"], _new_style(""))
+    for name in "pdf logpdf pmf logpmf cdf logcdf ccdf logccdf icdf iccdf ilogcdf ilogccdf".split():
+        hook(vars(base).get(name), _new_style(f".{name}"))

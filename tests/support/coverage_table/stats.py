@@ -220,6 +220,7 @@ CASES = [
         Case(f"scipy.stats.{name}.logpdf", getattr(stats, name).logpdf, [[0.5, 0.9, 1.4], *shapes, 0.1, 1.3], tol=1e-5)
         for name, shapes in _OTHERS.items()
     ],
+    Case("scipy.stats.burr.mean", stats.burr.mean, [3.5, 1.3], label="by-item"),
     Case("scipy.stats.geom.logpmf", lambda p: stats.geom.logpmf([1, 3], p), [0.3]),
     Case("scipy.stats.betabinom.logpmf", lambda a, b: stats.betabinom.logpmf([1, 3], 5, a, b), [1.3, 0.8]),
     *_MULTIVARIATE,

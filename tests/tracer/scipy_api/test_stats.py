@@ -174,3 +174,17 @@ def test_frozen_multivariate_distributions_are_read_again_where_they_have_change
     normal.cov_object = stats.Covariance.from_diagonal([1.0, 9.0])
     same()
     assert "Python runs in every call" not in f.explain(1.1)
+
+
+REFUSED = {
+    r"scipy\.stats\.norm\(mu, sigma\)": lambda x: np.sum(stats.Normal(mu=0.3, sigma=1.2).logpdf(x)),
+    "nan_policy='omit'": lambda x: stats.skew(x, nan_policy="omit"),
+    "without lmbda is a search": lambda x: np.sum(stats.boxcox(x)[0]),
+    "an integral that SciPy estimates": lambda x: stats.multivariate_normal.cdf(x, np.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_refusals_teach(words):
+    with pytest.raises(UnsupportedError, match=rf"{words}(.|\n)*test_stats.py"):
+        compile_grad(REFUSED[words])(np.array([0.3, 1.2, 2.0]))

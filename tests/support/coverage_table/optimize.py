@@ -59,6 +59,7 @@ def case(name, call, **kwargs):
     return Case(f"scipy.optimize.{name}", call, [P], **kwargs)
 
 
+_NONLINEAR = "broyden1 broyden2 anderson linearmixing diagbroyden excitingmixing newton_krylov".split()
 CASES = [
     *[
         case(name, lambda p, f=getattr(so, name): f(cubic(p), -1.0, 3.0, rtol=1e-14))
@@ -102,5 +103,20 @@ CASES = [
     case("fmin_bfgs", lambda p: so.fmin_bfgs(inner, np.zeros(2), inner_gradient, (p,), gtol=1e-12, disp=0), rtol=1e-7),
     case("fmin_cg", lambda p: so.fmin_cg(inner, np.zeros(2), inner_gradient, (p,), gtol=1e-12, disp=0), rtol=1e-7),
     case("fmin", lambda p: so.fmin(inner, np.zeros(2), (p,), 1e-9, 1e-15, disp=0), rtol=1e-6, tol=1e-5, step=1e-2),
+    case("fmin_powell", lambda p: so.fmin_powell(inner, np.zeros(2), (p,), 1e-10, 1e-15, disp=0), **ROUGH),
+    case(
+        "fmin_l_bfgs_b",
+        lambda p: so.fmin_l_bfgs_b(inner, np.zeros(2), inner_gradient, (p,), bounds=[(-9, p[1] / 8)] * 2, factr=1)[:2],
+        rtol=1e-7,
+    ),
+    case("fminbound", lambda p: so.fminbound(lambda x: np.cosh(x - p[0]) + p[1] * x**2, -1, 2, xtol=1e-10), **ROUGH),
+    *[
+        case(name, lambda p, f=getattr(so, name): f(lambda x: np.cosh(x - p[0]) + p[1] * x**2), **ROUGH)
+        for name in ("brent", "golden")
+    ],
+    *[
+        case(name, lambda p, f=getattr(so, name): f(lambda x: p[0] - x - 0.2 * np.sin(p * x), [0.5, 0.5], f_tol=1e-13))
+        for name in _NONLINEAR
+    ],
     case("linear_sum_assignment", lambda p: np.sum((MATRIX * p[0])[so.linear_sum_assignment(MATRIX * p[1])])),
 ]  # fmt: skip

@@ -139,7 +139,11 @@ class SparseFactors:
 
     def __init__(self, matrix: Any = None, options: tuple[Any, ...] = (), known: Any = None) -> None:
         self._known, self._options = known, options
-        self._system = None if matrix is None else _system(matrix, "splu")
+        self._parts: tuple[
+            Any, ...
+        ] = ()  # rows, columns and values of the matrix: arrays, which are settled after a run
+        if matrix is not None:
+            self._parts = tuple(map(wrap_array, _system(matrix, "splu")[:3]))
         self.shape = matrix.shape if known is None else known.shape
         if matrix is not None:  # raises where it is singular
             self.solve(np.zeros(self.shape[0]))
@@ -149,6 +153,8 @@ class SparseFactors:
         return self._known
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         if self._known is None:
             raise UnsupportedError.here(f".{name} of sparse factors with traced entries is not supported: use .solve")
         return getattr(self._known, name)
@@ -157,14 +163,18 @@ class SparseFactors:
         """``SuperLU.solve``."""
         if trans not in ("N", "T", "H"):
             raise ValueError("trans must be N, T, or H")
-        if self._known is not None and not is_traced(rhs):
+        if not is_traced((rhs, *self._parts)):
+            if self._known is None:
+                rows, columns, data = self._parts
+                self._known = _module().splu(_matrix(rows, columns, data, self.shape[0]), **dict(self._options))
             return self._known.solve(rhs, trans)
         b = _real(to_atom(as_traced(rhs)), "splu")
         if b.aval.ndim not in (1, 2) or b.aval.shape[0] != self.shape[0]:
             raise ShapeError.here("rhs is of incompatible size")
-        if self._system is not None:
-            rows, columns, data, n = self._system
-            found = _solve(rows, columns, data, b, n=n, options=self._options, transposed=trans != "N", quiet=False)
+        if self._parts:
+            rows, columns, data = map(to_atom, self._parts)
+            n, transposed = self.shape[0], trans != "N"
+            found = _solve(rows, columns, data, b, n=n, options=self._options, transposed=transposed, quiet=False)
         else:
             found = _solve_by(self._known, b, trans != "N")
         return wrap_array(found)

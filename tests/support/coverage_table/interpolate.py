@@ -114,7 +114,7 @@ CASES = [
     ],
     *[_case("interp1d", _of_values(si.interp1d, kind=k), [Y], k) for k in ("zero", "slinear", "quadratic", "cubic")],
     *[_case("make_interp_spline", _of_values(si.make_interp_spline, BEYOND, k=k), [Y], f"k={k}") for k in (0, 1, 2, 5)],
-    _case("make_interp_spline", lambda y: si.make_interp_spline(X, y, bc_type="natural")(POINTS), [Y], "natural", order=1),
+    _case("make_interp_spline", lambda y: si.make_interp_spline(X, y, bc_type="natural")(POINTS), [Y], "natural"),
     _case("make_interp_spline", lambda y: si.make_interp_spline(X, np.append(y, y[:1]), bc_type="periodic")(POINTS),
           [Y[:-1]], "periodic", order=1),
     _case("make_interp_spline", lambda x: si.make_interp_spline(x, Y)(POINTS), [X], "knots", order=1, step=1e-4),

@@ -320,9 +320,8 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         raise BadIndexError.here(f"index {obj} is out of bounds for axis {axis} with size {size}")
     at = int(obj) % size if obj < 0 else int(obj)
     v = cast(to_atom(values), x.aval.dtype)
-    rest = tuple(n for i, n in enumerate(x.aval.shape) if i != axis)
-    if v.aval.ndim <= len(rest):
-        v = reshape(broadcast_to(v, rest), tuple(1 if i == axis else n for i, n in enumerate(x.aval.shape)))
+    v = move_axis(reshape(v, (1,) * (x.aval.ndim - v.aval.ndim) + v.aval.shape), 0, axis)
+    v = broadcast_to(v, tuple(v.aval.shape[i] if i == axis else n for i, n in enumerate(x.aval.shape)))
     return wrap(concat([slice_axis(x, axis, 0, at), v, slice_axis(x, axis, at, size - at)], axis))
 
 

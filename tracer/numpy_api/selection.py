@@ -79,7 +79,7 @@ def _unique(
 def _unique_parts(array: Any, axis: int, *wanted: bool) -> Any:
     """The different parts of an array of several axes along one, in lexicographic order."""
     parts: Any = np.moveaxis(array, axis, 0)
-    rows = parts.reshape(len(parts), -1)
+    rows = parts.reshape(len(parts), math.prod(parts.shape[1:]))
     order = np.lexsort(rows.T[::-1])
     rows = rows[order]
     first = np.concatenate([[True], np.any(rows[1:] != rows[:-1], axis=1)])[: len(parts)]

@@ -60,10 +60,23 @@ def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, sta
     return wrap(_back(bind(ARGSORT, _last(x, axis), stable=True), axis))
 
 
-# a sorted array is a partitioned one
-implements(np.partition)(lambda a, kth, axis=-1, kind=None, order=None: _sort(a, axis))
-implements(np.argpartition, method="argpartition")(lambda a, kth, axis=-1, kind=None, order=None: _argsort(a, axis))
-implements(method="partition")(lambda self, kth, axis=-1, kind=None, order=None: _sort_method(self, axis))
+def _partition(by_order: Callable[..., Any]) -> Callable[..., Any]:
+    """A sorted array is a partitioned one."""
+
+    def apply(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
+        x, along = along_axis(a, axis, "np.partition")
+        size = x.aval.shape[along]
+        for k in np.atleast_1d(kth):
+            if not -size <= k < size:
+                raise ValueError(at_site(f"kth(={k}) out of bounds ({size})"))
+        return by_order(a, axis)
+
+    return apply
+
+
+implements(np.partition)(_partition(_sort))
+implements(np.argpartition, method="argpartition")(_partition(_argsort))
+implements(method="partition")(_partition(_sort_method))
 
 
 # ---- order statistics ---------------------------------------------------------------------------------------------
@@ -260,6 +273,8 @@ def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
         if recorder.guard(reduce("min", index, (0,)), "bincount") < 0:
             raise ShapeError.here("np.bincount: 'list' argument must have no negative elements")
         length = max(length, int(recorder.guard(reduce("max", index, (0,)), "bincount")) + 1)
+    if weights is not None and atom_of(weights).aval.shape != index.aval.shape:
+        raise ValueError(at_site("The weights and list don't have the same length."))
     counts = np.zeros(length, INT if weights is None else float)
     target = wrap(to_atom(counts) if length else broadcast_to(Lit(0, counts.dtype, structural=True), (0,)))
     np.add.at(target, wrap(index), 1 if weights is None else wrap(cast(atom_of(weights), np.dtype(float))))

@@ -11,11 +11,13 @@ import numpy as np
 from ..ir.aval import FLOAT, Ints, canonical_axes, promote_types
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
+from ..ir.site import at_site
 from ..ops.complex import square_of_size
 from ..ops.elementwise import F, broadcast_to, cast, like, promote, root, whole_lanes
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
 from ..record.array import FUNCTIONS, wrap
+from ..record.recorder import current_recorder
 from .reduce import as_given, extreme, is_given, keep, masked, prod_of, reduction, sum_of, without_dtype
 from .registry import atom_of, float_atom, implements, into, reject
 
@@ -113,6 +115,9 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fal
                 tuple(i for i in range(x.aval.ndim) if i not in axes),
             )
         scale = reduce("sum", w, axes, keepdims)
+        if (recorder := current_recorder()) is not None:
+            some = reduce("all", F.ne(scale, like(0, scale)), tuple(range(scale.aval.ndim)))
+            recorder.rely(some, lambda: ZeroDivisionError(at_site("Weights sum to zero, can't be normalized")))
         result = F.div(reduce("sum", F.mul(x, w), axes, keepdims), scale)
     return (wrap(result), wrap(scale)) if returned else wrap(result)
 

@@ -94,6 +94,7 @@ CASES = [
     Case("numpy.insert", lambda x, y: np.insert(x, 1, y), [V, X]),
     Case("numpy.insert", lambda x, y: np.insert(x, [0, 2], y, axis=1), [M, X], label="axis"),
     Case("numpy.insert", lambda x, y: np.insert(x, slice(0, 2), y[:2]), [V, ROW], label="slice"),
+    Case("numpy.insert", lambda x, y: np.insert(x, 0, [[y], [2 * y]], axis=1), [M, X], label="rows-of-values"),
     Case("numpy.delete", lambda x: np.delete(x, [0, -1]), [V]),
     Case("numpy.delete", lambda x: np.delete(x, 1, axis=1), [M], label="axis"),
     Case("numpy.delete", lambda x: np.delete(x, slice(None, None, 2)), [V], label="slice"),

@@ -8,6 +8,7 @@ import pytest
 from agreement import numerical_gradient
 from coverage_table import all_cases
 from coverage_table.no_derivative import BY_NATURE, DATA_ONLY
+from numpy import maximum
 from tracing import check_gradient, check_value
 
 from tracegrad import compile_grad
@@ -146,6 +147,24 @@ def test_arrays_that_numpys_code_fills_elsewhere():
     compiled = compile_grad(f)
     for x in (X, X, 2 * X):
         np.testing.assert_allclose(compiled.grad(x), numerical_gradient(f, (x,)), rtol=1e-5)
+
+
+def test_lists_that_code_has_made():
+    """Methods of ufuncs, and functions that are recorded through their source, of lists and of names of globals."""
+
+    def f(a):
+        rows = [a, 2.0 * a]
+        above = [row > 1.0 for row in rows]
+        coefficients = []
+        for k in range(3):
+            coefficients.append(a[k])
+        kept = np.where(np.logical_or.reduce(above), a, 0.0)
+        return np.sum(maximum.reduce(rows) * kept) + np.polyint(coefficients)[0] + np.sum(np.fft.fft(rows).real)
+
+    compiled = compile_grad(f)
+    for x in (X, X, 2 * X):
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+        np.testing.assert_allclose(compiled.grad(x), numerical_gradient(f, (x,)), rtol=1e-5, atol=1e-7)
 
 
 def test_windows_are_views():

@@ -164,6 +164,7 @@ def _refuse(name: str, *arrays: Any) -> Any:
 
 def _two(tx: Any, ty: Any, c: Any, kx: int, ky: int, x: Any, y: Any, nu: tuple[int, int], grid: bool) -> Any:
     """A spline of two variables on the grid of *x* and *y*, or at pairs of them."""
+    x, y = as_traced(x).ravel(), as_traced(y).ravel()
     parts = []
     for t, k, at, order in ((tx, kx, x, nu[0]), (ty, ky, y, nu[1])):
         held = to_atom(np.clip(wrap(points(at)), t[k], t[len(t) - k - 1]))

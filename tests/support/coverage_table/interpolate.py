@@ -135,6 +135,7 @@ CASES = [
     _case("InterpolatedUnivariateSpline", _of_values(si.InterpolatedUnivariateSpline), [Y]),
     _case("LSQUnivariateSpline", lambda y: si.LSQUnivariateSpline(X, y, [0.5])(POINTS), [Y]),
     _case("RectBivariateSpline", lambda p: SURFACE.ev(p[:, 0], p[:, 1]) + SURFACE.ev(p[:, 0], p[:, 1], dx=1), [PAIRS]),
+    _case("RectBivariateSpline", lambda p: SURFACE(p[0, 0], p[0, 1]), [PAIRS], label="a point"),
     _case("RectBivariateSpline", lambda z, x: si.RectBivariateSpline(X, GRID, z)(x, POINTS[1:3]),
           [TABLE, POINTS], "grid", order=1),
     *[_case("RegularGridInterpolator", _on_grid(m), [PAIRS], m) for m in ("linear", "nearest", "slinear")],

@@ -22,7 +22,8 @@ quadrature.py        its integrals of functions: quad, dblquad
 namespace.py        NumPy, as its Python calls it
 signal.py           scipy.signal, through its source
 spatial.py          scipy.spatial: distances
-optimize.py         scipy.optimize: a table of solvers; ``optimize_calls.py`` is a call, ``implicit.py`` the derivative
+optimize.py         scipy.optimize: a table of solvers; ``optimize_calls.py`` is the way of a call
+implicit.py         the derivative of a solution
 sparse.py           products with sparse matrices
 sparse_structure.py matrices with traced entries
 sparse_solvers.py   equations with sparse matrices

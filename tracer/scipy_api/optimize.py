@@ -21,7 +21,8 @@ from ..ops.host_call import HostFunction, host_call
 from ..record.array import TracedArray, is_traced, wrap_array
 from ..record.recorder import current_recorder
 from .implicit import FIXED_POINT, LEAST_SQUARES, MINIMUM, ROOT
-from .optimize_calls import Solver, SolverCall, solve_recorded
+from .optimize_arguments import Solver, SolverCall
+from .optimize_calls import solve_recorded
 
 _BOUNDED = frozenset("nelder-mead powell l-bfgs-b tnc slsqp trust-constr cobyla cobyqa".split())
 _ANY_SHAPE = frozenset("broyden1 broyden2 anderson linearmixing diagbroyden excitingmixing krylov df-sane".split())

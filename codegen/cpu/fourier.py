@@ -7,15 +7,24 @@ columns, numbers in, numbers out), and strides in bytes: of the three from colum
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 
+from ..lower.canonical import CanonicalOp
 from . import jit
 from .scalar import I64, PTR, cell, declare, ufunc_loop
 
 pocketfft: Any = importlib.import_module("numpy.fft._pocketfft_umath")
+
+
+def takes_all(op: CanonicalOp, static: Mapping[int, int]) -> bool:
+    """Whether *op* is a transform of matrices of one column, which are taken at once."""
+    if op.prim.name not in BY_INNER_LOOPS:
+        return False
+    return static.get(op.ins[0].dims[-1]) == (1 if op.prim.name == "real_dft" else 2)
 
 
 def _transform(m: Any, function: Any) -> None:
@@ -26,10 +35,15 @@ def _transform(m: Any, function: Any) -> None:
     jit.add_symbol(name, address)
     loop = declare(m.b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
     factor = cell(m.entry, m.b, m.number(1))
-    columns = m.size(0, -1) if signature[0] in "fd" else m.b.udiv(m.size(0, -1), I64(2))
-    sizes = [I64(np.dtype(kind).itemsize) for kind in (signature[0], signature[-1])]
-    strides = [sizes[0], I64(0), sizes[1], *[m.b.mul(columns, size) for size in sizes]]
-    lengths = [columns, m.size(0, -2), m.calls.size(m.op.out.dims[-2])]
+    lengths = [m.size(0, -2), m.calls.size(m.op.out.dims[-2])]
+    within = [I64(np.dtype(kind).itemsize) for kind in (signature[0], signature[-1])]
+    if takes_all(m.op, m.calls.program.static):
+        columns = m.count
+        between = [m.b.mul(length, size) for length, size in zip(lengths, within, strict=True)]
+    else:
+        columns = m.size(0, -1) if signature[0] in "fd" else m.b.udiv(m.size(0, -1), I64(2))
+        between, within = within, [m.b.mul(columns, size) for size in within]
+    lengths, strides = [columns, *lengths], [between[0], I64(0), between[1], *within]
     m.b.call(
         loop,
         [

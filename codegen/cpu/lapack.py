@@ -27,7 +27,7 @@ import scipy.linalg.cython_lapack as cython_lapack
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
 from .filters import BY_LOOPS
-from .fourier import BY_INNER_LOOPS
+from .fourier import BY_INNER_LOOPS, takes_all
 from .lapack_factors import BY_LAPACK as FACTORS
 from .lapack_factors import OF_COMPLEX
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
@@ -60,6 +60,7 @@ class PerMatrix:
         self.letter = ("zc" if self.parts == 2 else "ds")[not self.wide]
         self.ins: list[ir.Value] = []
         self.out: ir.Value = I64(0)
+        self.count: ir.Value = I64(1)  # of the matrices
         self._allocated: list[ir.Value] = []
 
     def emit(self) -> None:
@@ -70,7 +71,8 @@ class PerMatrix:
         spans = [self.calls._count(x.dims[len(batch) :]) for x in values]
         static = self.calls.program.static
         each = small(b.module, op, static) if is_small(op, static) else None
-        with counting(b, self.calls._count(batch)) as i:
+        self.count = self.calls._count(batch)
+        with counting(b, I64(1) if takes_all(op, static) else self.count) as i:
             places = [
                 b.gep(start, [b.mul(i, span)], source_etype=self.kind)
                 for start, span in zip([*starts, self.calls.pointer(op.out)], spans, strict=True)

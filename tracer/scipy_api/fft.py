@@ -18,7 +18,7 @@ from ..ir.errors import ShapeError
 from ..ir.graph import Atom
 from ..ir.site import at_site
 from ..numpy_api.fourier import norm_factor, of_length, scaled, transformed
-from ..numpy_api.hooks import hook, when_loaded
+from ..numpy_api.hooks import hook, hook_to_source, when_loaded
 from ..numpy_api.registry import atom_of, one_axis
 from ..ops.complex import by_lane
 from ..ops.elementwise import cast
@@ -222,3 +222,5 @@ def _install(fft: Any) -> None:
     hook(fft._realtransforms_backend._execute, lambda function, x, *args, **given: function(x, *args, **given))
     for name in ("hfftn", "ihfftn"):
         hook(getattr(fft._basic_backend, name), getattr(basic, name))
+    for name in ("fht", "ifht"):
+        hook_to_source(getattr(fft._fftlog_backend, name))

@@ -80,6 +80,8 @@ CASES = [
         for name in ("hfft2", "hfftn")
     ],
     *[Case(f"scipy.fft.{name}", partial(getattr(sf, name), norm="ortho"), [A]) for name in ("ihfft2", "ihfftn")],
+    Case("scipy.fft.fht", lambda x: sf.fht(x, 0.3, 0.5, offset=0.1, bias=0.2), [X]),
+    Case("scipy.fft.ifht", lambda x: sf.ifht(x, 0.3, 0.5), [X]),
     Case("scipy.fft.fftshift", lambda z: sf.fftshift(z) * X, [X]),
     Case("scipy.fft.ifftshift", lambda z: sf.ifftshift(z) * X, [X]),
     Case("scipy.fft.next_fast_len", lambda z: np.abs(sf.rfft(z, sf.next_fast_len(z.size, real=True))) ** 2, [X]),

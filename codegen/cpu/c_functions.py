@@ -75,7 +75,7 @@ def _by_name() -> dict[str, list[tuple[str, Any]]]:
 def c_function(function: Any, signature: str) -> CFunction | None:
     """SciPy's C function of one element of a ufunc; None where there is none of these types."""
     ins, outs = signature.split("->")
-    name = function.__name__
+    name: str = function.__name__
     if not set(ins + outs) <= _C_TYPES.keys() or getattr(scipy.special, name, None) is not function:
         return None  # np.expm1 is no scipy.special.expm1
     for c_signature, capsule in _by_name().get(name, ()):

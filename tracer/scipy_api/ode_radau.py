@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..control.scan import fori_loop
 from ..control.scan import map as each
 from ..control.while_loop import while_loop
 from ..ir.errors import UnsupportedError
@@ -62,11 +63,9 @@ def jacobian_of(problem: Problem, jac: Any) -> Callable[[Any, Any], Any]:
     def differences(t: Any, y: Any) -> Any:
         apart = _APART * (np.abs(y) + 0.01 * np.max(np.abs(y)) + problem.atol)
 
-        def column(unit: Any) -> Any:
-            step = unit * apart
-            return (problem.fun(t, y + step) - problem.fun(t, y - step)) / (2 * np.sum(step))
-
-        return held(each(column, np.eye(n)).T)
+        steps = np.concatenate([np.eye(n), -np.eye(n)]) * apart
+        found = each(lambda step: problem.fun(t, y + step), steps)
+        return held(((found[:n] - found[n:]) / (2 * apart[:, None])).T)
 
     return differences
 
@@ -109,9 +108,7 @@ class Radau:
         each_stage = each(lambda stage: jacobian(ht + hh * stage[0], hy + stage[1]), (C, near))
         blocks = A[:, None, :, None] * np.transpose(each_stage, (1, 0, 2))[None]
         factors = _factors(np.eye(3 * n) - hh * blocks.reshape(3 * n, 3 * n))
-        z = near
-        for _ in range(2):
-            z = z - _solve(factors, residual(z, t, y, h))
+        z = fori_loop(0, 2, lambda _, z: z - _solve(factors, residual(z, t, y, h)), near)
         y_new = y + z[2]
         f_new = problem.fun(t_new, y_new)
 

@@ -1,7 +1,7 @@
 """Integrals of functions: ``scipy.integrate.quad`` and its relatives on traced values.
 
 The range is mapped to [0, 1] (an infinite one as QUADPACK does), which a loop halves where the error is largest, by
-Gauss and Kronrod's rule of 21 points and QUADPACK's estimate of its error.  The integral is then a sum over the parts
+Gauss and Kronrod's rule of 21 points (15 for infinite ranges) and QUADPACK's estimate of its error.  The integral is then a sum over the parts
 that were found, and its derivative that of the sum: parts and points are constants in [0, 1], so the ends of the range
 have derivatives, too.  QUADPACK's extrapolation is not made: an integrand that is infinite at an end takes more parts.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,27 +29,57 @@ from ..ops.elementwise import F
 from ..record.array import TracedArray, to_atom, wrap
 from ..record.recorder import current_recorder, recording
 
-# points of the rule from -1 to 0, those of Gauss among them at odd places; weights of Kronrod, and of Gauss
-_POINTS = (
-    0.995657163025808080735527280689003, 0.973906528517171720077964012084452, 0.930157491355708226001207180059508,
-    0.865063366688984510732096688423493, 0.780817726586416897063717578345042, 0.679409568299024406234327365114874,
-    0.562757134668604683339000099272694, 0.433395394129247190799265943165784, 0.294392862701460198131126603103866,
-    0.148874338981631210884826001129720, 0.0,
+
+class Rule(NamedTuple):
+    """Kronrod's extension of one of Gauss's rules: *points* in [-1, 1], their *weights*, and Gauss's (0 elsewhere)."""
+
+    points: np.ndarray
+    weights: np.ndarray
+    gauss: np.ndarray
+
+    @classmethod
+    def of(cls, points: Sequence[float], weights: Sequence[float], gauss: Sequence[float]) -> Rule:
+        """From the half of each that belongs to positive points and 0."""
+        half = np.zeros(len(points))
+        half[1::2] = gauss
+        x, v = np.array(points), np.array(weights)
+        return cls(np.append(-x, x[-2::-1]), np.append(v, v[-2::-1]), np.append(half, half[-2::-1]))
+
+
+FINITE = Rule.of(
+    (
+        0.995657163025808080735527280689003, 0.973906528517171720077964012084452, 0.930157491355708226001207180059508,
+        0.865063366688984510732096688423493, 0.780817726586416897063717578345042, 0.679409568299024406234327365114874,
+        0.562757134668604683339000099272694, 0.433395394129247190799265943165784, 0.294392862701460198131126603103866,
+        0.148874338981631210884826001129720, 0.0,
+    ),
+    (
+        0.011694638867371874278064396062192, 0.032558162307964727478818972459390, 0.054755896574351996031381300244580,
+        0.075039674810919952767043140916190, 0.093125454583697605535065465083366, 0.109387158802297641899210590325805,
+        0.123491976262065851077958109831074, 0.134709217311473325928054001771707, 0.142775938577060080797094273138717,
+        0.147739104901338491374841515972068, 0.149445554002916905664936468389821,
+    ),
+    (
+        0.066671344308688137593568809893332, 0.149451349150580593145776339657697, 0.219086362515982043995534934228163,
+        0.269266719309996355091226921569469, 0.295524224714752870173892994651338,
+    ),
 )  # fmt: skip
-_KRONROD = (
-    0.011694638867371874278064396062192, 0.032558162307964727478818972459390, 0.054755896574351996031381300244580,
-    0.075039674810919952767043140916190, 0.093125454583697605535065465083366, 0.109387158802297641899210590325805,
-    0.123491976262065851077958109831074, 0.134709217311473325928054001771707, 0.142775938577060080797094273138717,
-    0.147739104901338491374841515972068, 0.149445554002916905664936468389821,
+INFINITE = Rule.of(
+    (
+        0.991455371120812639206854697526329, 0.949107912342758524526189684047851, 0.864864423359769072789712788640926,
+        0.741531185599394439863864773280788, 0.586087235467691130294144838258730, 0.405845151377397166906606412076961,
+        0.207784955007898467600689403773245, 0.0,
+    ),
+    (
+        0.022935322010529224963732008058970, 0.063092092629978553290700663189204, 0.104790010322250183839876322541518,
+        0.140653259715525918745189590510238, 0.169004726639267902826583426598550, 0.190350578064785409913256402421014,
+        0.204432940075298892414161999234649, 0.209482141084727828012999174891714,
+    ),
+    (
+        0.129484966168869693270611432679082, 0.279705391489276667901467771423780, 0.381830050505118944950369775488975,
+        0.417959183673469387755102040816327,
+    ),
 )  # fmt: skip
-_GAUSS = (
-    0.066671344308688137593568809893332, 0.149451349150580593145776339657697, 0.219086362515982043995534934228163,
-    0.269266719309996355091226921569469, 0.295524224714752870173892994651338,
-)  # fmt: skip
-X = np.array([*(-x for x in _POINTS), *_POINTS[-2::-1]])
-V = np.array([*_KRONROD, *_KRONROD[-2::-1]])
-W = np.zeros(21)
-W[1::2] = (*_GAUSS, *_GAUSS[::-1])
 _MOST = np.finfo(float).max  # an error; that of a part that is not known yet is infinite
 _ROUNDING = 50 * np.finfo(float).eps
 
@@ -60,18 +90,18 @@ def _held(value: Any) -> Any:
     return as_result(F.stop_gradient(strong(value)))
 
 
-def on_unit(f: Function, a: Any, b: Any) -> Function:
-    """The integrand over [0, 1] whose integral is that of *f* from *a* to *b*."""
+def on_unit(f: Function, a: Any, b: Any) -> tuple[Function, Rule]:
+    """The integrand over [0, 1] whose integral is that of *f* from *a* to *b*, and QUADPACK's rule for it."""
     low, high = _infinite(a), _infinite(b)
     if not low and not high:
         width = b - a
-        return lambda t: f(a + width * t) * width
+        return lambda t: f(a + width * t) * width, FINITE
     if low and high:
-        sign = 1.0 if high > 0 else -1.0
-        return (lambda t: sign * (f((1.0 - t) / t) + f(-(1.0 - t) / t)) / (t * t)) if low != high else lambda t: 0.0 * t
+        sign = 1.0 if high > low else -1.0 if high < low else 0.0
+        return lambda t: sign * (f((1.0 - t) / t) + f(-(1.0 - t) / t)) / (t * t), INFINITE
     end, toward = (b, low) if low else (a, high)
     sign = toward if high else -toward
-    return lambda t: sign * f(end + toward * (1.0 - t) / t) / (t * t)
+    return lambda t: sign * f(end + toward * (1.0 - t) / t) / (t * t), INFINITE
 
 
 def _infinite(x: Any) -> float:
@@ -83,7 +113,8 @@ def _infinite(x: Any) -> float:
 
 
 def _integral(
-    f: Function, shape: tuple[int, ...], dtype: Any, epsabs: Any, epsrel: Any, limit: int, largest: bool = False
+    f: Function, points: Rule, shape: tuple[int, ...], dtype: Any, epsabs: Any, epsrel: Any, limit: int,
+    largest: bool = False,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """(the integral of *f* over [0, 1], an estimate of its error, whether that is small enough)"""
     recorder = current_recorder()
@@ -97,9 +128,9 @@ def _integral(
     def rule(start: Any, end: Any) -> tuple[Any, Any]:
         """(the integral over a part, its error)"""
         half = 0.5 * (end - start)
-        found = each(lambda x: f(start + half * (1.0 + x)), X)
-        kronrod, gauss = (np.sum(w.reshape(-1, *ones) * found, axis=0) for w in (V, W))
-        weights = V.reshape(-1, *ones)
+        found = each(lambda x: f(start + half * (1.0 + x)), points.points)
+        kronrod, gauss = (np.sum(w.reshape(-1, *ones) * found, axis=0) for w in points[1:])
+        weights = points.weights.reshape(-1, *ones)
         around = half * size(np.sum(weights * np.abs(found - 0.5 * kronrod), axis=0))
         whole = half * size(np.sum(weights * np.abs(found), axis=0))
         error = half * size(kronrod - gauss)
@@ -155,8 +186,8 @@ def _integral(
     with recording(body):
         row = wrap(body.row, body)
         start, half = starts[row], 0.5 * (ends[row] - starts[row])
-        found = each(lambda x: f(start + half * (1.0 + x)), X)
-        after = to_atom(as_result(total) + half * np.sum(V.reshape(-1, *ones) * found, axis=0))
+        found = each(lambda x: f(start + half * (1.0 + x)), points.points)
+        after = to_atom(as_result(total) + half * np.sum(points.weights.reshape(-1, *ones) * found, axis=0))
     (value,) = finish_loop(body, [total], [begin], [after], steps=strong(parts["count"]))
     return as_result(value), error, accurate
 
@@ -207,7 +238,7 @@ def _pieces(
     ends = [a, b] if points is None else [a, *np.sort(as_traced(points)), b]
     value, error = 0.0, 0.0
     for low, high in pairwise(ends):
-        more, doubt, accurate = _integral(on_unit(f, low, high), (), np.float64, epsabs, epsrel, limit)
+        more, doubt, accurate = _integral(*on_unit(f, low, high), (), np.float64, epsabs, epsrel, limit)
         if warns:  # a question, for which NumPy runs the loops
             _warn(accurate, limit)
         value, error = value + more, error + doubt
@@ -225,11 +256,18 @@ def _quad_vec(
             "compiled functions"
         )
     args = args if isinstance(args, tuple) else (args,)
-    on = on_unit(lambda x: as_traced(f(x, *args)), a, b)
+    on, rule = on_unit(lambda x: as_traced(f(x, *args)), a, b)
     example = as_traced(on(np.float64(0.5)))
     dtype = np.result_type(example.dtype, np.float64)
     value, error, accurate = _integral(
-        lambda t: as_traced(on(t)).astype(dtype), example.shape, dtype, epsabs, epsrel, min(limit, 200), norm == "max"
+        lambda t: as_traced(on(t)).astype(dtype),
+        rule,
+        example.shape,
+        dtype,
+        epsabs,
+        epsrel,
+        min(limit, 200),
+        norm == "max",
     )
     _warn(accurate, min(limit, 200))
     return value, error

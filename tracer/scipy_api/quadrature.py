@@ -1,9 +1,9 @@
 """Integrals of functions: ``scipy.integrate.quad`` and its relatives on traced values.
 
 The range is mapped to [0, 1] (an infinite one as QUADPACK does), which a loop halves where the error is largest, by
-Gauss and Kronrod's rule of 21 points (15 for infinite ranges) and QUADPACK's estimate of its error.  The integral is then a sum over the parts
-that were found, and its derivative that of the sum: parts and points are constants in [0, 1], so the ends of the range
-have derivatives, too.  QUADPACK's extrapolation is not made: an integrand that is infinite at an end takes more parts.
+QUADPACK's rules of 21 points, or 15, and its estimate of the error.  The integral is then a sum over the parts that
+were found, and its derivative that of the sum: parts and points are constants in [0, 1], so the ends of the range have
+derivatives, too.  QUADPACK's extrapolation is not made: an integrand that is infinite at an end takes more parts.
 """
 
 from __future__ import annotations

@@ -517,9 +517,6 @@ def test_a_carry_that_changes_is_named():
 
 
 def test_questions_about_a_step_are_refused():
-    def branching(w):
-        return tg.fori_loop(0, 3, lambda i, c: c * w if np.sum(c) > 0 else c, w)
-
     def counting(w):
         return tg.fori_loop(0, 3, lambda i, c: c * int(np.sum(c)), w)
 
@@ -527,8 +524,20 @@ def test_questions_about_a_step_are_refused():
         return tg.fori_loop(0, 3, lambda i, c: c * [1.0, 2.0, 3.0][i], w)
 
     refused(UnsupportedError, r"asks for the value", indexing_a_list, V3)
-    refused(UnsupportedError, r"np.where", branching, V3)
     refused(UnsupportedError, r"asks for the value", counting, V3)
+
+
+def test_an_if_in_a_step_is_a_choice():
+    f = compile_grad(lambda w: np.sum(tg.fori_loop(0, 3, lambda i, c: c * w if np.sum(c) > 0 else c + 1.0, w)))
+
+    def plain(w):
+        c = w
+        for _ in range(3):
+            c = c * w if np.sum(c) > 0 else c + 1.0
+        return np.sum(c)
+
+    for point in (V3, -V3, 0.1 * V3 - 0.3):
+        agree(f, plain, point)
 
 
 def test_printing_in_a_body_shows_a_step_once(capsys):

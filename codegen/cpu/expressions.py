@@ -8,6 +8,7 @@ builder for the home of each loop, and a scope of values at hand for each home a
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -17,6 +18,7 @@ import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.primitive import ELEMENTWISE
+from ...tracer.ops.special import UfuncOutput
 from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from ..schedule.affine import Index, depends_on
 from ..schedule.index_maps import Alternative, Condition, Indices, known, read
@@ -241,7 +243,9 @@ class ValueEmitter:
         if op.prim.kind == ELEMENTWISE:
             args = [self.value(y, at if y.dims else (), mask) for y in op.ins]
             wide = bool(x.dims)
-            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
+            dtypes = [y.dtype for y in op.ins]
+            calls = ChainMap(*self.scopes[::-1]) if isinstance(op.prim.impl, UfuncOutput) else None
+            return lower(self.b, op.prim, args, dtypes, x.dtype, wide, op.params, self.scalars, calls)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
             if x.dtype.kind in FLOAT_KINDS:

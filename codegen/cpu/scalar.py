@@ -9,7 +9,7 @@ ufunc (``c_functions.py``); ``cuda/libdevice.py`` sends them elsewhere.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -277,9 +277,9 @@ class Scalars:
         """One element of a NumPy or SciPy ufunc."""
         return call_ufunc(self.b, function, args, [self.dtype] * len(args), self.out)
 
-    def output(self, output: UfuncOutput, args: Sequence[Any], dtypes: Sequence[np.dtype]) -> Any:
+    def output(self, output: UfuncOutput, args: Sequence[Any], dtypes: Sequence[np.dtype], calls: Any) -> Any:
         """One element of an output of a ufunc of scipy.special."""
-        return call_ufunc(self.b, output, args, dtypes, self.out)
+        return call_ufunc(self.b, output, args, dtypes, self.out, calls)
 
     def cast(self, x: Any, dtype: np.dtype) -> Any:
         return convert(self.b, x, self.dtype, dtype)
@@ -360,15 +360,16 @@ def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir
 
 def lower(
     builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, wide: bool,
-    params: dict[str, Any], scalars: type[Scalars] = Scalars,
+    params: dict[str, Any], scalars: type[Scalars] = Scalars, calls: MutableMapping[Any, Any] | None = None,
 ) -> Any:  # fmt: skip
-    """The value of primitive *prim* on register values *args*; *scalars*: whose functions it calls."""
+    """The value of primitive *prim* on register values *args*; *scalars*: whose functions it calls; *calls*: results of
+    calls of ufuncs that are at hand."""
     dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
     s = scalars(builder, dtype, out, wide)
     rule: Callable[..., Any] | str = prim.lower
     if rule == "ufunc":
         if isinstance(prim.impl, UfuncOutput):
-            return s.output(prim.impl, args, dtypes)
+            return s.output(prim.impl, args, dtypes, calls)
         return s.ufunc(prim.impl, *args)
     return rule(s, *args, **params)  # type: ignore[operator]
 
@@ -377,9 +378,12 @@ def lower(
 
 
 def call_ufunc(
-    b: ir.IRBuilder, function: Any, args: Sequence[Any], dtypes: Sequence[np.dtype], out: np.dtype
+    b: ir.IRBuilder, function: Any, args: Sequence[Any], dtypes: Sequence[np.dtype], out: np.dtype,
+    calls: MutableMapping[Any, Any] | None = None,
 ) -> Any:  # fmt: skip
-    """One element of a ufunc, or of an ``UfuncOutput`` of one (whose complex operands are given by their lanes)."""
+    """One element of a ufunc, or of an ``UfuncOutput`` of one (whose complex operands are given by their lanes).
+
+    *calls*: the results of calls that are at hand here."""
     place, narrow = 0, False
     if isinstance(function, UfuncOutput):
         narrow = function.narrow
@@ -399,11 +403,11 @@ def call_ufunc(
         scalar, used = c_function(function, wide), wide
     ins, outs = (used if scalar else loop).split("->")
     kinds, results = _in_memory(ins), _in_memory(outs)
-    args = [convert(b, a, d, kind) for a, d, kind in zip(args, dtypes, kinds, strict=True)]
     # the outputs of one call are read by several rows (ops/special.py)
-    known: dict[Any, list[Any]] = vars(b).setdefault("calls_made", {})
-    key = (b.block, function, loop, *args)
+    known = {} if calls is None else calls
+    key = (function, loop, *args)
     if key not in known:
+        args = [convert(b, a, d, kind) for a, d, kind in zip(args, dtypes, kinds, strict=True)]
         if scalar:
             known[key] = _call_c(b, f"tg_{function.__name__}_{used.replace('->', '_')}", scalar, args, results)
         else:

@@ -57,7 +57,7 @@ class DeviceScalars(Scalars):
             raise DeviceError(f"{function.__name__} has no form on the device")
         return rule(self, *args)
 
-    def output(self, output: Any, args: Any, dtypes: Any) -> Any:
+    def output(self, output: Any, args: Any, dtypes: Any, calls: Any) -> Any:
         raise DeviceError(f"{output.function.__name__} has no form on the device")
 
     def _libdevice(self, name: str, *args: Any) -> Any:

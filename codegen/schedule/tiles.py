@@ -7,6 +7,7 @@ row is vectorised over rows.
 from __future__ import annotations
 
 from ...tracer.ir.primitive import ELEMENTWISE
+from ...tracer.ops.special import UfuncOutput
 from ..lower.canonical import Canonical, Sym
 from .dependences import Reads
 from .loop_tree import Loop, ScheduleItem, Statement, produces
@@ -24,7 +25,9 @@ def worth_tiling(program: Canonical, known: dict[Sym, Reads], loop: Loop) -> boo
         if isinstance(item, Statement):
             for value, _ in known[item.out].inlined:
                 op = program.producers[value]
-                work += op.prim.cost if op.prim.kind == ELEMENTWISE else 0
+                # calls of SciPy's functions are not vectorised; outputs of one call had better stay together
+                vectorised = op.prim.kind == ELEMENTWISE and not isinstance(op.prim.impl, UfuncOutput)
+                work += op.prim.cost if vectorised else 0
     return work >= ROW_FLOPS
 
 

@@ -13,6 +13,7 @@ from agreement import complex_gradient
 from support import F32, F64, TIERS, assert_agree, make_graph, operand_avals
 
 from tracegrad import compile_grad
+from tracegrad.codegen.cpu import scalar
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.errors import UnsupportedError
 from tracegrad.tracer.ir.graph import Builder, Lit, Var, bind, building
@@ -138,3 +139,12 @@ def test_points_that_a_choice_leaves_out_contribute_nothing() -> None:
     x = np.array([-1.0, 0.0, 2.0])
     found = compile_grad(lambda x: np.sum(np.where(x > 0, sp.gammainc(2.5, x) + sp.kv(1.0, x), x))).grad(x)
     np.testing.assert_allclose(found, [1, 1, np.exp(-2) * 2**1.5 / sp.gamma(2.5) + sp.kvp(1.0, 2.0)], rtol=1e-13)
+
+
+def test_outputs_of_one_call_are_made_by_one_call(fresh_kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    emitted = scalar._call_c
+    monkeypatch.setattr(scalar, "_call_c", lambda b, name, *rest: called.append(name) or emitted(b, name, *rest))
+    found = compile_grad(lambda x: sp.kelvin(x))(X)
+    assert called == ["tg_kelvin_d_DDDD"]
+    np.testing.assert_array_equal(found, sp.kelvin(X))

@@ -147,6 +147,7 @@ def test_covariances_are_refused_as_scipy_refuses_them():
         compile_grad(lambda a: stats.dirichlet.entropy(a))(np.array([1.0, -1.0]))
 
 
+@pytest.mark.slow
 def test_singular_covariances_have_a_density_on_their_support():
     def total(t):
         points = np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]]) * t

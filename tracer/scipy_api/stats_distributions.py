@@ -402,7 +402,7 @@ def _new_style(name: str) -> Callable[..., Any]:
     return method
 
 
-@when_loaded("scipy.stats._distribution_infrastructure", "make_distribution")
+@when_loaded("scipy.stats._distribution_infrastructure", "UnivariateDistribution")
 def _refuse_new_style(infrastructure: Any) -> None:
     base = infrastructure.UnivariateDistribution
     hook(vars(base)["__init__"], _new_style(""))

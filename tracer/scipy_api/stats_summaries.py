@@ -81,8 +81,9 @@ def _at_set(self: Any, y: Any, /, copy: Any = None, xp: Any = None) -> Any:
     return found
 
 
-def _log_var(logx: Any, xp: Any, axis: int) -> Any:
-    """The logarithm of the variance of ``exp(logx)``."""
+def _log_var(logx: Any, *options: Any) -> Any:
+    """The logarithm of the variance of ``exp(logx)`` along the axis among the *options*, or the first one."""
+    axis = next((option for option in options if isinstance(option, int)), 0)
     top = np.max(logx, axis=axis, keepdims=True)
     return np.log(np.var(np.exp(logx - top), axis=axis)) + 2 * np.squeeze(top, axis)
 

@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from ..ir.aval import INT
 from ..ir.errors import ShapeError, UnsupportedError
-from ..ir.graph import Atom
+from ..ir.graph import Atom, Lit
 from ..numpy_api.from_source import as_recorded, compiled
 from ..numpy_api.hooks import hook, hook_class, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
-from ..ops.elementwise import F, like
+from ..ops.elementwise import F, broadcast_to, like
 from ..ops.indexing import gather
 from ..ops.reduce import reduce
+from ..ops.shape import reshape, slice_axis
 from ..record.array import is_traced, to_atom, wrap, wrap_array
 from ..record.constants import by_numpy
 from ..record.recorder import require_recorder
@@ -167,7 +169,7 @@ def _two(tx: Any, ty: Any, c: Any, kx: int, ky: int, x: Any, y: Any, nu: tuple[i
     x, y = as_traced(x).ravel(), as_traced(y).ravel()
     parts = []
     for t, k, at, order in ((tx, kx, x, nu[0]), (ty, ky, y, nu[1])):
-        held = to_atom(np.clip(wrap(points(at)), t[k], t[len(t) - k - 1]))
+        held = to_atom(np.clip(np.atleast_1d(wrap(points(at))), t[k], t[len(t) - k - 1]))
         cell = _cell(t, k, held)
         parts.append((wrap(cell) - k, _basis(t, k, held, cell, order)))
     (rows, across), (columns, down) = parts
@@ -193,22 +195,53 @@ def _coordinates(found: Any, ndim: Any = None) -> Any:
     return array.reshape(-1, 1 if ndim is None else ndim) if array.ndim == 1 else array
 
 
-def _find_indices(grid: Sequence[Any], xi: Any) -> tuple[Any, Any]:
-    """(intervals, how far within them each point lies), along each axis."""
-    places, parts = [], []
-    for knots, at in zip(grid, xi, strict=True):
-        place = wrap(interval(points(knots), points(at)))
-        low, high = as_traced(knots)[place], as_traced(knots)[place + 1]
-        places.append(place)
-        parts.append((at - low) / (high - low))
-    return np.stack(places), np.stack(parts)
-
-
-def _linear_2d(values: Any, indices: Any, parts: Any, grid: Any, out: Any) -> Any:
-    i, j = indices
-    a, b = parts
-    v = as_traced(values)
-    return v[i, j] * (1 - a) * (1 - b) + v[i, j + 1] * (1 - a) * b + v[i + 1, j] * a * (1 - b) + v[i + 1, j + 1] * a * b
+def _on_grid(self: Any, xi: Any, method: Any = None, *, nu: Any = None) -> Any:
+    """``RegularGridInterpolator.__call__``: linear, or of the nearest point, which are called in loops."""
+    method = self.method if method is None else method
+    values, count = as_traced(self._values), len(self._grid)
+    at = _coordinates(xi, count)
+    if at.shape[-1] != count:
+        raise ValueError(
+            f"The requested sample points xi have dimension {at.shape[-1]} but this RegularGridInterpolator has "
+            f"dimension {count}"
+        )
+    flat, outside = points(at.reshape(-1, count)), None
+    size, rest = flat.aval.shape[0], values.shape[count:]
+    axes: list[list[tuple[Atom, Atom | None]]] = []
+    for d, grid in enumerate(self._grid):
+        x, knots = reshape(slice_axis(flat, 1, d, 1), (size,)), points(grid)
+        low, high = (broadcast_to(reshape(slice_axis(knots, 0, k, 1), ()), (size,)) for k in (0, len(grid) - 1))
+        beyond = F.logical_or(F.lt(x, low), F.gt(x, high))
+        if self.bounds_error:  # NaN is out of bounds, and else NaN
+            words = f"One of the requested xi is out of bounds in dimension {d}"
+            within = reduce("all", F.logical_and(F.ge(x, low), F.le(x, high)), (0,))
+            require_recorder("interpn").rely(within, partial(ShapeError.here, words))
+        outside = beyond if outside is None else F.logical_or(outside, beyond)
+        cell = interval(knots, x)
+        following = F.add(cell, Lit(1, INT))
+        start = gather(knots, cell)
+        part = F.div(F.sub(x, start), F.sub(gather(knots, following), start))
+        if method == "nearest":
+            axes.append([(F.select(F.gt(part, like(0.5, part)), following, cell), None)])
+        else:
+            axes.append([(cell, F.sub(like(1, part), part)), (following, part)])
+    rows = to_atom(values.reshape(-1, *rest))
+    total: Any = None
+    for corner in itertools.product(*axes):
+        place: Any = None
+        weight: Any = None
+        for (index, part_of), n in zip(corner, values.shape, strict=False):
+            place = index if place is None else F.add(F.mul(place, Lit(n, INT)), index)
+            weight = part_of if weight is None or part_of is None else F.mul(weight, part_of)
+        term = wrap_array(gather(rows, place))
+        beside = (slice(None),) + (None,) * len(rest)
+        term = term if weight is None else term * wrap(weight)[beside]
+        total = term if total is None else total + term
+    if not self.bounds_error and self.fill_value is not None:
+        total = np.where(wrap(to_atom(outside))[(slice(None),) + (None,) * len(rest)], self.fill_value, total)
+    if method == "nearest":
+        total = np.where(np.any(np.isnan(wrap(flat)), axis=1)[(slice(None),) + (None,) * len(rest)], np.nan, total)
+    return total.reshape(*at.shape[:-1], *rest)
 
 
 def _ndbspline(self: Any, xi: Any, *, nu: Any = None, extrapolate: Any = None) -> Any:
@@ -324,14 +357,18 @@ def _install(module: Any) -> None:
         module.RectBivariateSpline, module.RBFInterpolator,
     ):  # fmt: skip
         hook_class(cls)
-    hook_class(module.RegularGridInterpolator, __call__=over_constants(module.RegularGridInterpolator))
+    others = over_constants(module.RegularGridInterpolator)
+
+    def on_grid(self: Any, xi: Any, method: Any = None, *, nu: Any = None) -> Any:
+        quick = (self.method if method is None else method) in ("linear", "nearest") and nu is None
+        return (_on_grid if quick else others)(self, xi, method, nu=nu)
+
+    hook_class(module.RegularGridInterpolator, __call__=on_grid)
     for name in ("KroghInterpolator", "BarycentricInterpolator"):
         hook_class(getattr(module, name))
     hook_class(module._polyint._Interpolator1DWithDerivatives)
     hook_class(module.NdBSpline, __call__=_ndbspline)
     compiled(module._rgi, "_ndim_coords_from_arrays")(_coordinates)
-    compiled(module._rgi, "find_indices")(_find_indices)
-    compiled(module._rgi, "evaluate_linear_2d")(_linear_2d)
     compiled(module._rbfinterp, "_get_backend")(lambda xp: as_recorded(module._rbfinterp._rbfinterp_xp))
     for name, instead in _REFUSED.items():
         hook(getattr(module, name), partial(_not_supported, getattr(module, name), instead))

@@ -9,7 +9,7 @@ import pytest
 import scipy.interpolate as si
 from agreement import numerical_gradient
 
-from tracegrad import compile_grad
+from tracegrad import UnsupportedError, compile_grad
 
 X = np.linspace(0.0, 2.0, 9)
 
@@ -38,3 +38,33 @@ def test_objects_from_outside_are_read_anew_in_each_call() -> None:
         ValueError, match=r"\(2\.\d+\) in x_new is above the interpolation range's maximum value \(2.0\)"
     ):
         f.value_and_grad(2.1, 0.7)
+
+
+@pytest.mark.slow
+def test_tables_of_two_variables_in_a_loop() -> None:
+    Z = np.outer(np.sin(X), np.cos(X))
+    table = si.RegularGridInterpolator((X, X), Z)
+    surface = si.RectBivariateSpline(X, X, Z)
+
+    @compile_grad
+    def f(p: Any) -> Any:
+        a, b = p
+        for _ in range(20):
+            a, b = a + 0.01 * table((a, b)), b + 0.01 * surface.ev(b, a)
+        return a * b
+
+    for p in (np.array([0.3, 0.9]), np.array([0.7, 0.2])):
+        value, grad = f.value_and_grad(p)
+        assert value == pytest.approx(f.__wrapped__(p), rel=1e-12)
+        np.testing.assert_allclose(grad, numerical_gradient(f.__wrapped__, (p,)), rtol=1e-6)
+    with pytest.raises(ValueError, match="One of the requested xi is out of bounds in dimension 1"):
+        f.value_and_grad(np.array([0.3, 2.1]))
+
+
+def test_knots_that_fitpack_chooses_are_of_data() -> None:
+    y = np.sin(X) + 0.1 * np.cos(9 * X)
+    f = compile_grad(lambda t: np.sum(si.UnivariateSpline(X, y, s=0.05)(t)))
+    at = np.array([0.3, 0.9])
+    assert f.value_and_grad(at)[0] == pytest.approx(f.__wrapped__(at))
+    with pytest.raises(UnsupportedError, match=r"FITPACK chooses the knots.*make_lsq_spline"):
+        compile_grad(lambda y: np.sum(si.UnivariateSpline(X, y, s=0.05)(at))).value_and_grad(y)

@@ -14,6 +14,7 @@ from tracegrad import compile_grad
 IMAGE = np.sin(np.arange(63.0) * 1.7).reshape(9, 7)
 
 
+@pytest.mark.slow
 def test_an_image_is_registered_and_deblurred() -> None:
     seen = nd.gaussian_filter(IMAGE, 1.1)
 

@@ -41,13 +41,14 @@ def test_factors_from_outside_serve_in_a_loop() -> None:
     assert not f.stats.live
 
 
+@pytest.mark.slow
 def test_a_matrix_of_parameters_is_factorised_in_each_call() -> None:
     @compile_grad
     def f(d: Any, b: Any) -> Any:
         system = sp.diags([d[1:], 3.0 + d, -d[:-1]], [-1, 0, 1], format="csc")
         return np.sum(sl.spsolve(system, b) * np.cos(sl.splu(system).solve(b)))
 
-    for scale in (1.0, 1.5, 2.0):
+    for scale in (1.0, 1.5):
         agree(f, f.__wrapped__, scale * START, START)
     assert not f.stats.live
 

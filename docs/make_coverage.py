@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import scipy
@@ -27,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from coverage_table import all_cases  # noqa: E402
+from coverage_table import all_cases, named  # noqa: E402
 from coverage_table.no_derivative import BY_NATURE, DATA_ONLY  # noqa: E402
 
 STATUSES = ("differentiable", "data only", "no derivative by nature", "not yet")
@@ -137,20 +136,6 @@ def sections(rows: Iterable[str]) -> list[Section]:
 
 def _public_methods() -> set[str]:
     return {f"numpy.ndarray.{n}" for n in dir(np.ndarray) if not n.startswith("_") and callable(getattr(np.ndarray, n))}
-
-
-def named(name: str) -> Any:
-    """The object of that full *name*; None where there is none."""
-    head, *rest = name.split(".")
-    found: Any = importlib.import_module(head)
-    for k, part in enumerate(rest):
-        if not hasattr(found, part) and isinstance(found, ModuleType):
-            try:
-                importlib.import_module(".".join([head, *rest[: k + 1]]))
-            except ImportError:
-                return None
-        found = getattr(found, part, None)
-    return found
 
 
 def statuses() -> dict[str, str]:

@@ -13,6 +13,7 @@ linalg_matrices     its matrices of a structure
 linalg_banded       its banded matrices
 linalg_solvers.py   its equations and factors: solve, lu, cho_factor
 fft.py              scipy.fft and scipy.fftpack
+reads.py             what a call of SciPy may read
 ode_steps.py         initial value problems: adaptive steps as one loop
 ode_runge_kutta.py   their explicit methods
 ode_events.py        their events

@@ -26,6 +26,7 @@ from .ode_radau import Radau
 from .ode_result import Columns, OdeResult, Solution
 from .ode_runge_kutta import RungeKutta
 from .ode_steps import ENDED, FINISHED, STIFF, TOO_SMALL, Problem, Steps, attempts, held, places
+from .reads import may_read_traced
 
 _EXPLICIT = ("RK23", "RK45", "DOP853")
 _EVALUATIONS = 6  # of the right-hand side in an attempt
@@ -35,11 +36,6 @@ _TIGHT = 1e-10  # from here on down a method of order 8 takes less time than one
 
 def _wrong(message: str) -> ValueError:
     return ValueError(at_site(message))
-
-
-def _always(args: Any, kwargs: Any) -> bool:
-    """Whether a call is recorded: its functions may read traced values from anywhere."""
-    return True
 
 
 def _float(value: Any) -> Any:
@@ -268,7 +264,7 @@ def _odeint(
 
 @when_loaded("scipy.integrate", "odeint", "solve_ivp", "quad")
 def _install(integrate: Any) -> None:
-    hook(integrate.solve_ivp, _solve_ivp, _always)
-    hook(integrate.odeint, _odeint, _always)
+    hook(integrate.solve_ivp, _solve_ivp, may_read_traced)
+    hook(integrate.odeint, _odeint, may_read_traced)
     for name in ("trapezoid", "simpson", "cumulative_trapezoid", "cumulative_simpson", "romb"):
         hook_to_source(getattr(integrate, name))

@@ -28,6 +28,7 @@ from ..numpy_api.shape import as_traced
 from ..ops.elementwise import F
 from ..record.array import TracedArray, to_atom, wrap
 from ..record.recorder import current_recorder, recording
+from .reads import may_read_traced
 
 
 class Rule(NamedTuple):
@@ -299,4 +300,4 @@ def _install(integrate: Any) -> None:
     for name, implementation in (
         ("quad", _quad), ("quad_vec", _quad_vec), ("dblquad", _dblquad), ("tplquad", _tplquad),
     ):  # fmt: skip
-        hook(getattr(integrate, name), implementation, lambda args, kwargs: True)
+        hook(getattr(integrate, name), implementation, may_read_traced)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.integrate import odeint, solve_ivp
+from scipy.integrate import odeint, quad, solve_ivp
 
 from tracegrad import compile_grad
 
@@ -168,3 +168,19 @@ def test_stiff_problems():
             moved = [(c, mu + k) for k, c in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))]
             assert value == pytest.approx(f(mu, 1e-12), rel=1e-6)
             assert slope == pytest.approx(sum(c * f(at, 1e-12) for c, at in moved), rel=1e-5)
+
+
+def test_plain_data_is_made_by_scipy():
+    """A solution that no traced value can reach is SciPy's own, whatever its right-hand side does."""
+
+    def misfit(k):
+        times = np.linspace(0.0, 2.0, 5)
+
+        def rates(y, t):
+            return [-0.5 * y[0] if y[0] > [0.1, 0.2][int(y[0] > 0.3)] else 0.0]
+
+        data = odeint(rates, 1.0, times)
+        area, _ = quad(lambda x: float(str(x)), 0, 1)
+        return np.sum((np.exp(-k * times) - data[:, 0]) ** 2) + area
+
+    assert compile_grad(misfit)(0.7) == misfit(0.7)

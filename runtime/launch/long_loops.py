@@ -10,13 +10,16 @@ from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.simplify import simplify
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.graph import Builder, Graph, Var, building
-from ...tracer.ops.control import LOOP_OVER, compiled_loops
+from ...tracer.ops.control import LOOP_OVER, before_consts, compiled_loops
 from .binding import argument_records, bind_graph, launched
 from .kernel_cache import kernels
 
 
 def run_compiled(values: list[np.ndarray], params: dict[str, Any]) -> list[Any]:
-    """The results of the loop with these *params* over *values*."""
+    """The results of the loop with these *params* over *values*; none where values are held in another dtype."""
+    declared = params["body"].inputs
+    if any(v.dtype != x.aval.dtype for v, x in zip(values[before_consts(params) :], declared, strict=True)):
+        return []
     inputs = [Var(Aval(v.dtype, v.shape)) for v in values]
     with building(Builder()) as builder:
         outs = builder.emit(LOOP_OVER, tuple(inputs), params)

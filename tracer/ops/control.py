@@ -183,6 +183,7 @@ def run_steps(
     return [*state, *[np.int64(taken)] * stops, *ys]
 
 
+SHORT = 64  # steps of a loop that is never long
 _FEW = 8
 MANY = 200_000  # operations of a loop in NumPy, in whose time it is compiled
 compiled_loops: list[Callable[[list[np.ndarray], dict[str, Any]], list[Any]]] = []  # how a long one is run instead
@@ -201,7 +202,7 @@ def _impl(*values: Any, **params: Any) -> Any:
             HOST, arrays, **params, most=MANY // _operations(params["body"]) if compiled_loops else UNLIMITED
         )
     except LongLoopError:
-        outs = compiled_loops[0](arrays, params)
+        outs = compiled_loops[0](arrays, params) or run_steps(HOST, arrays, **params)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

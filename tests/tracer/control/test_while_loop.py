@@ -25,6 +25,7 @@ from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.graph import bind, structural
 from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ir.text import print_graph
+from tracegrad.tracer.ops import control
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
@@ -627,3 +628,17 @@ def text_of(f, *args):
     compiled.value_and_grad(*args)
     (path,) = paths_of(compiled)
     return print_graph(path.recording.graph)
+
+
+def test_long_loops_are_run_by_a_kernel_while_recording(monkeypatch):
+    calls = []
+    run = control.compiled_loops[0]
+    monkeypatch.setattr(control, "MANY", 300)
+    monkeypatch.setattr(control, "compiled_loops", [lambda *given: calls.append(1) or run(*given)])
+
+    def f(x):
+        _, total = tg.while_loop(lambda c: c[0] < 500.0, lambda c: (c[0] + 1.0, c[1] + np.sin(c[0] * x)), (0.0, 0.0))
+        return total if total > 0 else -total * x
+
+    compiled = compile_grad(f)
+    assert compiled(0.3) == pytest.approx(f(0.3)) and calls

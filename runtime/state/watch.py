@@ -25,6 +25,7 @@ from ...tracer.bytecode.concretize import called_path
 from ...tracer.bytecode.shown_names import asks, nested, release, show
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
+from ...tracer.numpy_api import made_in_code
 from ...tracer.record import constants
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import LOG_CODES
@@ -43,6 +44,7 @@ _EVERYWHERE = Trust()  # library code for every function, whatever its settings 
 _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
 _MAKERS = ("dataclasses", "collections")  # modules that make code of the names of fields
 _SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name is the user's
+_FOR_THE_USER = (constants.__name__, made_in_code.__name__)  # from which NumPy is called in the user's name
 
 
 class Watch:
@@ -266,7 +268,7 @@ class Watch:
             if at.f_code in self._collector:
                 return _AGAIN
             library = at.f_globals.get("__name__") or ""
-            if library == constants.__name__:  # for the user, who is to hear of it in each call
+            if library in _FOR_THE_USER:  # for the user, who is to hear of it in each call
                 while at is not None and is_internal(at.f_code.co_filename):
                     at = at.f_back
                 break

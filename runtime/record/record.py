@@ -64,7 +64,7 @@ from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text
 from .recording import VALUE, Mode, Pieces, Recording, UserRun
-from .unwrap_tracers import Holders, Settled, is_raised_by_python, settle
+from .unwrap_tracers import Holders, NewAttributes, Settled, is_raised_by_python, settle
 
 
 def record(
@@ -320,6 +320,7 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
     recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
+    new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
     try:
         lines = ByLines(substitution.fn)
@@ -341,6 +342,7 @@ def run_frozen(
     after = plan.after(snapshot, call.objects)
     left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
     settle(left, plain, plan.writes_by_name)
+    new = new_attributes.settle(plain)
     refused = unrecordable.last() if recorder.guessed else None
     if refused is not None:
         with suppress(RecordAgainError):
@@ -398,6 +400,9 @@ def run_frozen(
     asked = substitution.asked()
     unknown = [Refusal.REPLAY_CHANGES(name=label) for label in asked]
     effects, changes = Effects(), changed or substitution.changes() or unknown or returned
+    learns = bool(new) and raised is None and plan.learn(new)  # which the next run finds there
+    if learns:
+        changes = changes or [Refusal.REPLAY_CHANGES(name=name) for name in new]
     if not snapshot.graph.roots:
         changes = changes or [Refusal.REPLAY_CHANGES(name=c.name) for c in written]
     elif raised is None and not changes:
@@ -414,7 +419,7 @@ def run_frozen(
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
     if changes or raised is not None:
-        learns = plan.learn_grown(asked) | plan.learn_grown(
+        learns |= plan.learn_grown(asked) | plan.learn_grown(
             {node.label: set() for node in [*grown_lists(snapshot.graph.nodes), *substitution.grown()]}
         )
         learns |= plan.learn(_names_of_changed(snapshot, substitution, changed))

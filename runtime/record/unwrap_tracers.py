@@ -283,6 +283,25 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
             _edge(node, edge, unwrap)
 
 
+class NewAttributes:
+    """The attributes that a run gives to the instances of a *state*, which had none of these names before: nobody has
+    looked into what is kept there."""
+
+    def __init__(self, state: Iterable[StateNode]) -> None:
+        stores = [(node.label, getattr(node.obj, "__dict__", None)) for node in state if node.kind == "instance"]
+        self._before = [(label, store, frozenset(store)) for label, store in stores if type(store) is dict]
+
+    def settle(self, unwrap: Settled) -> list[str]:
+        """The names of these attributes, whose values are settled."""
+        found = []
+        for label, store, names in self._before:
+            if len(store) != len(names):
+                new = store.keys() - names
+                _names(store, new, unwrap)
+                found += [f"{label}.{name}" for name in new]
+        return found
+
+
 def _settled(value: Any, unwrap: Settled) -> Any:
     return unwrap(value) if issubclass(type(value), _SETTLED) or id(value) in unwrap.originals else value
 

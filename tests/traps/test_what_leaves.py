@@ -427,3 +427,32 @@ def test_what_is_detached_after_many_runs_that_left_nothing():
         held, expected, x = o.rare, other.rare, np.array([1.0, k / 3.0])
         assert float(f(x)) == float(plain(x))
         assert picture(held) == picture(expected)
+
+
+class Fitted:
+    """As in scikit-learn: attributes come into being when it is fitted."""
+
+    def fit(self, x, hold):
+        self.coef_ = hold(2.0 * x)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("hold", "held"),
+    [
+        (lambda v: v, lambda v: v), (lambda v: [v, v[0]], lambda v: v[0]), (lambda v: {"a": v}, lambda v: v["a"]),
+        (Result, lambda v: v.x), (lambda v: [Slotted(v)], lambda v: v[0].parts[0]),
+    ],
+    ids=["array", "list", "dict", "object", "object in a list"],
+)  # fmt: skip
+def test_an_attribute_that_the_first_run_makes(hold, held):
+    model = Fitted()
+    f = compile_grad(lambda x: np.sum(held(model.fit(x, hold).coef_) ** 2))
+    for scale in (1.0, 2.0, 2.0, 3.0):
+        x = scale * np.arange(3.0)
+        value, gradient = f.value_and_grad(x)
+        assert value == 4 * np.sum(x**2)
+        np.testing.assert_array_equal(gradient, 8 * x)
+        assert type(held(model.coef_)) is np.ndarray
+        np.testing.assert_array_equal(held(model.coef_), 2 * x)
+    assert not f.stats.live

@@ -159,7 +159,9 @@ def test_every_row_becomes_ptx_that_keeps_to_registers(cc):
 
 def test_what_has_no_device_lowering():
     signed = {f"pow_{kind}" for kind in ("int8", "int32", "int64")}
-    without = {f"{name}_{dtype}" for name in ("gamma", "psi", "polygamma", "betaln", "nextafter") for dtype in (F64, F32)}
+    without = {
+        f"{name}_{dtype}" for name in ("gamma", "psi", "polygamma", "betaln", "nextafter") for dtype in (F64, F32)
+    }
     without = {name + ("_1" if name.startswith("polygamma") else "") for name in without}
     assert {row.id for row in EVERY} - {row.id for row in ROWS} == signed | without
     assert not libdevice.has_device_lowering(PRIMITIVES["reduce_sum"], [F64])

@@ -25,13 +25,24 @@ NORMAL = math.sqrt(2 * math.pi)
 # ---- densities -----------------------------------------------------------------------------------------------------
 
 
+def _from_zero(x: Atom, k: Atom, rest: Atom, elsewhere: Atom) -> Atom:
+    """x**k e**rest where x is 0, *elsewhere* at other points: there a logarithm has no derivative, a power has."""
+    border = F.pow(x, k) * F.exp(F.minimum(rest, like(700, rest)))
+    return F.select(F.eq(x, like(0, x)), border, elsewhere)
+
+
 def gamma_density(a: Atom, x: Atom) -> Atom:
     """x**(a - 1) e**-x / gamma(a)"""
-    return F.exp(F.xlogy(a - 1, x) - x - F.gammaln(a))
+    rest = -x - F.gammaln(a)
+    return _from_zero(x, a - 1, rest, F.exp(F.xlogy(a - 1, x) + rest))
 
 
 def beta_density(a: Atom, b: Atom, x: Atom) -> Atom:
-    return F.exp(F.xlogy(a - 1, x) + F.xlog1py(b - 1, -x) - F.betaln(a, b))
+    """x**(a - 1) (1 - x)**(b - 1) / beta(a, b)"""
+    y, whole = 1 - x, -F.betaln(a, b)
+    of_x, of_y = F.xlogy(a - 1, x) + whole, F.xlog1py(b - 1, -x) + whole
+    at_end = _from_zero(y, b - 1, of_x, F.exp(of_x + of_y - whole))
+    return _from_zero(x, a - 1, of_y, at_end)
 
 
 def t_density(df: Atom, t: Atom) -> Atom:
@@ -104,19 +115,18 @@ def _binomial(k: Atom, n: Atom, p: Atom) -> Atom:
     k = F.floor(k)
     inside = F.lt(k, n)
     n = F.select(inside, n, k + 1)
-    density = F.exp(F.xlogy(k, p) + F.xlog1py(n - k - 1, -p) - F.betaln(n - k, k + 1))
+    density = beta_density(k + 1, n - k, p)
     return F.select(inside, density, like(0, density))
 
 
 def _negative_binomial(k: Atom, n: Atom, p: Atom) -> Atom:
     """The derivative of nbdtr by p."""
-    return F.exp(F.xlogy(n - 1, p) + F.xlog1py(k, -p) - F.betaln(n, k + 1))
+    return beta_density(n, k + 1, p)
 
 
 def _poisson(k: Atom, m: Atom) -> Atom:
     """The derivative of pdtrc by m."""
-    k = F.floor(k)
-    return F.exp(F.xlogy(k, m) - m - F.gammaln(k + 1))
+    return gamma_density(F.floor(k) + 1, m)
 
 
 _BINOMIAL: dict[str, Any] = {"domain": ((0, 4), (5, 9), PROBABILITY), "kinds": "nif", "cost": 100}

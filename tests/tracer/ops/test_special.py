@@ -148,3 +148,18 @@ def test_outputs_of_one_call_are_made_by_one_call(fresh_kernels, monkeypatch: py
     found = compile_grad(lambda x: sp.kelvin(x))(X)
     assert called == ["tg_kelvin_d_DDDD"]
     np.testing.assert_array_equal(found, sp.kelvin(X))
+
+
+def test_densities_at_the_ends_of_their_domains():
+    """The second derivative of a distribution function there is a power's, where that of a logarithm is infinite."""
+
+    def f(x):
+        return np.stack([
+            sp.gammainc(2.0, x[0]), sp.gammaincc(3.0, x[1]), sp.chdtr(4.0, x[2]), sp.pdtr(1.0, x[3]),
+            sp.betainc(2.0, 3.0, x[4]), sp.betainc(2.0, 2.0, 1.0 - x[5]), sp.bdtr(1.0, 3, x[6]),
+            sp.betainc(900.0, 900.0, x[7]),
+        ])  # fmt: skip
+
+    first = compile_grad(lambda x: np.sum(f(x)))
+    second = compile_grad(lambda x: np.sum(first.grad(x))).grad(np.zeros(8))
+    np.testing.assert_allclose(second, [1.0, 0.0, 0.25, -1.0, 12.0, -6.0, -6.0, 0.0], rtol=1e-12)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import pro_cv
 
 from ..ir.aval import COMPLEX, FLOAT32, HALF, Aval
 from ..ir.errors import GraphError, UnsupportedError
@@ -245,7 +244,7 @@ def special(
     *domain* has an interval for each argument, *plane* one for the imaginary part of each complex one, *kinds* a letter
     for each ("i": an integer, "n": a whole float).  *real*: the primitive that is there for real numbers.
     """
-    name = "pro_cv" if function is pro_cv else function.__name__  # obl_cv up to SciPy 1.15
+    name = function.__name__
     rows: list[list[tuple[Primitive, ...]]] = []
     apply = _front(function, rows)
     kinds = kinds or "f" * len(domain)

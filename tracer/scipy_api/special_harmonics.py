@@ -179,7 +179,6 @@ _MULTIPLE: dict[str, Callable[..., Any]] = {
     "assoc_legendre_p_all": _assoc_legendre_p_all, "sph_legendre_p": _sph_legendre_p,
     "sph_legendre_p_all": _sph_legendre_p_all, "sph_harm_y": _sph_harm_y, "sph_harm_y_all": _sph_harm_y_all,
 }  # fmt: skip
-HOOKED = {name: True for name in _MULTIPLE if hasattr(sp, name)}
-if hasattr(sp, "sph_harm_y"):  # since SciPy 1.15, whose functions share one method
-    _implementations = {id(getattr(sp, name)): ours for name, ours in _MULTIPLE.items()}
-    hook(type(sp.sph_harm_y).__call__, lambda self, *args, **kwargs: _implementations[id(self)](*args, **kwargs))
+HOOKED = dict.fromkeys(_MULTIPLE, True)
+_implementations = {id(getattr(sp, name)): ours for name, ours in _MULTIPLE.items()}  # which share one method
+hook(type(sp.sph_harm_y).__call__, lambda self, *args, **kwargs: _implementations[id(self)](*args, **kwargs))

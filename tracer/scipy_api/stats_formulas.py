@@ -41,15 +41,10 @@ def _lazyselect(condlist: Any, choicelist: Any, arrays: Any, default: Any = 0) -
     return choose(default, *[(c, f(*arrays)) for c, f in zip(condlist, choicelist, strict=False)])
 
 
-def _lazywhere(cond: Any, arrays: Any, f: Any, fillvalue: Any = None, f2: Any = None) -> Any:
-    """``apply_where`` of SciPy 1.15."""
-    return _apply_where(cond, tuple(arrays), f, f2, fill_value=fillvalue)
-
-
 @when_loaded("scipy._lib.array_api_extra", "apply_where")
 @when_loaded("scipy._lib._util", "getfullargspec_no_self")
 def _hook_choices(module: Any) -> None:
-    for implementation in (_apply_where, _lazywhere, _lazyselect):
+    for implementation in (_apply_where, _lazyselect):
         hook(getattr(module, implementation.__name__.replace("_apply", "apply"), None), implementation)
 
 

@@ -31,10 +31,10 @@ from selection import seeds
 
 from tracegrad import compile_grad
 
-BLOCK = 10
+BLOCK = 5
 
 
-@pytest.mark.parametrize("start", seeds(40, quick=10, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(40, quick=5, block=BLOCK))
 def test_loop_programs(start):
     configuration = ("eager", "followed", "as_is")[start // BLOCK % 3]
     for seed in range(start, start + BLOCK):

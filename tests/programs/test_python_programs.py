@@ -16,7 +16,7 @@ from selection import TIMES
 
 from tracegrad import compile_grad
 
-EXAMPLES = 40 * TIMES
+EXAMPLES = 25 * TIMES
 REGISTERS = 3
 
 UNARY = {

@@ -5,7 +5,7 @@
     TRACEGRAD_SEEDS=10 pytest    with ten times the seeds (make test-long)
 
 A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
-outside the matrix of primitives, the quick tier has the first and every sixteenth of the others; in it, the derivatives
+outside the matrix of primitives, the quick tier has the first and every twentieth of the others; in it, the derivatives
 of real rows in kernels stand for those of complex ones, by the same rules.  All that need a GPU are one case, skipped,
 where there is none (``--gpu``: they are collected all the same).
 """
@@ -21,7 +21,7 @@ import pytest
 
 from tracegrad.runtime.cuda.availability import cuda_status
 
-MANY, EVERY = 3, 16  # of a test's cases beyond so many, the quick tier has every sixteenth
+MANY, EVERY = 3, 20  # of a test's cases beyond so many, the quick tier has every twentieth
 MATRIX = "tests/tracer/ops"
 AS_OF_REAL = f"{MATRIX}/test_primitives.py::test_derivatives_in_the_kernel[complex_"
 TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer

@@ -87,7 +87,7 @@ def c_function(function: Any, signature: str) -> CFunction | None:
         if result != ("void" if pointers else _C_TYPES[outs][0]) or types[len(ins) :] != pointers:
             continue
         if all(t in _C_TYPES[c] for t, c in zip(types, ins, strict=False)):
-            return CFunction(_capsule_pointer(capsule, c_signature.encode()), flag, len(pointers))
+            return CFunction(capsule_address(capsule), flag, len(pointers))
     return None
 
 
@@ -95,3 +95,8 @@ _capsule_name = ctypes.pythonapi.PyCapsule_GetName
 _capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def capsule_address(capsule: Any) -> int:
+    """The address of the C function in a *capsule* of Cython's (``__pyx_capi__``)."""
+    return _capsule_pointer(capsule, _capsule_name(capsule))

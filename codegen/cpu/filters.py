@@ -6,7 +6,7 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from .scalar import I64, cell, ranging
+from .scalar import I64, cell, least, ranging
 
 _LOOSE = ("reassoc", "contract")  # a sum in an order that suits the machine, the same in each call
 _CLOSE = ("contract",)
@@ -18,10 +18,6 @@ def _added(m: Any, total: ir.Value, x: ir.Value, y: ir.Value, flags: tuple[str, 
     """Add x * y to the number at *total*."""
     product = m.b.fmul(x, y, flags=_CLOSE)
     m.b.store(m.b.fadd(m.load(total), product, flags=flags), total)
-
-
-def _least(m: Any, x: ir.Value, y: ir.Value) -> ir.Value:
-    return m.b.select(m.b.icmp_signed("<", x, y), x, y)
 
 
 def _few_poles(m: Any, order: int) -> None:
@@ -48,7 +44,7 @@ def _all_pole(m: Any) -> None:
     with m.each(n) as t:
         b.store(m.load(m.at(x, t)), total)
         before = m.at(m.out, b.sub(t, I64(1)))
-        with m.each(_least(m, t, order)) as lag:
+        with m.each(least(m.b, t, order)) as lag:
             factor = b.fneg(m.load(m.at(a, lag)))
             _added(m, total, factor, m.load(m.at(before, b.neg(lag))), _CLOSE)
         b.store(m.load(total), m.at(m.out, t))
@@ -61,7 +57,7 @@ def _correlate(m: Any) -> None:
     rows, columns = (m.calls.size(m.op.out.dims[axis]) for axis in (-2, -1))
     with b.if_else(b.icmp_signed("<", taps, columns)) as (long, short):
         with long, m.each(rows) as s, ranging(b, I64(0), columns, I64(_AT_ONCE)) as first:
-            count, place = _least(m, I64(_AT_ONCE), b.sub(columns, first)), m.at(m.out, s, columns, first)
+            count, place = least(m.b, I64(_AT_ONCE), b.sub(columns, first)), m.at(m.out, s, columns, first)
             m.fill(place, count, 0)
             with m.each(height) as i, m.each(taps) as j:
                 weight, start = m.load(m.at(w, i, taps, j)), m.at(x, b.add(s, i), width, b.add(first, j))

@@ -14,7 +14,6 @@ written in the same way.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, reduce
@@ -26,6 +25,7 @@ import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
+from .c_functions import capsule_address
 from .filters import BY_LOOPS
 from .fourier import BY_INNER_LOOPS, takes_all
 from .lapack_factors import BY_LAPACK as FACTORS
@@ -33,18 +33,13 @@ from .lapack_factors import OF_COMPLEX
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
 from .small_matrices import is_small, small
 
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-_name = ctypes.pythonapi.PyCapsule_GetName
-_name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-
 
 @cache
 def library_function(name: str) -> str:
     """The symbol of BLAS's or LAPACK's function *name*, ``dgemm``, in kernels."""
     table = cython_blas.__pyx_capi__
     capsule = table[name] if name in table else cython_lapack.__pyx_capi__[name]
-    jit.add_symbol(f"tg_{name}", _pointer(capsule, _name(capsule)))
+    jit.add_symbol(f"tg_{name}", capsule_address(capsule))
     return f"tg_{name}"
 
 

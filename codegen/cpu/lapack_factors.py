@@ -14,7 +14,7 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from .scalar import I32, I64, declare
+from .scalar import I32, I64, declare, least
 
 
 def _columns_first(m: Any, target: ir.Value, rows: ir.Value, columns: ir.Value) -> None:
@@ -37,10 +37,6 @@ def _nan_unless_found(m: Any, info: ir.Value, numbers: ir.Value, parts: ir.Value
     """Fill *numbers*, and then *parts* of some, with NaN."""
     with m.b.if_then(m.b.icmp_signed("!=", info, I32(0))):
         m.fill(m.out, m.b.add(m.b.mul(numbers, I64(m.parts)), parts), float("nan"))
-
-
-def _least(m: Any, x: ir.Value, y: ir.Value) -> ir.Value:
-    return m.b.select(m.b.icmp_signed("<", x, y), x, y)
 
 
 def _eigh(m: Any) -> None:
@@ -97,7 +93,7 @@ def _eig(m: Any) -> None:
 
 def _svd(m: Any) -> None:
     b, rows, columns = m.b, m.size(0, -2), m.size(0, -1)
-    k = _least(m, rows, columns)
+    k = least(m.b, rows, columns)
     whole = m.params["whole"]
     a = m.work(b.mul(rows, columns))
     _columns_first(m, a, rows, columns)
@@ -128,7 +124,7 @@ def _svd(m: Any) -> None:
 
 def _qr(m: Any) -> None:
     b, rows, columns = m.b, m.size(0, -2), m.size(0, -1)
-    k = _least(m, rows, columns)
+    k = least(m.b, rows, columns)
     of_q = rows if m.params["whole"] else k
     factors, tau = m.work(b.mul(rows, columns)), m.work(k)
     _columns_first(m, factors, rows, columns)
@@ -215,7 +211,7 @@ def _sylvester(m: Any) -> None:
 
 def _pivots(m: Any) -> None:
     b, rows, columns = m.b, m.size(0, -2), m.size(0, -1)
-    a, k = m.work(b.mul(rows, columns)), _least(m, rows, columns)
+    a, k = m.work(b.mul(rows, columns)), least(m.b, rows, columns)
     _columns_first(m, a, rows, columns)
     by_columns = m.params["by"] == "geqp3"
     found = m.integers(columns if by_columns else k)

@@ -23,7 +23,7 @@ from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
 from .expressions import Numbers
 from .lapack import PerMatrix, library_function
-from .scalar import I8, I32, I64, PTR, cell, constant, counting, declare, memory_type, to_memory
+from .scalar import I8, I32, I64, PTR, cell, constant, counting, declare, least, memory_type, to_memory
 from .small_matrices import is_small
 
 SMALL_PRODUCT = 1_000_000  # multiplications up to which OpenBLAS copies nothing
@@ -90,7 +90,7 @@ class CallEmitter:
                 at_once, pieces = self._pieces(m, k, n)
                 with counting(b, pieces) as piece:
                     first = b.mul(piece, at_once)
-                    b.store(b.trunc(self._least(at_once, b.sub(k, first)), I32), k_cell)
+                    b.store(b.trunc(least(b, at_once, b.sub(k, first)), I32), k_cell)
                     scale = b.select(b.icmp_signed("==", piece, I64(0)), zero, one)
                     from_x = b.gep(at_x, [b.mul(first, m)], source_etype=kind)
                     from_y = b.gep(at_y, [b.mul(first, n)], source_etype=kind)
@@ -101,14 +101,11 @@ class CallEmitter:
         b = self.b
         room = b.sdiv(I64(SMALL_PRODUCT), b.mul(m, n))
         whole = b.or_(b.icmp_signed("<=", k, room), b.icmp_signed("<", room, I64(FEWEST)))
-        at_once = b.select(whole, k, self._least(room, I64(MOST)))
+        at_once = b.select(whole, k, least(b, room, I64(MOST)))
         # where there are no rows, one product of none sets the result to zero
         at_once = b.select(b.icmp_signed(">", at_once, I64(1)), at_once, I64(1))
         pieces = b.sdiv(b.sub(b.add(k, at_once), I64(1)), at_once)
         return at_once, b.select(b.icmp_signed(">", pieces, I64(1)), pieces, I64(1))
-
-    def _least(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return self.b.select(self.b.icmp_signed("<", x, y), x, y)
 
     def _scatter(self, op: CanonicalOp) -> None:
         b, (x, index, _) = self.b, op.ins

@@ -348,6 +348,11 @@ def ranging(b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hin
     b.position_at_end(after)
 
 
+def least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The smaller of two signed integers."""
+    return b.select(b.icmp_signed("<", x, y), x, y)
+
+
 def counting(b: ir.IRBuilder, n: ir.Value) -> AbstractContextManager[ir.Value]:
     """A context for a loop over 0 <= i < n."""
     return ranging(b, I64(0), n, I64(1))
@@ -386,14 +391,9 @@ def call_ufunc(
     *calls*: the results of calls that are at hand here."""
     place, narrow = 0, False
     if isinstance(function, UfuncOutput):
-        narrow = function.narrow
-        loop, number, lane, function = (
-            function.loops[tuple(dtypes)][0],
-            function.number,
-            function.lane,
-            function.function,
-        )
-        place = number if lane is None else 2 * number + lane
+        output, function = function, function.function
+        loop, narrow = output.loops[tuple(dtypes)][0], output.narrow
+        place = output.number if output.lane is None else 2 * output.number + output.lane
     else:
         loop = f"{''.join(d.char for d in dtypes)}->{out.char}"
         if loop not in function.types:

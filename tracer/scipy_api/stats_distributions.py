@@ -72,13 +72,13 @@ def given_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(is_traced(x) or isinstance(x, TracedSeries | TracedFrame) for x in (*args, *kwargs.values()))
 
 
-def unlabelled(value: Any) -> Any:
+def without_labels(value: Any) -> Any:
     return value.to_numpy() if isinstance(value, TracedSeries | TracedFrame) else value
 
 
 def plain_or_traced(value: Any) -> Any:
     """``np.asarray(value)``, or a traced array."""
-    value = unlabelled(value)
+    value = without_labels(value)
     return wrap(atom_of(value)) if is_traced(value) else np.asarray(value)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ...codegen.derive.adjoint import vjp_seeded
 from ...codegen.derive.loop_adjoint import materialise
 from ...runtime.compiled import CompiledFunction
-from ...runtime.record.inline import gradients_of, renamed
+from ...runtime.record.inner import renamed, whole
 from ...tracer.ir.errors import DifferentiationError, TracegradError
 from ...tracer.ir.graph import Atom, Var, lanes
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
@@ -124,7 +124,7 @@ def _recorded_vjp(fun: Function, x: Any, recorder: Recorder) -> tuple[Function, 
                 seeds += [(lane, broadcast_to(cast(c, lane.aval.dtype), lane.aval.shape)) for lane, c in pair]
         found, _ = vjp_seeded(nodes, seeds, wanted, careful=True)
         full = [materialise(ct, var) for ct, var in zip(found, wanted, strict=True)]
-        return tree_unflatten(structure, [wrap(g) for g in gradients_of(variables, full)])
+        return tree_unflatten(structure, [wrap(g) for g in whole(full, variables, -1)])
 
     return vjp, ans
 

@@ -7,11 +7,11 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .compiled import BoundFunction, CompiledFunction
-from .declare import positions, shifted_positions
-from .explain import explain_call
-from .record.recording import GRAD, VALUE_AND_GRAD, Mode
-from .stats import Stats
+from ..compiled import BoundFunction, CompiledFunction
+from ..declare import positions, shifted_positions
+from ..explain import explain_call
+from ..record.recording import GRAD, VALUE_AND_GRAD, Mode
+from ..stats import Stats
 
 
 def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:

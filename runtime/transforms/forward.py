@@ -1,0 +1,170 @@
+"""Forward mode: ``jvp``, ``linearize``, ``derivative``, ``make_jvp``.
+
+The tangents of a function's results are nodes beside those of its values (``codegen/derive/adjoint.py``), so the
+tangent of a loop is one loop that carries both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen.derive.adjoint import jvp_all
+from ...tracer.ir.errors import DifferentiationError
+from ...tracer.ir.graph import Atom, Var, structural
+from ...tracer.ops.elementwise import broadcast_to
+from ...tracer.record.array import to_atom
+from ...tracer.record.recorder import Recorder
+from ..declare import positions
+from ..record.differentiable import differentiated, leaf_names
+from ..record.inner import InnerRun, renamed, run_within
+from ..record.recording import GRAD, Mode
+from .linear_map import split_linear
+from .transform import Transform, arguments_of, call_of, transformed
+from .values import Values, fitting, joined, lanes_like, values_of
+
+
+def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Values) -> list[Atom]:
+    """The tangents of the *results* of *run*, for the real *tangents* of its variables' lanes."""
+    found = jvp_all(run.nodes, dict(zip(run.lanes, tangents, strict=True)))
+    return joined([found.get(x) if isinstance(x, Var) else None for x in results.lanes], results.atoms)
+
+
+def _tuple(given: Any, what: str, name: str) -> tuple[Any, ...]:
+    if isinstance(given, (tuple, list)):
+        return tuple(given)
+    raise DifferentiationError.here(
+        f"{name} takes the {what} as a tuple, one for each argument of the function, but they are of type "
+        f"{type(given).__name__}: write ({what[0]},)"
+    )
+
+
+@dataclass(frozen=True)
+class Jvp:
+    """``(primals, tangents) -> (value, tangent of the value)``; with *argnums* the tangents are those of these
+    arguments alone, and others may be passed by name."""
+
+    has_aux: bool = False
+    argnums: int | tuple[int, ...] | None = None
+    name = "jvp"
+
+    def __call__(
+        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        primals, tangents = _tuple(args[0], "primals", "jvp"), args[1]
+        if self.argnums is None:
+            tangents = _tuple(tangents, "tangents", "jvp")
+        mode = Mode(GRAD, tuple(range(len(primals))) if self.argnums is None else self.argnums)
+        call = call_of("jvp", fn, primals, args[2] if len(args) > 2 else {}, mode.positions)
+        names = leaf_names(fn, call)
+        wrt = differentiated(call, mode, names)
+        values = [to_atom(call.leaves[k]) for k in wrt]
+        structure = values_of(arguments_of(mode, primals)).form.structure
+        shown = [f"`{names[k]}`" for k in wrt]
+        given = fitting(tangents, values, structure, shown, "tangent", "primals")
+        run = run_within(fn, call, wrt, recorder, has_aux=self.has_aux)
+        results = values_of(run.out)
+        out = results.form.tree(tangents_of(run, lanes_like(given), results))
+        return (run.out, out, run.aux) if self.has_aux else (run.out, out)
+
+
+@dataclass(frozen=True)
+class Linearize:
+    """``primals -> (value, the linear map of tangents)``."""
+
+    has_aux: bool = False
+    name = "linearize"
+
+    def __call__(
+        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        every = tuple(range(len(args)))
+        call = call_of("linearize", fn, args, {}, every)
+        names = leaf_names(fn, call)
+        wrt = differentiated(call, Mode(GRAD, every), names)
+        run = run_within(fn, call, wrt, recorder, has_aux=self.has_aux)
+        results = values_of(run.out)
+        dots = [renamed(x, recorder) for x in run.variables]
+        start = len(recorder.nodes)
+        found = tangents_of(run, lanes_like(dots), results)
+        shown = [f"`{names[k]}`" for k in wrt]
+        linear = split_linear(
+            recorder,
+            start,
+            dots,
+            found,
+            results,
+            values_of(args).form.structure,
+            shown,
+            "tangent",
+            "arguments",
+            single=False,
+        )
+        return (run.out, linear, run.aux) if self.has_aux else (run.out, linear)
+
+
+@dataclass(frozen=True)
+class Directional:
+    """The derivative along ones: of a function of a number its derivative."""
+
+    argnums: int | tuple[int, ...]
+    name = "derivative"
+
+    def __call__(
+        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        mode = Mode(GRAD, self.argnums)
+        call = call_of("derivative", fn, args, kwargs, mode.positions)
+        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
+        results = values_of(run.out)
+        ones: list[Atom] = []
+        for x in run.variables:
+            one = structural(1, lanes_like([x])[0].aval.dtype)
+            ones.append(broadcast_to(one, x.aval.shape) if x.aval.shape else one)
+            if x.aval.is_complex:
+                ones.append(structural(0, one.aval.dtype))
+        return results.form.tree(tangents_of(run, ones, results))
+
+
+# ---- what users call ---------------------------------------------------------------------------------------------
+
+
+def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """``(fn(*primals), J @ tangents)``: the value and its directional derivative, in one forward pass.
+
+    :param primals: the arguments, a tuple or list: trees of floats and float arrays.
+    :param tangents: the direction, in the structure, shapes and dtypes of *primals*.
+    :param has_aux: *fn* returns (value, aux); the result is (value, tangent, aux).
+    :returns: (value, tangent), the tangent in the structure of the value.
+    :raises DifferentiationError: where an argument is no float or a tangent does not fit.
+    """
+    return transformed(Jvp(has_aux), fn, ("primals", "tangents"))(primals, tangents)
+
+
+def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """``(fn(*primals), f_jvp)``, where ``f_jvp(*tangents)`` is the tangent of the value: the linear map at *primals*,
+    which may be called many times.  What it needs of the values is kept, and not computed again.
+
+    With *has_aux*, of a function that returns (value, aux), the result is (value, f_jvp, aux).
+    """
+    return transformed(Linearize(has_aux), fn)(*primals)
+
+
+def derivative(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+    """The derivative of *fn* with respect to a number, by forward mode: of the shape of the value.
+
+    Of a function of an array that works element by element it is the array of the derivatives (the derivative along
+    ones).
+    """
+    return transformed(Directional(positions(argnums)), fn)
+
+
+def make_jvp(fn: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """As in HIPS autograd: ``make_jvp(f)(x)(v)`` is ``(f(x), J(x) @ v)``, with J with respect to argument *argnum*."""
+    rule = Jvp(argnums=positions(argnum))
+
+    def jvp_maker(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+        return lambda v: transformed(rule, fn, ("primals", "tangents", "keywords"))(args, v, kwargs)
+
+    return jvp_maker

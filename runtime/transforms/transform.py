@@ -1,0 +1,121 @@
+"""Transforms: functions that are made of functions by rewriting what these have recorded.
+
+A ``TransformRule`` is one transform with its settings (``jacobian`` by rows with respect to argument 1).  It runs the
+function within the recording in force (``record/inner.py``) and appends ordinary nodes, made of those recorded.  A
+``Transform`` is a compiled function whose Python is such a run, so it is recorded, compiled, cached and explained like
+any other, and can be transformed, too, in any order and to any depth.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ...tracer.ir.errors import DifferentiationError
+from ...tracer.record.recorder import Recorder, require_recorder
+from ..compiled import BoundFunction, CompiledFunction
+from ..explain import explain_call
+from ..record.call_key import Call, flatten
+from ..record.differentiable import name_of
+from ..record.recording import Mode
+from ..tensor_library import TENSORS
+
+
+class TransformRule(Protocol):
+    """A transform with its settings; hashable, equal for the same transform."""
+
+    @property
+    def name(self) -> str:
+        """The name of the transform, as users call it."""
+
+    def __call__(
+        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result for arguments that are traced in *recorder*, in which *fn* is run."""
+
+
+class RuleApplied:
+    """A rule and its function, as the Python function that is recorded.  *parameters*: its signature, where that is not
+    the one of the function."""
+
+    def __init__(self, rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.rule, self.__wrapped__, self.parameters = rule, fn, parameters
+        if parameters is not None:
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = require_recorder(self.rule.name)
+        with recorder.in_full():
+            return self.rule(self.__wrapped__, recorder, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.rule.name} of {name_of(self.__wrapped__)}"
+
+    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> RuleApplied:
+        return RuleApplied(self.rule, fn, self.parameters)
+
+
+class Transform(CompiledFunction):
+    """A transformed function.  Made by :func:`transformed`."""
+
+    def __init__(self, rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> None:
+        target = "auto"
+        names: tuple[str, ...] = ()
+        inner = fn.__func__ if isinstance(fn, BoundFunction) else fn
+        if isinstance(inner, CompiledFunction):
+            target, names = inner._dispatcher.target, inner._names if parameters is None else ()
+        super().__init__(RuleApplied(rule, fn, parameters), 0, False, names, target)
+        self.stats.name = f"{rule.name} of {getattr(fn, '__qualname__', None) or self.stats.name}"
+        self._rule, self._inner, self._parameters = rule, fn, parameters
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """As :meth:`CompiledFunction.explain`, for the transformed function."""
+        return explain_call(self._dispatcher, self._value.mode, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self.stats.name}>"
+
+    def __reduce__(self) -> Any:
+        return transformed, (self._rule, self._inner, self._parameters)
+
+    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Transform:
+        return Transform(self._rule, fn.__wrapped__, self._parameters)  # type: ignore[attr-defined]
+
+
+def transformed(rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> Transform:
+    """*fn* transformed by *rule*: the same object for the same function and an equal rule, for as long as the function
+    lives.  *parameters*: the names of its arguments, where they are not those of the function."""
+    if not callable(fn):
+        raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
+    owned = isinstance(fn, types.FunctionType | CompiledFunction | functools.partial)
+    known = fn.__dict__.setdefault("__tracegrad_transforms__", {}) if owned else {}
+    found = known.get(rule)
+    if found is None or found._inner is not fn:
+        found = known[rule] = Transform(rule, fn, parameters)
+    return found
+
+
+# ---- for rules -----------------------------------------------------------------------------------------------------
+
+
+def call_of(
+    name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], apart: Sequence[int]
+) -> Call:
+    """The call of the inner function; plain objects among the positional arguments *apart* are taken apart."""
+    call = flatten(args, kwargs, fn=fn, differentiated=apart)
+    if any(isinstance(leaf, TENSORS.types) for leaf in call.leaves):
+        raise DifferentiationError.here(
+            f"{name} is for functions of arrays, and was given a Tensor: tracegrad.autograd.functional has the "
+            "functions for tensors; or pass x.numpy()"
+        )
+    return call
+
+
+def arguments_of(mode: Mode, args: Sequence[Any]) -> Any:
+    """The arguments that *mode* names: one, or a tuple of them."""
+    return args[mode.argnums] if isinstance(mode.argnums, int) else tuple([args[k] for k in mode.argnums])

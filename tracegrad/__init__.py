@@ -38,6 +38,7 @@ from .tracer.ir.errors import (
     TracegradError,
     UnsupportedError,
 )
+from .tracer.ir.shape_struct import ShapeDtypeStruct
 from .tracer.numpy_api.creation import array, asarray, stop_gradient
 
 __version__ = "0.1.0"
@@ -52,10 +53,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadIndexError", "CompiledFunction", "CompiledStep", "DeviceError", "DifferentiationError", "MutationError",
-    "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array", "asarray", "autocast",
-    "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "finfo", "float",
-    "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "map", "nan", "nn", "optim", "pi", "random",
-    "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "while_loop",
+    "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array", "asarray",
+    "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "finfo",
+    "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "map", "nan", "nn", "optim", "pi",
+    "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "while_loop",
     *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *PUBLIC,
 ]  # fmt: skip
 __all__.sort()

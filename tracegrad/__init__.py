@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import e, iinfo, inf, nan, pi
 
-from . import amp, autograd, cuda, linalg, nn, optim, random
+from . import amp, autograd, cuda, linalg, nn, optim, random, tree
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
 from .steps.step import CompiledStep, compile
@@ -56,7 +56,7 @@ __all__ = [
     "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array", "asarray",
     "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "finfo",
     "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "map", "nan", "nn", "optim", "pi",
-    "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "while_loop",
+    "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "tree", "while_loop",
     *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *PUBLIC,
 ]  # fmt: skip
 __all__.sort()

@@ -23,6 +23,7 @@ from ...tracer.bytecode.concretize import TAKERS
 from ...tracer.bytecode.settled_text import TEXT_METHODS
 from ...tracer.bytecode.shown_names import OBJECTS, is_known_value
 from ...tracer.ir.refusals import Refusal
+from ...tracer.ir.trees import node_functions
 from ...tracer.record.reports import READS, is_written
 from . import readers
 from .effect_places import (
@@ -271,6 +272,9 @@ def class_edges(
     """Edges for the members of the class whose names count: methods, properties, special methods, data."""
     walker.pin_class(cls)
     walker.enter(cls, site)
+    for function in node_functions(cls):  # which trees call wherever they hold an object of the class
+        node.edge("const", function, walker.visit(function, f"{cls.__name__} in a tree", site), fixed=True)
+        construct = True
     if walker.names.supers:
         super_edges(walker, node, cls, site, construct)
     is_enum = isinstance(cls, enum.EnumMeta)

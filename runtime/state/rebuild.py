@@ -617,10 +617,11 @@ def grow(sink: Any, value: Any) -> None:
 
 
 def slots(cls: type) -> list[str]:
-    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them."""
+    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them, ``partial`` the
+    place of a pointer."""
     classes = [c for c in cls.__mro__ if c is not KeptList]
     found = [n for c in classes for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
-    return [n for n in found if n != "__dict__"]
+    return [n for n in found if n not in ("__dict__", "__vectorcalloffset__")]
 
 
 def _shown(c: _Replacement) -> Any:

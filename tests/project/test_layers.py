@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "tracegrad": (
         "__main__", "check", "compat.autograd.scipy", "compat.autograd.misc", "compat.autograd", "compat", "", "amp",
-        "cuda", "linalg", "random", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
+        "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
     ),
     "runtime": (
         "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",

@@ -21,6 +21,12 @@ for _order in _ordered:
     _order.__enter__()
 
 
+def node_functions(cls: type) -> tuple[Callable[..., Any], ...]:
+    """The functions that take objects of a registered class apart and put them together; none of another class."""
+    known = optree.register_pytree_node.get(cls, namespace=NAMESPACE)
+    return () if known is None else (known.flatten_func, known.unflatten_func)
+
+
 def tree_flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None, *, none_is_leaf: bool = False, namespace: str = NAMESPACE
 ) -> tuple[list[Any], Any]:

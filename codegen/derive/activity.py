@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from ...tracer.ir.graph import Atom, Node, Var
 from ...tracer.ir.primitive import LOOP, differentiable
 from ...tracer.ops.control import loop_view
+from ...tracer.ops.custom import derived_from
 
 
 def depends_on(nodes: Sequence[Node], sources: Iterable[Var]) -> set[Var]:
     """The Vars through which a derivative with respect to *sources* can flow."""
     active = set(sources)
     for node in nodes:
-        if not (differentiable(node.prim) and any(a in active for a in node.inputs if isinstance(a, Var))):
+        if not (differentiable(node.prim) and any(a in active for a in derived_from(node) if isinstance(a, Var))):
             continue
         if node.prim.kind == LOOP:
             active.update(loop_activity(node, [isinstance(a, Var) and a in active for a in node.inputs])[1])
@@ -47,9 +48,9 @@ def loop_activity(node: Node, given: Sequence[bool]) -> tuple[set[Var], list[Var
 
 
 def reached(nodes: Sequence[Node], roots: Iterable[Atom], active: set[Var]) -> set[Var]:
-    """The *active* Vars that a cotangent of *roots* can reach."""
+    """The *active* Vars that a cotangent of *roots* can reach, and on which a tangent of them depends."""
     found = {a for a in roots if isinstance(a, Var) and a in active}
     for node in reversed(nodes):
         if any(o in found for o in node.outs):
-            found.update(a for a in node.inputs if isinstance(a, Var) and a in active)
+            found.update(a for a in derived_from(node) if isinstance(a, Var) and a in active)
     return found

@@ -8,7 +8,7 @@ multiplied by ``mulz``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from ...tracer.ir.errors import GraphError
@@ -16,12 +16,13 @@ from ...tracer.ir.graph import Atom, Lit, Node, Var, bind, current_builder
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP
 from ...tracer.ir.site import adjoint_site
 from ...tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
-from .activity import depends_on
+from .activity import depends_on, reached
 from .capacity import give_capacity
 from .checkpoints import split
 from .loop_adjoint import TooMuch, loop_jvp, loop_vjp, materialise
 from .rate import rates_of_change
 from .taint import EVERY, NONE, Care, Doubt
+from .transpose import LinearPart, given_where, pulled_by_transposing, pushed_by_transposing, transposed
 
 
 def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]) -> list[Atom]:
@@ -103,9 +104,11 @@ def _node_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, opaque: Container[Var]
 ) -> Sequence[Atom | None]:
     prim = node.prim
-    if prim.joint and prim.vjp is not None:
-        found = prim.vjp(cts, node.outs, *node.inputs, **node.params)
-        return [(ct() if want else None) if callable(ct) else ct for ct, want in zip(found, wants, strict=True)]
+    if prim.joint:
+        found = None if prim.vjp is None else prim.vjp(cts, node.outs, *node.inputs, **node.params)
+        if found is None:
+            return pulled_by_transposing(node, cts, wants, reverse)
+        return [given_where(ct, want) for ct, want in zip(found, wants, strict=True)]
     ct = cts[0]
     assert ct is not None
     if prim.parting is not None and prim.vjp is not None:
@@ -134,37 +137,49 @@ def _through(node: Node, partial: Any, x: Atom, multiply: Callable[[Atom, Atom],
 
 def jvp(nodes: Sequence[Node], tangents: dict[Var, Atom], output: Atom) -> Atom:
     """The tangent of *output* for tangents of some Vars."""
-    known = jvp_all(nodes, tangents)
+    known = jvp_all(nodes, tangents, [output])
     return materialise(known.get(output) if isinstance(output, Var) else None, output)
 
 
-def jvp_all(nodes: Sequence[Node], tangents: dict[Var, Atom]) -> dict[Var, Atom]:
-    """The tangents of all values of *nodes* that depend on the Vars in *tangents*."""
+def jvp_all(
+    nodes: Sequence[Node], tangents: Mapping[Var, Atom], outputs: Sequence[Atom] | None = None
+) -> dict[Var, Atom]:
+    """The tangents of the values of *nodes* that depend on the Vars in *tangents*: of all, or of those that the
+    *outputs* need."""
     known = dict(tangents)
     active = depends_on(nodes, list(tangents))
+    if outputs is not None:
+        active = reached(nodes, outputs, active)
+    builder = current_builder()
+    outer = builder.site_override
     for node in nodes:
         if all(o not in active or o in known for o in node.outs):
             continue
         inner = [known.get(a) if isinstance(a, Var) else None for a in node.inputs]
         if all(t is None for t in inner):
             continue
-        found = loop_jvp(node, inner, jvp_all) if node.prim.kind == LOOP else [_node_jvp(node, inner)]
+        builder.site_override = adjoint_site(node.site)
+        found = loop_jvp(node, inner, jvp_all) if node.prim.kind == LOOP else _node_jvp(node, inner)
         known.update((out, t) for out, t in zip(node.outs, found, strict=False) if t is not None)
+    builder.site_override = outer
     return known
 
 
-def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Atom | None:
+def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Sequence[Atom | None]:
     prim = node.prim
+    if prim.joint:
+        found = None if prim.jvp is None else prim.jvp(tangents, node.outs, *node.inputs, **node.params)
+        return pushed_by_transposing(node, tangents, reverse) if found is None else found
     if prim.jvp is not None:
-        return prim.jvp(tangents, node.out, *node.inputs, **node.params)
+        return [prim.jvp(tangents, node.out, *node.inputs, **node.params)]
     if prim.transpose is not None:
-        return _apply_linear(node, tangents[0])
+        return [_apply_linear(node, tangents[0])]
     total: Atom | None = None
     for partial, tangent in zip(prim.partials, tangents, strict=True):
         if partial is not None and tangent is not None:
             term = _through(node, partial, tangent, F.mulz)
             total = term if total is None else F.add(total, term)
-    return total
+    return [total]
 
 
 def _apply_linear(node: Node, tangent: Atom | None) -> Atom | None:
@@ -174,3 +189,12 @@ def _apply_linear(node: Node, tangent: Atom | None) -> Atom | None:
     if isinstance(tangent, Lit) and node.inputs[0].aval.shape:
         tangent = broadcast_to(tangent, node.inputs[0].aval.shape)
     return bind(node.prim, tangent, **node.params)
+
+
+def transpose_linear(
+    nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var], cotangents: Sequence[Atom | None],
+    what: str = "this function",
+) -> list[Atom | None]:  # fmt: skip
+    """The transpose of the linear program *nodes* from *inputs* to *outputs*: the cotangents of the inputs for those of
+    the outputs; None where nothing flows.  *what* it is, for the error where it is not linear."""
+    return transposed(LinearPart(list(inputs), list(nodes), outputs), cotangents, reverse, what)

@@ -12,7 +12,7 @@ them as further results (``add_results``): a sum is not.  The derivative is made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
@@ -28,7 +28,7 @@ from .taint import EVERY, NONE, ZEROS, Doubt
 
 # reverse and jvp_all of adjoint.py
 Reverse = Callable[..., tuple[list[Atom | None], list[Doubt]]]
-Forward = Callable[[Sequence[Node], dict[Var, Atom]], dict[Var, Atom]]
+Forward = Callable[[Sequence[Node], Mapping[Var, Atom], Sequence[Atom]], dict[Var, Atom]]
 
 
 class TooMuch(NamedTuple):
@@ -207,7 +207,8 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
     dots = {v: Var(v.aval) for v in sources}
     with building(Builder()) as builder:
         builder.adopt(fresh(body.nodes))
-        pushed = forward_mode(list(builder.nodes), dict(dots))
+        wanted = [*[view.ends[k] for k in moving], *[view.rows[k] for k in rows]]
+        pushed = forward_mode(list(builder.nodes), dots, wanted)
         ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]
         stacked = [materialise(_tangent(pushed, view.rows[k]), view.rows[k]) for k in rows]
     outputs = [*view.ends, *ends, *stacked]

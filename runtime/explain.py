@@ -27,7 +27,7 @@ from .record.call_key import Call
 from .record.differentiable import name_of
 from .record.effects import NotCountersError
 from .record.record import record
-from .record.recording import VALUE, Mode, Recording
+from .record.recording import VALUE, Look, Mode, Recording
 from .state.state_plan import Snapshot, StatePlan
 
 _SHOWN = 24  # names listed before the rest is counted
@@ -51,23 +51,35 @@ class Looked(NamedTuple):
         return [*self.plan.reasons, *self.recording.changes]
 
 
-def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
-    """Record the call: its Python runs once more."""
-    call = dispatcher.flatten(args, kwargs, mode)
-    note = ""
+def recorded(
+    dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None
+) -> tuple[StatePlan, Snapshot, Recording]:
+    """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is to be looked at."""
     while True:
         plan, snapshot = dispatcher.plans.state(call)
         try:
-            recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
-            break
+            return (
+                plan,
+                snapshot,
+                record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None, look=how),
+            )
         except (NotCountersError, RecordAgainError):  # the next run knows what this one has found
             continue
         except IntegersAskedError as error:
             if not plan.keep_contents({place for place in error.asked if type(place) is str}):
                 raise
-        except DifferentiationError as error:
-            note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
-            mode = Mode(VALUE, mode.argnums, mode.has_aux)
+
+
+def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
+    """Record the call: its Python runs once more."""
+    call = dispatcher.flatten(args, kwargs, mode)
+    note = ""
+    try:
+        plan, snapshot, recording = recorded(dispatcher, call, mode)
+    except DifferentiationError as error:
+        note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
+        mode = Mode(VALUE, mode.argnums, mode.has_aux)
+        plan, snapshot, recording = recorded(dispatcher, call, mode)
     return Looked(call, mode, plan, snapshot, recording, note)
 
 

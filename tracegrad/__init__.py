@@ -10,6 +10,7 @@ from numpy import e, iinfo, inf, nan, pi
 from . import amp, autograd, cuda, linalg, nn, optim, random, tree
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
+from .runtime.inspection import eval_shape, make_graph
 from .steps.step import CompiledStep, compile
 from .tensors import create as _create
 from .tensors import dtypes as _dtypes
@@ -54,9 +55,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BadIndexError", "CompiledFunction", "CompiledStep", "DeviceError", "DifferentiationError", "MutationError",
     "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array", "asarray",
-    "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "finfo",
-    "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "map", "nan", "nn", "optim", "pi",
-    "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "tree", "while_loop",
+    "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "eval_shape",
+    "finfo", "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "make_graph", "map", "nan",
+    "nn", "optim", "pi", "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "tree",
+    "while_loop",
     *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *PUBLIC,
 ]  # fmt: skip
 __all__.sort()

@@ -57,6 +57,11 @@ def _number_of(buffer: Any) -> Any:
     return complex(*buffer.tolist())
 
 
+def joins_lanes(function: Any) -> bool:
+    """Whether this is a function that makes a complex array, or number, of the buffer of its lanes."""
+    return function is array_of or function is _number_of
+
+
 def as_result(atom: Atom) -> Atom:
     """The atom by which a graph gives *atom*."""
     return buffer_of(atom) if atom.aval.is_complex else atom

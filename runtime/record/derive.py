@@ -114,6 +114,7 @@ def _derive(
 def recording_of(
     run: UserRun, out: Any, effects: Effects, recorder: Recorder, fn: Callable[..., Any], plan: StatePlan, call: Call,
     mode: Mode, wrt: Sequence[int], names: Sequence[str], captured: list[Any], guarded: bool = True,
+    simplified: bool = True,
 ) -> Recording:  # fmt: skip
     """The recording of *run*, whose program *recorder* holds and which returned *out*; the derivative with respect to
     the leaves *wrt* becomes part of that program.  *captured*: values of the inputs after the arguments.  Where it is
@@ -147,7 +148,9 @@ def recording_of(
         output.simplify(len(atoms))
     effects.place(atoms, returned)
     atoms += [guard.atom for guard in numbers]
-    graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
+    graph = recorder.finish(atoms)
+    if simplified:
+        graph = simplify(graph, () if recorder.backend is HOST else CUDA_PRODUCTS)
     derived = time.perf_counter()
     canonical = canonicalise(graph)
     seconds = {"derive": derived - began, "sign": time.perf_counter() - derived}

@@ -18,7 +18,7 @@ from ...tracer.ir.graph import Atom
 from ...tracer.ir.trees import tree_flatten
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
-from .complex_data import as_result, text_of
+from .complex_data import as_result, joins_lanes, text_of
 from .trees import Source, make_function, packing
 
 _LEAF = re.compile("\0(\\d+)\0")  # which the text of no constant holds
@@ -52,6 +52,14 @@ class Output:
         text = _LEAF.sub(lambda m: f"leaves[{m[1]}]", self.text or "r")
         source.lines = [f"return {'r[0]' if self.single else text}"]
         return make_function("def assemble(r, leaves):", source)
+
+    def shown(self, results: Sequence[Any], leaves: Sequence[Any], of_lanes: Callable[[Any], Any]) -> Any:
+        """The user's result where *results* stand for those of a kernel, and *leaves* for those of the call.
+        *of_lanes* makes what stands for a complex array, or number, from what stands for its lanes."""
+        names = {name: of_lanes if joins_lanes(value) else value for name, value in self.names.items()}
+        if self.text is None:
+            return results[0] if self.single else tuple(results)
+        return Output(self.text, names, self.single, ()).function()(results, leaves)
 
     def simplify(self, results: int) -> None:
         """Drop the expression where it is the tuple of all *results* (a count) of the graph, or the only one."""

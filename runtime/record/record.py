@@ -63,33 +63,34 @@ from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text
-from .recording import VALUE, Mode, Pieces, Recording, UserRun
+from .recording import VALUE, Look, Mode, Pieces, Recording, UserRun
 from .unwrap_tracers import Holders, NewAttributes, Settled, is_raised_by_python, settle
 
 
 def record(
     fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None,
-    capacities: Sequence[int] = (),
+    capacities: Sequence[int] = (), look: Look | None = None,
 ) -> Recording:  # fmt: skip
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
     is kept.  *capacities*: of the recording that this one is to verify.  IntegersAskedError where an int that is a
-    number of the run has to be a plain one: nothing has been done outside."""
+    number of the run has to be a plain one: nothing has been done outside.  *look*: the recording is to be looked at,
+    and not to be run."""
     integers = Integers(Recorder())
     if snapshot is None and INTEGER in call.kinds:
         raise IntegersAskedError({}, False)
     try:
-        found = _record(fn, call, mode, plan, snapshot, capacities, integers)
+        found = _record(fn, call, mode, plan, snapshot, capacities, integers, look=look)
         integers.refuse()
     except (IntegersAskedError, NotCountersError):
         raise
     except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
-            return record(fn, call, mode, plan, snapshot, capacities)
+            return record(fn, call, mode, plan, snapshot, capacities, look)
         if not isinstance(error, UnseenReaderError):
             raise
-        found = _record(fn, call, mode, plan, None, (), Integers(Recorder()))
+        found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
     assert isinstance(found, Recording)
     return found
 
@@ -114,6 +115,7 @@ def _record(
     capacities: Sequence[int],
     integers: Integers,
     in_pieces: bool = False,
+    look: Look | None = None,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
     hook_loaded()
@@ -122,7 +124,8 @@ def _record(
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
     recorder.plain_truths, recorder.asks_identity = plan.asks_truth_identity, plan.asks_identity
-    if not in_pieces and not plan.sets_float_errors:
+    as_recorded = look is not None and look.as_recorded
+    if not in_pieces and not as_recorded and not plan.sets_float_errors:
         follow_loops(recorder)
     recorder.known_capacities = capacities
     recorder.trusts = plan.trusts
@@ -160,6 +163,8 @@ def _record(
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
             same = first.get(k, k)
             leaves[k] = TracedArray(inputs[k], recorder, owner=owner) if same == k else leaves[same]
+    if look is not None and look.abstract:
+        recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     data = [k for k in inputs if type(leaves[k]) is TracedArray]
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
     captured: list[np.ndarray] = []
@@ -222,7 +227,7 @@ def _record(
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
         answers = answers_of(recorder)
-        if not in_pieces:
+        if not in_pieces and not as_recorded:
             roll(
                 recorder, [*_returned(out), *real_atoms([a.atom for a in effects.arrays])], guarded=snapshot is not None
             )
@@ -233,8 +238,9 @@ def _record(
         lasting = snapshot is not None and not call.shares and not changes and not recorder.reasons
         kept = lasting and keep(run, recorder, out, effects)
         found = recording_of(
-            run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=snapshot is not None
-        )
+            run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=snapshot is not None,
+            simplified=not as_recorded,
+        )  # fmt: skip
     found.changes = [*changes, *recorder.reasons]  # an adjoint may run Python too (ops/custom.py)
     found.seconds = {"record": ran - clock, **found.seconds}
     if kept and not found.changes:

@@ -56,6 +56,15 @@ class Mode:
         return "f(...)" if self.kind == VALUE else f"f.{self.kind}(...)"
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a run is recorded that is to be looked at only.  *abstract*: the leaves of the call that have a shape and a
+    dtype, and no value.  *as_recorded*: without rolling and simplification."""
+
+    abstract: frozenset[int] = frozenset()
+    as_recorded: bool = False
+
+
 def are_twins(one: Mode, other: Mode) -> bool:
     """Whether two modes are parts of one program: the gradient alone, and with the value."""
     return one != other and VALUE not in (one.kind, other.kind) and replace(one, kind=other.kind) == other

@@ -20,7 +20,7 @@ ROOMS = {
         "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
     ),
     "runtime": (
-        "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",
+        "inspection", "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",
         "tensor_library", "stats", "config", "recent",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),

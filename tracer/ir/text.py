@@ -131,3 +131,10 @@ class _Printer:
 def print_graph(graph: Graph) -> str:
     """*graph* as text; see the module's docstring for the form."""
     return _Printer().graph(graph) + "\n"
+
+
+def print_with_names(graph: Graph) -> tuple[str, list[str], list[str]]:
+    """(*graph* as text, the names of its inputs there, its outputs as they are named there)."""
+    printer = _Printer()
+    text = printer.graph(graph)
+    return text, [printer.names[var] for var in graph.inputs], [printer.atom(x) for x in graph.outputs]

@@ -314,6 +314,12 @@ class Recorder(Builder):
         self.env[var] = array
         return var
 
+    def without_values(self, inputs: dict[Var, str]) -> None:
+        """Let these inputs, by name, have no values: that one is asked for is an error."""
+        self.abstract = True
+        self.env = _NotAll({var: value for var, value in self.env.items() if var not in inputs})
+        self.env.names = inputs
+
     def const(self, array: np.ndarray) -> Var:
         """An array that the user's Python made: its contents travel with the recording."""
         found = self._const_by_id.get(id(array))
@@ -631,6 +637,22 @@ class Recorder(Builder):
         used = read_vars(nodes, roots)
         consts = [c for c in self.consts if c[0] in used]
         return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), consts)
+
+
+class _NotAll(dict[Var, Any]):
+    """Values of a run some of whose inputs, by name, have none."""
+
+    names: dict[Var, str]
+
+    def __missing__(self, var: Var) -> NoReturn:
+        name = self.names.get(var)
+        if name is None:
+            raise KeyError(var)
+        raise UnsupportedError.here(
+            f"a value is needed here that depends on `{name}`, of which only shape and dtype are given (a "
+            "ShapeDtypeStruct); pass an array, or say it without a value: np.where, cond, while_loop in place of `if` "
+            "and `while`"
+        )
 
 
 _current = threading.local()

@@ -24,6 +24,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="only compare values and gradients, time nothing")
     parser.add_argument("--memory", action="store_true", help="measure the memory of one cached call, nothing else")
     parser.add_argument("--loops", action="store_true", help="control flow only: loops, while, if")
+    parser.add_argument("--transforms", action="store_true", help="Hessians, products with them, per-example gradients")
+    parser.add_argument("--adbench", action="store_true", help="ADBench's objectives: gradients, Jacobians")
     parser.add_argument("--training", action="store_true", help="time whole training steps, nothing else")
     parser.add_argument("--science", action="store_true", help="time the programs of tests/science, nothing else")
     parser.add_argument("--against", metavar="PATH", help="this checkout beside the one at PATH, nothing else")

@@ -61,6 +61,8 @@ class Peer:
 
     def spells(self, workload: Workload) -> bool:
         """Whether there is anything to run."""
+        if workload.prepared:
+            return self.name in workload.prepared
         return workload.spellings.get(self.name, self.prepare) is not None
 
     def namespaces(self) -> dict[str, Any]:
@@ -78,6 +80,10 @@ class Peer:
 
     def prepare(self, workload: Workload) -> Prepared:
         """Convert the inputs and make the callable; compile nothing yet."""
+        if workload.prepared:
+            if self.name not in workload.prepared:
+                raise NotSpelledError(workload.reasons.get(self.name, "no spelling"))
+            return workload.prepared[self.name](self)
         bind = self.bind(workload)
         calls = [bind(args) for args in workload.all_args()]
         if len(calls) == 1:

@@ -42,7 +42,7 @@ class TraceGradExplicit(TraceGrad):
     name = "tracegrad-explicit"
 
     def spells(self, workload: Workload) -> bool:
-        return self.name in workload.spellings or workload is WARM_UP
+        return self.name in {**workload.spellings, **workload.prepared} or workload is WARM_UP
 
     def function(self, workload: Workload) -> Callable[..., Any]:
         if not self.spells(workload):
@@ -283,7 +283,7 @@ class Numba(Peer):
         import numba  # noqa: F401
 
     def spells(self, workload: Workload) -> bool:
-        return workload.limit is not None
+        return workload.limit is not None or self.name in workload.prepared
 
     def bind(self, workload: Workload) -> Bind:
         if workload.limit is None:
@@ -298,6 +298,8 @@ PEERS: dict[str, type[Peer]] = {
 DEFAULT_PEERS = ["jax", "torch", "autograd", "drjit", "numpy"]
 #: of control flow; the gradient by hand in plain Python loops is a reference there, no contender
 LOOP_PEERS = ["tracegrad-explicit", "jax", "torch", "autograd"]
+#: of derivatives other than a gradient, and of ADBench
+DERIVATIVE_PEERS = ["jax"]
 
 
 def available(names: list[str], threads: int) -> tuple[dict[str, Peer], dict[str, str]]:

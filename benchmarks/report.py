@@ -13,7 +13,7 @@ from typing import Any
 
 from . import targets
 from .peer import Peer
-from .workloads import ALL, is_loop
+from .workloads import ALL, kind
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "out"
@@ -68,9 +68,9 @@ class Store:
         used = {row["run"] for row in self.rows.values()}
         self.runs = {name: run for name, run in self.runs.items() if name in used}
 
-    def part(self, loops: bool) -> Store:
-        """The rows of control flow, or those without."""
-        return Store(self.runs, {name: row for name, row in self.rows.items() if is_loop(name) == loops})
+    def part(self, which: str) -> Store:
+        """The rows of one kind."""
+        return Store(self.runs, {name: row for name, row in self.rows.items() if kind(name) == which})
 
     def save(self) -> None:
         """Write the rows beside RESULTS.md."""
@@ -197,8 +197,9 @@ def tables(store: Store) -> str:
         label = f"Run {key}: " if len(store.runs) > 1 else ""
         parts.append(f"{label}{run['date']}, {run['cpu']}, {run['system']}, {run['settings']}.\n{versions}.")
 
-    parts += _timings(store.part(loops=False), "")
-    parts += _timings(store.part(loops=True), "Control flow. ")
+    parts += _timings(store.part("straight"), "")
+    parts += _timings(store.part("loops"), "Control flow. ")
+    parts += _timings(store.part("derivatives"), "Other derivatives, ADBench. ")
     if store.memory:
         parts.append("## New memory of one cached call\n\n" + store.memory)
     if store.training:
@@ -208,18 +209,23 @@ def tables(store: Store) -> str:
     if store.gpu_static:
         parts.append("## CUDA kernels, looked at without a GPU\n\n" + store.gpu_static)
     rows = {name: row["cells"] for name, row in store.rows.items()}
-    verdicts = targets.straight({name: cells for name, cells in rows.items() if not is_loop(name)})
-    verdicts += targets.loops({name: cells for name, cells in rows.items() if is_loop(name)})
+    verdicts = []
+    for which, judge in (
+        ("straight", targets.straight),
+        ("loops", targets.loops),
+        ("derivatives", targets.derivatives),
+    ):
+        verdicts += judge({name: cells for name, cells in rows.items() if kind(name) == which})
     if verdicts:
         parts.append("## Targets\n\n" + table(["target", "needed", "measured", "met"], verdicts))
     spelled = [
         f"- {ALL[name].group}, {TITLES[peer]}: {text}."
         for name in store.rows
-        if is_loop(name)
+        if kind(name) != "straight"
         for peer, text in ALL[name].reasons.items()
     ]
     if spelled:
-        parts.append("## Spellings of loops\n\n" + "\n".join(dict.fromkeys(spelled)))
+        parts.append("## Spellings\n\n" + "\n".join(dict.fromkeys(spelled)))
     remarks = [
         f"- {name}, {TITLES.get(peer, peer)}: {note}"
         for name, row in store.rows.items()

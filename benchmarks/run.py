@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from . import first_call, report, timing
-from .peers import DEFAULT_PEERS, LOOP_PEERS, PEERS, Peer, available
+from .peers import DEFAULT_PEERS, DERIVATIVE_PEERS, LOOP_PEERS, PEERS, Peer, available
 from .workload import Workload
-from .workloads import ALL, is_loop, select
+from .workloads import ALL, is_loop, kind, select
 
 #: the peers whose failures are the run's
 OURS = ("tracegrad", "tracegrad-explicit")
@@ -17,6 +17,8 @@ TIME_LIMIT = 120.0
 
 def _peer_names(options: argparse.Namespace) -> list[str]:
     usual = LOOP_PEERS if options.loops else [*LOOP_PEERS, *DEFAULT_PEERS]
+    if _groups(options):
+        usual = DERIVATIVE_PEERS
     chosen = [name for name in options.peers.split(",") if name] or usual
     unknown = [name for name in chosen if name not in PEERS]
     if unknown:
@@ -25,11 +27,17 @@ def _peer_names(options: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(["tracegrad", *chosen, *limit]))
 
 
+def _groups(options: argparse.Namespace) -> tuple[str, ...]:
+    """The groups that are asked for by options of their own."""
+    return tuple(group for group in ("transforms", "adbench") if getattr(options, group))
+
+
 def _contenders(workload: Workload, peers: dict[str, Peer], options: argparse.Namespace) -> dict[str, Peer]:
     """The peers of one row: those asked for, or the usual ones of its kind."""
     if options.peers:
         return peers
-    usual = ["tracegrad", "numba", *(LOOP_PEERS if is_loop(workload.name) else DEFAULT_PEERS)]
+    peers_of = {"loops": LOOP_PEERS, "derivatives": DERIVATIVE_PEERS, "straight": DEFAULT_PEERS}
+    usual = ["tracegrad", "numba", *peers_of[kind(workload.name)]]
     return {name: peer for name, peer in peers.items() if name in usual}
 
 
@@ -84,7 +92,9 @@ def run(options: argparse.Namespace, cores: list[int]) -> int:
     if options.report:
         report.write(report.Store.load())
         return 0
-    workloads = select([word for word in options.only.split(",") if word], options.loops, options.quick)
+    workloads = select(
+        [word for word in options.only.split(",") if word], options.loops, options.quick, _groups(options)
+    )
     peers, missing = available(_peer_names(options), options.threads)
     for name, reason in missing.items():
         print(f"{name}: skipped ({reason})")

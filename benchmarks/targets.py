@@ -51,6 +51,31 @@ def straight(rows: Rows) -> list[list[str]]:
     return body
 
 
+def derivatives(rows: Rows) -> list[list[str]]:
+    """Those of Jacobians, Hessians and ADBench."""
+    body: list[list[str]] = []
+
+    def add(text: str, needed: float, got: float | None, at_least: bool = True) -> None:
+        if got is not None:
+            body.append(_verdict(text, needed, got, at_least))
+
+    for row in rows:
+        ours = _time(rows, row, "tracegrad", "steady")
+        if row.endswith("small_4"):
+            add(f"{row}, µs a call", 2.0, ours * 1e6 if ours else None, at_least=False)
+        if row.endswith(("rosenbrock_50", "rosenbrock_1e3")):
+            by_hand = _ratio(rows, row, "numba")
+            add(f"{row}, tracegrad / numba by hand", 2.0, 1.0 / by_hand if by_hand else None, at_least=False)
+        if row.startswith("sparse_hessian"):
+            add(f"{row}, ms a call", 20.0, ours * 1e3 if ours else None, at_least=False)
+        if row.startswith("hand"):
+            add(f"first call of {row}, s", 4.0, _time(rows, row, "tracegrad", "first"), at_least=False)
+        faster = 3.0 if row.endswith(("rosenbrock_50", "rosenbrock_1e3")) else 5.0 if row.startswith("ba") else 1.0
+        add(f"{row}, JAX / tracegrad", faster, _ratio(rows, row, "jax"))
+        add(f"first call of {row}, JAX / tracegrad", 0.5, _ratio(rows, row, "jax", "first"))
+    return body
+
+
 def loops(rows: Rows) -> list[list[str]]:
     """Those of control flow, of every row that was run; where tracegrad has no time, its outcome stands there."""
     body: list[list[str]] = []

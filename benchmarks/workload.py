@@ -5,7 +5,10 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .peer import Prepared, Result
 
 Maker = Callable[[], Callable[..., Any]]
 
@@ -35,6 +38,10 @@ class Workload:
     #: makes the hand-written numba kernel, (value, gradients) from the same arguments: the limit.
     limit: Maker | None = None
     spellings: Mapping[str, Maker | None] = field(default_factory=dict)
+    #: where a row is another derivative than value and gradient: how each peer that has it prepares its call, and the
+    #: reference, which has no derivation by hand
+    prepared: Mapping[str, Callable[[Any], Prepared]] = field(default_factory=dict)
+    expected: Callable[[], Result] | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property

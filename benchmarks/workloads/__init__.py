@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..workload import Workload
 from . import (
+    adbench,
     black_scholes,
     branches,
     chain,
@@ -21,6 +22,7 @@ from . import (
     rk45,
     rosenbrock,
     simplenet,
+    transforms,
 )
 
 _STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm, linalg)
@@ -32,7 +34,9 @@ LOOPS: dict[str, Workload] = {workload.name: workload for module in _LOOPS for w
 LOOPS |= {workload.name: workload for workload in linalg.FILTERS}
 #: the same with few steps, for ``--quick``
 SMALL_LOOPS: dict[str, Workload] = {w.name: w for module in (*_LOOPS, linalg) for w in module.SMALL}
-ALL: dict[str, Workload] = STRAIGHT | LOOPS | SMALL_LOOPS
+#: other derivatives than a gradient, and the objectives of ADBench
+DERIVATIVES: dict[str, Workload] = {w.name: w for module in (transforms, adbench) for w in module.WORKLOADS}
+ALL: dict[str, Workload] = STRAIGHT | LOOPS | SMALL_LOOPS | DERIVATIVES
 
 
 def is_loop(name: str) -> bool:
@@ -40,13 +44,21 @@ def is_loop(name: str) -> bool:
     return name in LOOPS or name in SMALL_LOOPS
 
 
-def select(only: list[str], loops: bool = False, quick: bool = False) -> list[Workload]:
+def kind(name: str) -> str:
+    """The table that a row belongs to: "loops", "derivatives" or "straight"."""
+    return "loops" if is_loop(name) else "derivatives" if name in DERIVATIVES else "straight"
+
+
+def select(only: list[str], loops: bool = False, quick: bool = False, groups: tuple[str, ...] = ()) -> list[Workload]:
     """The workloads whose name or group is among `only`, or begins with one of them; all for an empty list.
 
-    With `loops` those of control flow alone; with `quick` their small sizes, unless a name is given in full.
+    With `loops` those of control flow alone; with `quick` their small sizes, unless a name is given in full; with
+    `groups` those of these groups alone.
     """
     sized = SMALL_LOOPS if quick else LOOPS
-    offered = sized if loops else STRAIGHT | sized
+    offered = sized if loops else STRAIGHT | sized | DERIVATIVES
+    if groups:
+        offered = {name: workload for name, workload in ALL.items() if workload.group in groups}
     chosen = dict(offered) if not only else {}
     for word in only:
         if word in ALL:

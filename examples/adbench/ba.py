@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tracegrad import compile_grad
-
 DATA = Path(__file__).resolve().parent / "data"
 
 
@@ -62,6 +60,8 @@ def read(file):
 
 
 def main() -> int:
+    from tracegrad import compile_grad  # the objective itself is plain NumPy
+
     cameras, points, weights, observed, features = read(DATA / "ba_n4_m12_p36.txt")
     n, m = len(cameras), len(points)
     unknowns = np.concatenate([cameras.ravel(), points.ravel(), weights])

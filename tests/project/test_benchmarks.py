@@ -8,9 +8,9 @@ from selection import some
 import tracegrad
 from benchmarks import against, report, run, targets
 from benchmarks.__main__ import parse
-from benchmarks.peers import PEERS, Peer, TraceGradExplicit
+from benchmarks.peers import PEERS, Numba, Peer, TraceGradExplicit
 from benchmarks.timing import deviation, reference
-from benchmarks.workloads import LOOPS, SMALL_LOOPS, STRAIGHT, select
+from benchmarks.workloads import DERIVATIVES, LOOPS, SMALL_LOOPS, STRAIGHT, select
 
 EXPLICIT = [name for name, workload in SMALL_LOOPS.items() if workload.spellings.get("tracegrad-explicit")]
 
@@ -34,7 +34,7 @@ def test_explicit_loops_compute_the_same(name):
 
 def test_quick_runs_take_the_small_sizes():
     assert {w.name for w in select([], loops=True)} == set(LOOPS)
-    assert {w.name for w in select([], quick=True)} == set(STRAIGHT) | set(SMALL_LOOPS)
+    assert {w.name for w in select([], quick=True)} == set(STRAIGHT) | set(SMALL_LOOPS) | set(DERIVATIVES)
     assert [w.name for w in select(["rk4_200"], loops=True, quick=True)] == ["rk4_200"]
     assert [w.name for w in select(["lstm"], loops=True)] == ["lstm_128", "lstm_1024"]
 
@@ -56,6 +56,30 @@ def test_targets_are_judged_by_what_was_measured():
     assert met["rk4_50, PyTorch eager / tracegrad"] == "**no**"
     assert met["rk4_50, tracegrad / numba by hand"] == "yes"
     assert met["first call of rk4_1000 / of rk4_50"] == "**no**"
+
+
+def test_groups_of_derivatives_are_chosen_by_options():
+    words = ["--adbench", "--transforms"]
+    assert {w.name for w in select([], groups=run._groups(parse(words)))} == set(DERIVATIVES)
+    assert all(w.group == "adbench" for w in select([], groups=run._groups(parse(words[:1]))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, workload in DERIVATIVES.items() if "numba" in workload.prepared])
+def test_derivative_by_hand_is_the_expected_one(name):
+    prepared = Numba(1).prepare(DERIVATIVES[name])
+    assert deviation(prepared.to_numpy(prepared.call()), reference(DERIVATIVES[name])) < 1e-9
+
+
+def test_targets_of_derivatives_are_judged():
+    times = {"tracegrad": 1.0, "jax": 4.0, "numba": 0.4}
+    cells = {name: {"status": "ok", "steady": time, "first": time} for name, time in times.items()}
+    rows = dict.fromkeys(["hvp_rosenbrock_1e3", "hand_simple_100", "ba_n100_m10000_p40000"], cells)
+    met = {text: verdict for text, *_, verdict in targets.derivatives(rows)}
+    assert met["hvp_rosenbrock_1e3, JAX / tracegrad"] == "yes"
+    assert met["hvp_rosenbrock_1e3, tracegrad / numba by hand"] == "**no**"
+    assert met["first call of hand_simple_100, s"] == "yes"
+    assert met["ba_n100_m10000_p40000, JAX / tracegrad"] == "**no**"
 
 
 class Broken(Peer):

@@ -44,6 +44,7 @@ class CompiledFunction:
         shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
         self._dispatcher.count_paths()
+        self._transforms: dict[tuple[str, bool], Any] = {}
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
 
@@ -77,6 +78,27 @@ class CompiledFunction:
         found = endpoint.first(args, kwargs)
         return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
 
+    def jacobian(self, *args: Any, **kwargs: Any) -> Any:
+        """The Jacobian with respect to ``argnums``: :func:`tracegrad.autograd.jacobian`.
+
+        ``scipy.optimize.least_squares(f, x0, jac=f.jacobian)`` takes it as it is.
+        """
+        return self.transform("jacobian")(*args, **kwargs)
+
+    def hessian(self, *args: Any, **kwargs: Any) -> Any:
+        """The second derivatives with respect to ``argnums``: :func:`tracegrad.autograd.hessian`.
+
+        ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True, hess=f.hessian)`` takes it as it is.
+        """
+        return self.transform("hessian")(*args, **kwargs)
+
+    def hvp(self, *args: Any, **kwargs: Any) -> Any:
+        """``f.hvp(x, v)``, the product of the Hessian with a vector: :func:`tracegrad.autograd.hvp`.
+
+        ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True, hessp=f.hvp)`` takes it as it is.
+        """
+        return self.transform("hvp")(*args, **kwargs)
+
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
@@ -102,6 +124,15 @@ class CompiledFunction:
         """The same compiled function over another body: used when an outer recording replaces captured arrays."""
         return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._dispatcher.target)
 
+    def transform(self, name: str, bound: bool = False) -> Any:
+        """The transform called *name* with respect to ``argnums``; *bound*: of a method, as a function of the instance,
+        too."""
+        found = self._transforms.get((name, bound))
+        if found is None:
+            argnums = shifted_positions(self._argnums) if bound else self._argnums
+            found = self._transforms[name, bound] = TRANSFORMS[name](self, argnums, self._has_aux)
+        return found
+
     # ---- dispatch ----------------------------------------------------------------------------------------------
 
     def run(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -116,6 +147,7 @@ class CompiledFunction:
 
 
 _KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
+TRANSFORMS: dict[str, Callable[..., Any]] = {}  # those that are methods, too: (function, argnums, has_aux) -> function
 
 
 class BoundFunction:
@@ -141,6 +173,18 @@ class BoundFunction:
         """As :meth:`CompiledFunction.value_and_grad`."""
         function = self.__func__
         return function.run(function._bound[2], (self.__self__, *args), kwargs)
+
+    def jacobian(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`CompiledFunction.jacobian`."""
+        return self.__func__.transform("jacobian", True)(self.__self__, *args, **kwargs)
+
+    def hessian(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`CompiledFunction.hessian`."""
+        return self.__func__.transform("hessian", True)(self.__self__, *args, **kwargs)
+
+    def hvp(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`CompiledFunction.hvp`."""
+        return self.__func__.transform("hvp", True)(self.__self__, *args, **kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""

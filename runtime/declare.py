@@ -28,6 +28,8 @@ def check_function(fn: Any, target: str) -> None:
 
 def positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
     """*argnums* as given: a position, or several as a tuple."""
+    if type(argnums) is int:
+        return argnums
     wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if any(not isinstance(a, int) or isinstance(a, bool) for a in wanted):
         raise TypeError(

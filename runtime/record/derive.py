@@ -27,7 +27,6 @@ from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
 from ...tracer.ir.primitive import CUSTOM, LOOP
 from ...tracer.ir.site import user_site
 from ...tracer.ir.trees import tree_unflatten
-from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import Recorder, recording
@@ -49,6 +48,7 @@ from .differentiable import (
 from .effects import Effects
 from .gc_pause import fewer_collections
 from .identity import first_of_each
+from .inner import weakened
 from .outputs import Output, data_made, data_of, flatten_result, packed
 from .recording import GRAD, VALUE, Held, Mode, Recording, UserRun, are_twins
 from .trees import Source
@@ -229,25 +229,16 @@ def _restated(run: UserRun, recorder: Recorder) -> tuple[Any, Effects]:
 
 
 def sort_guards(recorder: Recorder) -> list[Guard]:
-    """Weaken each guard to what Python saw, and take out those on floats.
+    """Weaken each guard to what Python saw (``inner.weakened``), and take out those on floats.
 
-    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy
-    and a kernel may differ in the last one, so the kernel hands over its own number and is held to that (see
-    ``Path.numbers``).
+    ``float(t)`` saw every bit; NumPy and a kernel may differ in the last one, so the kernel hands over its own number
+    and is held to that (see ``Path.numbers``).
     """
-    kept, numbers = [], []
-    for guard in recorder.guards:
-        dtype = guard.atom.aval.dtype
-        if guard.kind == "bool" and dtype.kind != "b":
-            asked = F.ne(guard.atom, structural(0, dtype))
-            kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
-        elif guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
-            whole = np.trunc(guard.expected)
-            kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
-        elif dtype.kind in FLOAT_KINDS:
-            numbers.append(guard)
-        else:
-            kept.append(guard)
+    kept: list[Guard] = []
+    numbers: list[Guard] = []
+    for guard in map(weakened, recorder.guards):
+        seen_whole = guard.kind in ("int", "index")
+        (numbers if guard.atom.aval.dtype.kind in FLOAT_KINDS and not seen_whole else kept).append(guard)
     recorder.guards[:] = [g for g in kept if not isinstance(g.atom, Lit)]
     return numbers
 

@@ -7,10 +7,12 @@ trees of tangents and cotangents, ``linear_map.py`` the linear functions that ``
 
 from .forward import derivative, jvp, linearize, make_jvp
 from .gradient import Derivative, grad, value_and_grad
+from .jacobians import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from .reverse import elementwise_grad, make_vjp, vjp
 from .transform import Transform
+from .vmap import vmap
 
 __all__ = [
-    "Derivative", "Transform", "derivative", "elementwise_grad", "grad", "jvp", "linearize", "make_jvp", "make_vjp",
-    "value_and_grad", "vjp",
+    "Derivative", "Transform", "derivative", "elementwise_grad", "grad", "hessian", "hvp", "jacfwd", "jacobian",
+    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "value_and_grad", "vhp", "vjp", "vmap",
 ]  # fmt: skip

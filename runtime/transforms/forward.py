@@ -21,7 +21,7 @@ from ..record.differentiable import differentiated, leaf_names
 from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
-from .transform import Transform, arguments_of, call_of, transformed
+from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
 from .values import Values, fitting, joined, lanes_like, values_of
 
 
@@ -40,7 +40,7 @@ def _tuple(given: Any, what: str, name: str) -> tuple[Any, ...]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Jvp:
     """``(primals, tangents) -> (value, tangent of the value)``; with *argnums* the tangents are those of these
     arguments alone, and others may be passed by name."""
@@ -49,9 +49,7 @@ class Jvp:
     argnums: int | tuple[int, ...] | None = None
     name = "jvp"
 
-    def __call__(
-        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         primals, tangents = _tuple(args[0], "primals", "jvp"), args[1]
         if self.argnums is None:
             tangents = _tuple(tangents, "tangents", "jvp")
@@ -69,16 +67,14 @@ class Jvp:
         return (run.out, out, run.aux) if self.has_aux else (run.out, out)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linearize:
     """``primals -> (value, the linear map of tangents)``."""
 
     has_aux: bool = False
     name = "linearize"
 
-    def __call__(
-        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         every = tuple(range(len(args)))
         call = call_of("linearize", fn, args, {}, every)
         names = leaf_names(fn, call)
@@ -104,16 +100,14 @@ class Linearize:
         return (run.out, linear, run.aux) if self.has_aux else (run.out, linear)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Directional:
     """The derivative along ones: of a function of a number its derivative."""
 
     argnums: int | tuple[int, ...]
     name = "derivative"
 
-    def __call__(
-        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = Mode(GRAD, self.argnums)
         call = call_of("derivative", fn, args, kwargs, mode.positions)
         run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
@@ -139,7 +133,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
     :returns: (value, tangent), the tangent in the structure of the value.
     :raises DifferentiationError: where an argument is no float or a tangent does not fit.
     """
-    return transformed(Jvp(has_aux), fn, ("primals", "tangents"))(primals, tangents)
+    return transformed(rule_of(Jvp, has_aux), fn, ("primals", "tangents"))(primals, tangents)
 
 
 def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -148,7 +142,7 @@ def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
 
     With *has_aux*, of a function that returns (value, aux), the result is (value, f_jvp, aux).
     """
-    return transformed(Linearize(has_aux), fn)(*primals)
+    return transformed(rule_of(Linearize, has_aux), fn)(*primals)
 
 
 def derivative(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
@@ -157,12 +151,12 @@ def derivative(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Tran
     Of a function of an array that works element by element it is the array of the derivatives (the derivative along
     ones).
     """
-    return transformed(Directional(positions(argnums)), fn)
+    return transformed(rule_of(Directional, positions(argnums)), fn)
 
 
 def make_jvp(fn: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """As in HIPS autograd: ``make_jvp(f)(x)(v)`` is ``(f(x), J(x) @ v)``, with J with respect to argument *argnum*."""
-    rule = Jvp(argnums=positions(argnum))
+    rule = rule_of(Jvp, False, positions(argnum))
 
     def jvp_maker(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
         return lambda v: transformed(rule, fn, ("primals", "tangents", "keywords"))(args, v, kwargs)

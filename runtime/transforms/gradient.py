@@ -10,21 +10,16 @@ from typing import Any
 from ..compiled import BoundFunction, CompiledFunction
 from ..declare import positions, shifted_positions
 from ..explain import explain_call
-from ..record.recording import GRAD, VALUE_AND_GRAD, Mode
+from ..record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from ..stats import Stats
+from .transform import OWNERS, kept
 
 
 def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
     """The compiled form of *fn*, made once: the gradients of one function share kernels and recordings."""
     if isinstance(fn, CompiledFunction):
         return fn
-    if not isinstance(fn, types.FunctionType | functools.partial | Derivative):
-        return CompiledFunction(fn, target="auto")
-    # kept on the function itself: it lives exactly as long
-    found = fn.__dict__.get("__tracegrad__")
-    if found is None or found.__wrapped__ is not fn:
-        found = fn.__dict__["__tracegrad__"] = CompiledFunction(fn, target="auto")
-    return found
+    return kept(fn, VALUE, lambda: CompiledFunction(fn, target="auto"))
 
 
 class Derivative:
@@ -67,16 +62,23 @@ class Derivative:
         return Derivative(fn, self._kind, self._argnums, self._has_aux, self._holomorphic)
 
 
+OWNERS.append(Derivative)
+
+
+def _derivative(fn: Callable[..., Any], *settings: Any) -> Derivative:
+    return kept(fn, settings, lambda: Derivative(fn, *settings))
+
+
 def grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Derivative:
     """The gradient of *fn*, which returns a real scalar, as a function; with *holomorphic* the derivative of one that
     takes and returns complex numbers.  A function decorated with ``compile_grad`` shares its kernels."""
-    return Derivative(fn, GRAD, argnums, has_aux, holomorphic)
+    return _derivative(fn, GRAD, positions(argnums), has_aux, holomorphic)
 
 
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Derivative:
     """``(value, gradient)`` of *fn* in one kernel; *holomorphic* as in :func:`grad`."""
-    return Derivative(fn, VALUE_AND_GRAD, argnums, has_aux, holomorphic)
+    return _derivative(fn, VALUE_AND_GRAD, positions(argnums), has_aux, holomorphic)

@@ -53,9 +53,8 @@ class LinearProgram:
             raise TypeError(f"the function that vjp returns takes one {self.what}, but {len(operands)} were given")
         given = operands[0] if self.single else operands
         atoms = fitting(given, self.like, self.structure, self.names, self.what, self.owner)
-        lanes = lanes_like(atoms, -1 if self.single else 1)
-        found = inlined(self.graph, [*map(to_atom, residuals), *lanes])
-        return self.results.tree(whole(found, self._results, -1 if self.single else 1))
+        found = inlined(self.graph, [*map(to_atom, residuals), *lanes_like(atoms)])
+        return self.results.tree(whole(found, self._results))
 
 
 class LinearMap:

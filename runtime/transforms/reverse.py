@@ -17,7 +17,7 @@ from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
-from .transform import Transform, arguments_of, call_of, transformed
+from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
 from .values import Values, joined, lanes_like, numbers_of, values_of
 
 
@@ -27,7 +27,7 @@ def cotangents_of(run: InnerRun, results: Values, cotangents: Sequence[Atom], *,
     return joined(found, run.variables, -1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Vjp:
     """``primals -> (value, the linear map of cotangents)``; with *argnums* to those of these arguments alone."""
 
@@ -35,9 +35,7 @@ class Vjp:
     argnums: int | tuple[int, ...] | None = None
     name = "vjp"
 
-    def __call__(
-        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = Mode(GRAD, tuple(range(len(args))) if self.argnums is None else self.argnums)
         call = call_of("vjp", fn, args, kwargs, mode.positions)
         run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=self.has_aux)
@@ -53,16 +51,14 @@ class Vjp:
         return (run.out, linear, run.aux) if self.has_aux else (run.out, linear)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ElementwiseGrad:
     """The gradient of the sum of the results."""
 
     argnums: int | tuple[int, ...]
     name = "elementwise_grad"
 
-    def __call__(
-        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = Mode(GRAD, self.argnums)
         call = call_of(self.name, fn, args, kwargs, mode.positions)
         run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
@@ -89,18 +85,18 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     :raises DifferentiationError: where an argument or a result is no float.
     """
-    return transformed(Vjp(has_aux), fn)(*primals)
+    return transformed(rule_of(Vjp, has_aux), fn)(*primals)
 
 
 def elementwise_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
     """The gradient of the sum of the results of *fn*: where *fn* works element by element the derivatives of all
     elements, by one reverse pass."""
-    return transformed(ElementwiseGrad(positions(argnums)), fn)
+    return transformed(rule_of(ElementwiseGrad, positions(argnums)), fn)
 
 
 def make_vjp(fn: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """As in HIPS autograd: ``make_vjp(f)(x)`` is ``(vjp_fn, f(x))``, with the cotangent of argument *argnum* alone."""
-    rule = Vjp(argnums=positions(argnum))
+    rule = rule_of(Vjp, False, positions(argnum))
 
     def vjp_maker(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         value, pullback = transformed(rule, fn)(*args, **kwargs)

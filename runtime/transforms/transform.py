@@ -12,10 +12,10 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.record.recorder import Recorder, require_recorder
+from ...tracer.record.recorder import Recorder, current_recorder
 from ..compiled import BoundFunction, CompiledFunction
 from ..explain import explain_call
 from ..record.call_key import Call, flatten
@@ -23,18 +23,24 @@ from ..record.differentiable import name_of
 from ..record.recording import Mode
 from ..tensor_library import TENSORS
 
+Function: TypeAlias = Callable[..., Any]
+
 
 class TransformRule(Protocol):
-    """A transform with its settings; hashable, equal for the same transform."""
+    """A transform with its settings.  Made by :func:`rule_of`."""
 
     @property
     def name(self) -> str:
         """The name of the transform, as users call it."""
 
-    def __call__(
-        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments that are traced in *recorder*, in which *fn* is run."""
+
+
+@functools.lru_cache(maxsize=4096)
+def rule_of(cls: Callable[..., Any], *settings: Any) -> Any:
+    """The rule ``cls(*settings)``: one object for equal settings, so that it is found by its identity."""
+    return cls(*settings)
 
 
 class RuleApplied:
@@ -49,7 +55,9 @@ class RuleApplied:
             self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        recorder = require_recorder(self.rule.name)
+        recorder = current_recorder()
+        if recorder is None:  # a call over tensors, which are recorded in another way
+            raise _given_tensors(self.rule.name)
         with recorder.in_full():
             return self.rule(self.__wrapped__, recorder, args, kwargs)
 
@@ -87,17 +95,47 @@ class Transform(CompiledFunction):
         return Transform(self._rule, fn.__wrapped__, self._parameters)  # type: ignore[attr-defined]
 
 
-def transformed(rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> Transform:
-    """*fn* transformed by *rule*: the same object for the same function and an equal rule, for as long as the function
-    lives.  *parameters*: the names of its arguments, where they are not those of the function."""
+def kept(fn: Function, key: Any, make: Callable[[], Any]) -> Any:
+    """``make()``, made once for *fn* and *key*: kept on the function itself, so it lives exactly as long."""
+    try:
+        found = fn.__dict__[_KEPT]
+        if found.owner is fn:
+            return found[key]
+    except (AttributeError, KeyError, TypeError):
+        pass
+    made = make()
+    if isinstance(fn, tuple(OWNERS)):
+        found = fn.__dict__.get(_KEPT)
+        if found is None or found.owner is not fn:  # functools.wraps has copied it
+            found = fn.__dict__[_KEPT] = _Kept(fn)
+        found[key] = made
+    return made
+
+
+class _Kept(dict[Any, Any]):
+    """The transforms of the function *owner*."""
+
+    def __init__(self, owner: Function) -> None:
+        super().__init__()
+        self.owner = owner
+
+
+_KEPT = "__tracegrad_transforms__"  # the attribute of a function that holds them
+OWNERS: list[type] = [types.FunctionType, functools.partial, CompiledFunction]  # classes of functions that hold them
+
+
+def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | None = None) -> Transform:
+    """*fn* transformed by *rule*: the same object for the same function and rule, for as long as the function lives.
+    *parameters*: the names of its arguments, where they are not those of the function."""
+    try:
+        found = fn.__dict__[_KEPT]
+        if found.owner is fn:
+            return found[rule]
+    except (AttributeError, KeyError, TypeError):
+        pass
     if not callable(fn):
         raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
-    owned = isinstance(fn, types.FunctionType | CompiledFunction | functools.partial)
-    known = fn.__dict__.setdefault("__tracegrad_transforms__", {}) if owned else {}
-    found = known.get(rule)
-    if found is None or found._inner is not fn:
-        found = known[rule] = Transform(rule, fn, parameters)
-    return found
+    return kept(fn, rule, lambda: Transform(rule, fn, parameters))
 
 
 # ---- for rules -----------------------------------------------------------------------------------------------------
@@ -109,11 +147,15 @@ def call_of(
     """The call of the inner function; plain objects among the positional arguments *apart* are taken apart."""
     call = flatten(args, kwargs, fn=fn, differentiated=apart)
     if any(isinstance(leaf, TENSORS.types) for leaf in call.leaves):
-        raise DifferentiationError.here(
-            f"{name} is for functions of arrays, and was given a Tensor: tracegrad.autograd.functional has the "
-            "functions for tensors; or pass x.numpy()"
-        )
+        raise _given_tensors(name)
     return call
+
+
+def _given_tensors(name: str) -> DifferentiationError:
+    return DifferentiationError.here(
+        f"{name} is for functions of arrays, and was given a Tensor: tracegrad.autograd.functional has the functions "
+        "for tensors; or pass x.numpy()"
+    )
 
 
 def arguments_of(mode: Mode, args: Sequence[Any]) -> Any:

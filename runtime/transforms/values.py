@@ -71,7 +71,7 @@ def values_of(tree: Any) -> Values:
     slots: list[Any] = []
     atoms, arrays = [], []
     for leaf in leaves:
-        atom = to_atom(leaf) if _is_number(leaf) else None
+        atom = to_atom(leaf) if is_number(leaf) else None
         if atom is None or atom.aval.dtype.kind == "b":
             slots.append(_NOTHING)
         elif atom.aval.is_float or atom.aval.is_complex:
@@ -83,7 +83,8 @@ def values_of(tree: Any) -> Values:
     return Values(leaves, Form(structure, tuple(slots), tuple([x.aval for x in atoms]), tuple(arrays)), atoms)
 
 
-def _is_number(leaf: Any) -> bool:
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf of a result is a number or an array of numbers."""
     return isinstance(leaf, (int, float, complex, np.generic)) or data_of(leaf) is not None
 
 
@@ -112,7 +113,8 @@ def fitting(
     given: Any, like: Sequence[Atom], structure: Any, names: Sequence[str], what: str, owner: str
 ) -> list[Atom]:
     """The numbers of the tree *given*, which belongs to the values *like*: of the same *structure*, shapes and dtypes
-    (Python numbers fit any dtype).  *what*: "tangent" or "cotangent", of the *owner*, whose leaves are called *names*.
+    (Python numbers and integers fit any dtype).  *what*: "tangent" or "cotangent", of the *owner*, whose leaves are
+    called *names*.
 
     :raises DifferentiationError: where it does not fit."""
     leaves, found = flatten_result(given)
@@ -127,7 +129,7 @@ def fitting(
 
 
 def _fitting(leaf: Any, aval: Aval, name: str, what: str) -> Atom:
-    atom = to_atom(leaf) if _is_number(leaf) else None
+    atom = to_atom(leaf) if is_number(leaf) else None
     plain = isinstance(leaf, (int, float, complex)) and not isinstance(leaf, np.generic)
     bare = f"{aval.dtype} of shape {aval.shape}" if aval.shape else f"a number of {aval.dtype}"
     if atom is None or atom.aval.shape != aval.shape:
@@ -135,7 +137,11 @@ def _fitting(leaf: Any, aval: Aval, name: str, what: str) -> Atom:
             f"the {what} of {name}, which is {bare}, has to be so too, but is {described(leaf)}"
         )
     weak = plain or atom.aval.weak or aval.weak
-    same = atom.aval.dtype == aval.dtype or (weak and (aval.is_complex or not atom.aval.is_complex))
+    same = (
+        atom.aval.dtype == aval.dtype
+        or atom.aval.dtype.kind in "biu"
+        or (weak and (aval.is_complex or not atom.aval.is_complex))
+    )
     if not same:
         raise DifferentiationError.here(
             f"the {what} of {name}, which is {bare}, has to be so too, but is {described(leaf)}: write "

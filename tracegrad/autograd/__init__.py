@@ -1,10 +1,27 @@
-"""Gradients of functions (``grad(f)``, ``value_and_grad(f)``) and of tensors (``backward``, ``grad(outputs,
-inputs)``), and PyTorch's other functions of ``autograd``. ``function.py`` is the first file to read: operations with a
-backward of the user's, with ``function_context.py`` (their ``ctx``) and ``function_traced.py`` (the same in recorded
-NumPy code). ``functional.py`` has Jacobians and Hessians, ``gradcheck.py`` finite differences.
+"""Gradients of functions (``grad(f)``, ``jacobian(f)``, ``vmap(f)``: ``runtime/transforms``) and of tensors
+(``backward``, ``grad(outputs, inputs)``), and PyTorch's other functions of ``autograd``. ``function.py`` is the first
+file to read: operations with a backward of the user's, with ``function_context.py`` (their ``ctx``) and
+``function_traced.py`` (the same in recorded NumPy code). ``functional.py`` has Jacobians and Hessians of functions of
+tensors, ``gradcheck.py`` finite differences.
 """
 
-from ..runtime.transforms import value_and_grad
+from ..runtime.transforms import (
+    derivative,
+    elementwise_grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linearize,
+    make_jvp,
+    make_vjp,
+    value_and_grad,
+    vhp,
+    vjp,
+    vmap,
+)
 from ..tensors.backward import backward
 from ..tensors.compiled_backward import tapes
 from ..tensors.modes import detect_anomaly, enable_grad, inference_mode, no_grad, set_detect_anomaly, set_grad_enabled
@@ -15,20 +32,8 @@ from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
-    "Function",
-    "Variable",
-    "backward",
-    "detect_anomaly",
-    "enable_grad",
-    "function",
-    "functional",
-    "grad",
-    "gradcheck",
-    "gradgradcheck",
-    "inference_mode",
-    "no_grad",
-    "set_detect_anomaly",
-    "set_grad_enabled",
-    "tapes",
-    "value_and_grad",
-]
+    "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad", "function",
+    "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd", "jacobian",
+    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly", "set_grad_enabled", "tapes",
+    "value_and_grad", "vhp", "vjp", "vmap",
+]  # fmt: skip

@@ -35,5 +35,8 @@ class Observer(Protocol):
     def evaluate(self, atom: Atom) -> None:
         """Put into ``env`` the values of ``follow``'s operations that *atom*, or a new node, reads."""
 
+    def forget(self, start: int) -> None:
+        """Forget what was asked from item *start* of the recording on."""
+
     def answered(self, atom: Atom, answer: bool) -> None:
         """Control flow has asked for the truth value of *atom*."""

@@ -182,6 +182,12 @@ class Recorder(Builder):
         self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated
         self.differentiated: set[Var] = set()  # constants with respect to which a derivative is being taken
+        self.row_inputs: set[Var] = (
+            set()
+        )  # variables that stand for one row of many: nobody may learn its value but by a guard
+        self._of_rows: set[Atom] = set()  # values that depend on them, of the first `_rows_seen` nodes
+        self._rows_seen = 0
+        self._asked = 0  # the number of questions that are being answered
         self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
         self.seeds: Callable[[], None] | None = None  # called before NumPy's global generator is seeded (generators.py)
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
@@ -284,6 +290,16 @@ class Recorder(Builder):
         self.unfollow()
         self.look_at = -1
 
+    def withdraw(self, guards: Collection[Guard]) -> None:
+        """Take *guards* back, on which the run does not rest any more."""
+        ids = {id(g) for g in guards}
+        gone = [k for k, item in enumerate(self.items) if id(item) in ids]
+        for k in reversed(gone):
+            del self.items[k], self.sites[k], self.counts[k]
+        if gone and self.observer is not None:
+            self.observer.forget(gone[0])
+        self.guards[:] = [g for g in self.guards if id(g) not in ids]
+
     def drop_guards(self) -> None:
         """Remove all guards."""
         kept = [k for k, item in enumerate(self.items) if isinstance(item, Node)]
@@ -364,6 +380,11 @@ class Recorder(Builder):
         if atom.aval.dtype.kind == "c":
             return self.backend.asarray(self.value(atom))
         self.unfollow()
+        if self.row_inputs and not self._asked and self.of_row(atom):
+            raise UnsupportedError.here(
+                "this needs the value of an argument of vmap, which is another one in each row of the batch; compute "
+                "it outside and pass it with in_axes=None, or write it as operations on the array"
+            )
         if self.observer is not None:
             self.observer.evaluate(atom)
         return self.demand(atom)
@@ -371,6 +392,27 @@ class Recorder(Builder):
     def demand(self, atom: Atom) -> Any:
         """As ``value_there``, where nodes define all that *atom* depends on."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
+
+    def of_row(self, atom: Atom) -> bool:
+        """Whether *atom* depends on a variable that stands for one row of many."""
+        if len(self.nodes) < self._rows_seen:
+            self._rows_seen = 0
+        known = self._of_rows
+        known.update(self.row_inputs)
+        for node in self.nodes[self._rows_seen :]:
+            if not known.isdisjoint(node.inputs):
+                known.update(node.outs)
+        self._rows_seen = len(self.nodes)
+        return any(x in known for x in lanes(atom)) if atom.aval.is_complex else atom in known
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A context in which values are learned that a guard is put on."""
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
 
     def presume(self, condition: Atom, *operands: Atom, evaluate: bool = True) -> bool:
         """Whether the 0-d *condition* on *operands* holds in this run, which then rests on it.  Not *evaluate*: whether
@@ -388,7 +430,8 @@ class Recorder(Builder):
             return bool(condition.value)
         known = self.numbers.get(condition)
         if known is None and evaluate:
-            known = bool(self.value(condition))
+            with self.asking():
+                known = bool(self.value(condition))
             for x in operands:
                 if isinstance(x, Var) and x in self.env and self.backend is HOST:
                     self.numbers[x] = self.env[x].item()
@@ -413,7 +456,9 @@ class Recorder(Builder):
             return
         condition = self._where_taken(condition)
         trusts = self.trusts and self.repeatable
-        if not trusts and not (self.repeatable and self.value(condition)):
+        with self.asking():
+            holds = not trusts and self.repeatable and self.value(condition)
+        if not trusts and not holds:
             if not self.guard(condition, "linalg"):
                 raise error()
             return
@@ -458,13 +503,16 @@ class Recorder(Builder):
             self.unfollow()
             premise, self.premise = self.premise, None
             unmet, self.unmet = self.unmet, None
-            if unmet is not None and not self.value(premise):
+            with self.asking():
+                holds = unmet is None or self.value(premise)
+            if unmet is not None and not holds:
                 error = unmet()
                 self.again(NotHeldError(error))
                 raise error
-            self._add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes)))
+            self.add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes)))
 
-    def _add_guard(self, guard: Guard) -> None:
+    def add_guard(self, guard: Guard) -> None:
+        """Let the run rest on *guard*, which holds in it."""
         if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
             self.guards.append(guard)
         self.counts.append(len(self.nodes))
@@ -478,9 +526,10 @@ class Recorder(Builder):
         if atom.aval.dtype.kind == "c":
             return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
         self.settle_premise()
-        value = np.asarray(self.value(atom))[()]
+        with self.asking():
+            value = np.asarray(self.value(atom))[()]
         if not isinstance(atom, Lit):
-            self._add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
+            self.add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value
 
     @contextmanager
@@ -505,6 +554,8 @@ class Recorder(Builder):
             if isinstance(current, Pair):
                 stack += [current.re, current.im]
                 continue
+            if current in self.row_inputs:
+                return True
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
             if current in self.differentiated:
@@ -544,6 +595,8 @@ class Recorder(Builder):
             if isinstance(current, Lit):
                 continue
             node = makers.get(current)
+            if any(current in recorder.row_inputs for recorder in recorders):
+                return None
             if current in outside:
                 found.sources.append(current)
                 found.captured |= outside[current]
@@ -568,7 +621,11 @@ class Recorder(Builder):
             self._looked = 0
         known.update(self.outside, [var for var, _ in self.consts])
         for node in self.nodes[self._looked :]:
-            if node.inputs and all(type(x) is Lit or x in known for x in node.inputs):
+            if (
+                node.inputs
+                and all(type(x) is Lit or x in known for x in node.inputs)
+                and node.out not in self.row_inputs
+            ):
                 known.update(node.outs)
         self._looked = len(self.nodes)
         return all(x in known for x in atoms) and not all(any(x is var for var, _ in self.consts) for x in atoms)
@@ -635,6 +692,11 @@ class Recorder(Builder):
         roots = [*outputs, *[g.atom for g in self.guards]]
         nodes = live_nodes(self.nodes, roots)
         used = read_vars(nodes, roots)
+        if not self.row_inputs.isdisjoint(used):
+            raise UnsupportedError.here(
+                "a value of one row of the batch was kept by the function given to vmap, in a list, an attribute or a "
+                "global, and is read outside of it: return it from the function"
+            )
         consts = [c for c in self.consts if c[0] in used]
         return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), consts)
 

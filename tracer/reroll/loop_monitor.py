@@ -86,8 +86,11 @@ class LoopMonitor:
         if loop is not None:
             self.followed.append(loop)
             self._evaluated = min(self._evaluated, follower.nodes_before)
-            self.asked = {k: asked for k, asked in self.asked.items() if k < follower.repeat.start}
+            self.forget(follower.repeat.start)
         self.postpone()
+
+    def forget(self, start: int) -> None:
+        self.asked = {k: asked for k, asked in self.asked.items() if k < start}
 
     def evaluate(self, atom: Atom) -> None:
         if not self.followed:

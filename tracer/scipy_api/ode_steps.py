@@ -116,7 +116,7 @@ class Steps:
                 if isinstance(now, Var) and before in env:
                     env[now] = env[before]
             guard = Guard(F.lt(count, Lit(body.length, INT)), np.True_, CAPACITY, self.recorder.site())
-            self.recorder._add_guard(guard)
+            self.recorder.add_guard(guard)
             first = len(self.loop.carries)
             self.last = tree_unflatten(self.loop.spec, [as_result(v) for v in found[:first]])
             self.count = as_result(count)

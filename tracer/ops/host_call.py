@@ -81,6 +81,30 @@ class HostFunction:
         made.key, made._dtypes = (self.key, dtypes), dtypes
         return made
 
+    def for_rows(self, size: int, differ: Sequence[bool], masked: bool, rule: Rule | None) -> HostFunction:
+        """The function of *size* rows, called for one after the other.
+
+        *differ*: for each operand whether it has rows, or is the same in all.  *masked*: a further operand, bool
+        (size,), says for which rows it is called; the results of others are 0."""
+        rows = _RowByRow(self, size, tuple(differ), masked)
+        results = [Aval(a.dtype, (size, *a.shape)) for a in self.results]
+        made = HostFunction(rows, results, self.name, rule=None if self.rule is None else rule, site=self.site)
+        made.key, made._dtypes = (self.key, size, rows.differ, masked), (*self._dtypes, *[_BOOL.dtype] * masked)
+        return made
+
+    def by_operand(self, lanes: Sequence[bool]) -> list[bool]:
+        """Flags of operands, from those of their lanes: whether any has it."""
+        found: list[bool] = []
+        for dtype in self._dtypes:
+            count = 1 + (dtype.kind == "c")
+            found.append(any(lanes[:count]))
+            lanes = lanes[count:]
+        return found
+
+    def by_lane(self, operands: Sequence[bool]) -> list[bool]:
+        """Flags of lanes, from those of their operands."""
+        return [x for x, d in zip(operands, self._dtypes, strict=True) for _ in range(1 + (d.kind == "c"))]
+
     def __eq__(self, other: object) -> bool:
         return type(other) is HostFunction and self.key == other.key
 
@@ -99,12 +123,15 @@ class HostFunction:
             array = np.asarray(array + 1j * np.asarray(next(given)), dtype) if dtype.kind == "c" else array.view()
             array.flags.writeable = False
             arrays.append(array)
-        found = unrecorded[0](self.function, arrays)
+        return _lanes(self.checked(unrecorded[0](self.function, arrays)))
+
+    def checked(self, found: Any) -> list[np.ndarray]:
+        """The results *found*, which have to be what was declared."""
         if len(self.results) == 1:
             found = (found,)
         if not isinstance(found, (tuple, list)) or len(found) != len(self.results):
             self._refuse(_shown(found), f"{len(self.results)} results were declared")
-        return _lanes([self._checked(np.array(x), aval) for x, aval in zip(found, self.results, strict=True)])
+        return [self._checked(np.array(x), aval) for x, aval in zip(found, self.results, strict=True)]
 
     def caught(self, *values: Any) -> list[np.ndarray]:
         """As a call, and whether it raised nothing; where it did, the results are NaN, or 0."""
@@ -136,6 +163,22 @@ class HostFunction:
 
     def _refuse(self, found: str, declared: str) -> NoReturn:
         raise TracegradError.here(f"{self.name} returned {found}, but {declared}", self.site)
+
+
+class _RowByRow:
+    """A host function called for each row of a batch."""
+
+    def __init__(self, row: HostFunction, size: int, differ: tuple[bool, ...], masked: bool) -> None:
+        self.row, self.size, self.differ, self.masked = row, size, differ, masked
+
+    def __call__(self, *arrays: np.ndarray) -> Any:
+        row, alive = self.row, arrays[-1] if self.masked else np.ones(self.size, bool)
+        found = [np.zeros((self.size, *a.shape), a.dtype) for a in row.results]
+        for k in np.flatnonzero(alive):
+            given = [x[k, ...] if differs else x for x, differs in zip(arrays, self.differ, strict=False)]
+            for y, x in zip(found, row.checked(row.function(*given)), strict=True):
+                y[k] = x
+        return found[0] if len(found) == 1 else found
 
 
 def _lane(dtype: np.dtype) -> np.dtype:

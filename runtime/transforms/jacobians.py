@@ -200,7 +200,7 @@ def hessian(
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class HessianProduct:
     """``(x, v, ...) -> H @ v``, the vector after the arguments that are differentiated; *reverse*: ``v @ H``."""
 
     argnums: int | tuple[int, ...]
@@ -231,12 +231,12 @@ def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     """Products of the Hessian of *fn* with a vector: ``hvp(f)(x, v)`` is ``H(x) @ v``, without H, at the price of a
     few values of *fn*.  The vector stands after the arguments *argnums*, in their structure; others follow it, as in
     ``scipy.optimize.minimize(..., hessp=hvp(f))``.  Forward mode over reverse mode."""
-    return transformed(rule_of(Product, positions(argnums), has_aux), fn)
+    return transformed(rule_of(HessianProduct, positions(argnums), has_aux), fn)
 
 
 def vhp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform:
     """As :func:`hvp`, ``v @ H(x)``, by reverse mode over reverse mode."""
-    return transformed(rule_of(Product, positions(argnums), has_aux, True), fn)
+    return transformed(rule_of(HessianProduct, positions(argnums), has_aux, True), fn)
 
 
 TRANSFORMS.update(jacobian=jacobian, hessian=hessian, hvp=hvp)

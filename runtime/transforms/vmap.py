@@ -25,7 +25,7 @@ from .values import described, is_number
 
 
 @dataclass(frozen=True)
-class Axes:
+class RowAxes:
     """A tree of axes that can be hashed: a prefix of the tree of values that they belong to."""
 
     leaves: tuple[Any, ...]
@@ -40,8 +40,8 @@ class Axes:
 class Vmap:
     """The function for all rows at once."""
 
-    in_axes: Axes
-    out_axes: Axes
+    in_axes: RowAxes
+    out_axes: RowAxes
     axis_size: int | None = None
     name = "vmap"
 
@@ -135,11 +135,11 @@ def _spread(prefix: Any, spec: Any, what: str, where: str) -> Iterator[int | Non
         yield from _spread(part, child, what, where)
 
 
-def _axes(tree: Any, what: str) -> Axes:
+def _axes(tree: Any, what: str) -> RowAxes:
     leaves, structure = tree_flatten(tree, none_is_leaf=True)
     if not all(x is None or (isinstance(x, int) and not isinstance(x, bool)) for x in leaves):
         raise TypeError(f"{what} is an axis, None, or a tree of these, not {tree!r}")
-    return Axes(tuple(leaves), structure)
+    return RowAxes(tuple(leaves), structure)
 
 
 def vmap(

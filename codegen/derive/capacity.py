@@ -51,7 +51,7 @@ def give_capacity(node: Node) -> None:
     lengths = []
     for need in needs:
         length = _length(recorder, need)
-        recorder.guards.append(Guard(F.lt(need.steps, Lit(length, INT)), np.True_, CAPACITY, node.site))
+        recorder.add_guard(Guard(F.lt(need.steps, Lit(length, INT)), np.True_, CAPACITY, node.site))
         lengths.append(length)
     _limit(node, iter(lengths))
 

@@ -7,22 +7,24 @@ Each of those arguments is renamed first (``renamed``), so that a closure over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.graph import Atom, Guard, Lit, Node, Pair, Var, structural
+from ...tracer.ir.graph import Atom, Guard, Lit, Node, Pair, Var, live_nodes, structural
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import F, whole_lanes
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.recorder import Recorder
+from ...tracer.reroll.inner_function import InnerFunction
 from .arguments import positional_names
 from .call_key import Call
 from .differentiable import split_aux, unlabelled
+from .outputs import returned
 from .unwrap_tracers import Settled
 
 
@@ -39,11 +41,13 @@ class InnerRun:
     first_guard: int  # the number of guards before
     out: Any = None
     aux: Any = None
+    own: list[Node] = field(default_factory=list)  # the nodes behind its results and its guards
+    end: int = 0  # the number of nodes when it was over
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes that have been recorded since it began."""
-        return self.recorder.nodes[self.start :]
+        """The nodes behind its results and its guards, with those that have been recorded since."""
+        return [*self.own, *self.recorder.nodes[self.end :]]
 
     @property
     def lanes(self) -> list[Var]:
@@ -68,7 +72,7 @@ def run_within(
     found = InnerRun(recorder, call, wrt, variables, start, first_guard)
     if rows is not None:
         recorder.row_inputs.update(found.lanes)
-    with recorder.differentiating(found.lanes):
+    with recorder.differentiating(found.lanes), InnerFunction(recorder) as part:
         try:
             found.out = unlabelled(fn(*given.args, **given.kwargs))
         finally:
@@ -76,6 +80,12 @@ def run_within(
         if has_aux:
             found.out, found.aux = split_aux(fn, found.out)
         refuse_numbers_of_text(recorder, found.out, start)
+        if rows is not None:
+            recorder.settle_premise()
+    results = [*returned(found.out), *returned(found.aux)]
+    part.rolled(results)
+    roots = [*results, *[g.atom for g in recorder.guards[first_guard:]]]
+    found.own, found.end = live_nodes(recorder.nodes[start:], roots), len(recorder.nodes)
     return found
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom
 from ...tracer.ir.trees import tree_flatten
+from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from .complex_data import as_result, joins_lanes, text_of
@@ -77,6 +78,12 @@ _ALONE = tree_flatten(0, none_is_leaf=True)[1]
 def flatten_result(out: Any) -> tuple[list[Any], Any]:
     """(leaves, structure) of a result tree."""
     return ([out], _ALONE) if type(out) is TracedArray else tree_flatten(out, none_is_leaf=True)
+
+
+def returned(out: Any) -> list[Atom]:
+    """The traced values in the result of a function."""
+    leaves = [x.array() if type(x) is TracedInt else x for x in flatten_result(out)[0]]
+    return real_atoms([leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)])
 
 
 def data_of(leaf: Any) -> tuple[Atom, str] | None:

@@ -21,7 +21,7 @@ from ...tracer.bytecode.shown_names import values_known
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
-from ...tracer.ir.graph import Atom, Var, building
+from ...tracer.ir.graph import Var, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
@@ -62,7 +62,7 @@ from .differentiable import differentiated, leaf_names, loss_of, split_aux, unla
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
-from .outputs import flatten_result, leaf_text
+from .outputs import flatten_result, leaf_text, returned
 from .recording import VALUE, Look, Mode, Pieces, Recording, UserRun
 from .unwrap_tracers import Holders, NewAttributes, Settled, is_raised_by_python, settle
 
@@ -127,7 +127,7 @@ def _record(
     as_recorded = look is not None and look.as_recorded
     if not in_pieces and not as_recorded and not plan.sets_float_errors:
         follow_loops(recorder)
-    recorder.known_capacities = capacities
+    recorder.known_capacities, recorder.rolls = capacities, not in_pieces
     recorder.trusts = plan.trusts
     recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.graph.nodes)
     names = leaf_names(fn, call)
@@ -228,9 +228,8 @@ def _record(
         ran = time.perf_counter()
         answers = answers_of(recorder)
         if not in_pieces and not as_recorded:
-            roll(
-                recorder, [*_returned(out), *real_atoms([a.atom for a in effects.arrays])], guarded=snapshot is not None
-            )
+            roots = [*returned(out), *real_atoms([a.atom for a in effects.arrays])]
+            roll(recorder, roots, guarded=snapshot is not None)
         integers.rolled(recorder)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, wrt, [inputs[k] for k in wrt])
@@ -499,12 +498,6 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
 
 
 # ---- what comes out ------------------------------------------------------------------------------------------------
-
-
-def _returned(out: Any) -> list[Atom]:
-    """The traced values in the result of a function."""
-    leaves = [x.array() if type(x) is TracedInt else x for x in flatten_result(out)[0]]
-    return real_atoms([leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)])
 
 
 def _pieces(

@@ -69,7 +69,7 @@ class Jacobian:
         dots = [renamed(first_row(x), recorder) for x in seeds]
         start, guards = len(recorder.nodes), len(recorder.guards)
         tangents = tangents_of(run, lanes_like(dots), results)
-        found = all_rows(recorder, start, guards, rows_by_lane(dots, seeds), count, self.name)
+        found = all_rows(recorder, recorder.nodes[start:], guards, rows_by_lane(dots, seeds), count, self.name)
         blocks = []
         for tangent in tangents:
             shape = tangent.aval.shape
@@ -89,7 +89,7 @@ class Jacobian:
         cts = [renamed(first_row(x), recorder) for x in seeds]
         start, guards = len(recorder.nodes), len(recorder.guards)
         cotangents = cotangents_of(run, results, lanes_like(cts, -1))
-        stacked = all_rows(recorder, start, guards, rows_by_lane(cts, seeds), count, self.name)
+        stacked = all_rows(recorder, recorder.nodes[start:], guards, rows_by_lane(cts, seeds), count, self.name)
         blocks: list[list[Atom]] = [[] for _ in results.atoms]
         for cotangent in cotangents:
             rows = repeated_rows(cotangent, stacked, count)

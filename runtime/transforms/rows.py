@@ -11,7 +11,7 @@ from typing import Any
 
 from ...codegen.derive.batch import batch, batch_guards
 from ...tracer.ir.errors import UnsupportedError
-from ...tracer.ir.graph import Atom, Pair, Var, lanes, structural
+from ...tracer.ir.graph import Atom, Node, Pair, Var, lanes, structural
 from ...tracer.ops.elementwise import broadcast_to, whole_lanes
 from ...tracer.ops.shape import reshape, slice_axis, zeros
 from ...tracer.record.recorder import Recorder
@@ -31,11 +31,16 @@ def _first_row(stacked: Atom) -> Atom:
 
 
 def all_rows(
-    recorder: Recorder, start: int, first_guard: int, stacked: Mapping[Var, Atom], size: int, what: str = "vmap"
+    recorder: Recorder,
+    nodes: Sequence[Node],
+    first_guard: int,
+    stacked: Mapping[Var, Atom],
+    size: int,
+    what: str = "vmap",
 ) -> dict[Var, Atom]:
-    """The rows of all values that were recorded from node *start* and guard *first_guard* on, and depend on the real
-    variables in *stacked*, which maps them to their rows."""
-    found = batch(recorder.nodes[start:], stacked, size)
+    """The rows of all values of *nodes* that depend on the real variables in *stacked*, which maps them to their rows.
+    Guards from number *first_guard* on were recorded with them."""
+    found = batch(nodes, stacked, size)
     asked = [g for g in recorder.guards[first_guard:] if isinstance(g.atom, Var) and g.atom in found]
     if asked:
         before = len(recorder.nodes)

@@ -78,8 +78,7 @@ class Vmap:
         recorder.settle_premise()
         run = run_within(fn, call, wrt, recorder, rows=[first_row(x) for x in stacked])
         leaves, structure = flatten_result(run.out)
-        recorder.settle_premise()
-        found = all_rows(recorder, run.start, run.first_guard, rows_by_lane(run.variables, stacked), size)
+        found = all_rows(recorder, run.nodes, run.first_guard, rows_by_lane(run.variables, stacked), size)
         out_axes = list(_spread(self.out_axes.tree, structure, "out_axes", "the result"))
         outs = [
             self._out(fn, x, axis, found, size, k) for k, (x, axis) in enumerate(zip(leaves, out_axes, strict=True))

@@ -432,6 +432,7 @@ def _record(
     fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device, capacities: Sequence[int]
 ) -> TensorRecording:
     recorder = Recorder()
+    recorder.rolls = True
     integers = Integers(recorder)
     recorder.known_capacities, recorder.of_tensors = capacities, True
     recorder.texts = Texts(filters=filters())

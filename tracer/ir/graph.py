@@ -262,8 +262,11 @@ class Builder:
 
     def know(self, node: Node) -> None:
         """Enter *node*, which is not appended, as the one to use where an equal one is emitted."""
-        key = (node.prim, tuple([identity(a) for a in node.inputs]), tuple(node.params.values()))
-        self._seen.setdefault(key, node)
+        self._seen.setdefault(self.key(node), node)
+
+    def key(self, node: Node) -> tuple[Any, ...]:
+        """The hash-consing key of *node*."""
+        return (node.prim, tuple([identity(a) for a in node.inputs]), tuple(node.params.values()))
 
 
 def identity(atom: Atom) -> Any:

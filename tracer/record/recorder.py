@@ -37,6 +37,7 @@ from ..ir.graph import (
 from ..ir.primitive import LEAKING, PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
+from ..ops.control import CAPACITY
 from ..ops.host_call import HOST_CALL, unrecorded
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
@@ -124,6 +125,8 @@ class Recorder(Builder):
         self.look_at = -1  # the number of items at which the observer looks; -1: never
         self.follow: Any = None  # the observer's handler of primitives in place of this recorder (loop_follower.py)
         self.ask: Any = None  # the observer's cache of results of the user's operations (inline_cache.py)
+        self.rolls = False  # whether loop nodes are made of its loops when it is over
+        self.unrolled: list[Any] = []  # what parts of it were before that was done (reroll/unrolled.py)
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -299,13 +302,14 @@ class Recorder(Builder):
         if gone and self.observer is not None:
             self.observer.forget(gone[0])
         self.guards[:] = [g for g in self.guards if id(g) not in ids]
+        self._guarded = {key: g for key, g in self._guarded.items() if id(g) not in ids}
 
     def drop_guards(self) -> None:
-        """Remove all guards."""
-        kept = [k for k, item in enumerate(self.items) if isinstance(item, Node)]
+        """Remove all guards but those that the memory of a loop relies on."""
+        kept = [k for k, item in enumerate(self.items) if isinstance(item, Node) or item.kind == CAPACITY]
         self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
         self.counts = [self.counts[k] for k in kept]
-        self.guards.clear()
+        self.guards[:] = [guard for guard in self.guards if guard.kind == CAPACITY]
 
     def forget(self, start: int) -> None:
         """Remove the items from *start* on, with their nodes."""
@@ -319,6 +323,43 @@ class Recorder(Builder):
         self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
         self._seen.clear()
         self.adopt(nodes)
+
+    def rewrite(self, nodes: int, items: int, guards: int, instead: Sequence[Node | Guard]) -> None:
+        """Put the items *instead*, in their order, in the place of the nodes, the items and the guards from these
+        numbers on.  Equal operations find the nodes among them from now on."""
+        listed = set(map(id, self.items))
+        apart = [guard for guard in self.guards[guards:] if id(guard) not in listed]
+        del self.nodes[nodes:], self.items[items:], self.sites[items:], self.counts[items:], self.guards[guards:]
+        known = set(map(id, self.guards))
+        for item in instead:
+            self.counts.append(len(self.nodes))
+            self.items.append(item)
+            self.sites.append(item.site)
+            if id(item) in known:
+                continue
+            known.add(id(item))
+            if isinstance(item, Guard):
+                self.guards.append(item)
+            else:
+                self.nodes.append(item)
+                self.claim(item.outs)
+        self.guards += apart
+        self._producers, self._looked = Producers(), min(self._looked, nodes)
+
+    def disown(self, items: Sequence[Node | Guard]) -> None:
+        """Let later operations and questions equal to these *items*, which stay, be recorded anew."""
+        for item in items:
+            if isinstance(item, Guard):
+                if self._guarded.get((item.atom, item.kind)) is item:
+                    del self._guarded[item.atom, item.kind]
+                continue
+            key = self.key(item)
+            if self._seen.get(key) is item:
+                del self._seen[key]
+
+    def relied_on(self) -> list[Atom]:
+        """The values that the recording itself will read."""
+        return [] if self.premise is None else [self.premise]
 
     def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
         """A new graph input that stands for *value* (an array, or a float)."""

@@ -125,10 +125,10 @@ def states_of(asked: Iterable[Asked | None], names: Iterable[str]) -> list[dict[
 
 
 class Uses:
-    """Uses of the values of *items*, by later items or as *roots*."""
+    """Uses of the values of *items*, by later items or as *roots*; *open*: or by others that nobody knows yet."""
 
-    def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom]):
-        self.items, self.first, self.roots = items, first, roots
+    def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom], open: bool = False):
+        self.items, self.first, self.roots, self.open = items, first, roots, open
 
     def finals(
         self, start: int, end: int, held: Iterable[tuple[Sequence[Atom], Any]],
@@ -153,7 +153,7 @@ class Uses:
         read = {a for item in self.items[end:] for a in (item.inputs if isinstance(item, Node) else (item.atom,))}
         read.update(self.roots)
         for atom in holders:
-            if isinstance(atom, Lit) or (atom in read and self.outside(atom, start)):
+            if isinstance(atom, Lit) or ((self.open or atom in read) and self.outside(atom, start)):
                 return Refusal.BRANCH_BEFORE()
         return finals
 

@@ -41,6 +41,8 @@ class LoopMonitor:
         self.counters = InductionVariables(recorder)
         self.refusals: list[Reason] = []  # reasons why candidates are no loops, for explain()
         self._periods: dict[frozenset[int], int] = {}  # by the lines of a block: items of the first that was followed
+        self.base = 0  # the item before which no loop is looked for: there an inner function begins
+        self.within = False  # whether Python goes on after the loops, so that it may read anything later
         self._evaluated = 0  # nodes whose operands `evaluate` has seen
 
     def copy(self, recorder: Recorder) -> LoopMonitor:
@@ -56,6 +58,10 @@ class LoopMonitor:
         other = LoopMonitor(self.recorder)
         other.followed, other._evaluated = self.followed, self._evaluated
         return other
+
+    def rewritten(self, nodes: int) -> None:
+        """The nodes from number *nodes* on are others now."""
+        self._evaluated = min(self._evaluated, nodes)
 
     # ---- the interface of observers --------------------------------------------------------------------------------
 
@@ -130,18 +136,22 @@ class LoopMonitor:
     def _look(self) -> Follower | int:
         """A follower of the loop that is going on, or the number of items at which to look again."""
         items, sites = self.recorder.items, self.recorder.sites
-        count = len(items)
+        count, base = len(items), self.base
+        if base:
+            items, sites = items[base:], sites[base:]
         if not reaches_end(items, sites, self.long_run):
             return count + LOOK_EVERY
         repeats = find_repeats(items, sites).repeats
         last = repeats[-1] if repeats else None
+        if last is not None:
+            last.start += base
         if last is None or last.end + last.period <= count or not self._simple(last):
             return count + count // 2
         if last.period * last.trips < self.long_run:
             return last.start + -(-self.long_run // last.period) * last.period
         if last.end < count:
             return last.end + last.period
-        lines = frozenset(map(id, sites[last.start : last.start + last.period]))
+        lines = frozenset(map(id, self.recorder.sites[last.start : last.start + last.period]))
         if self._periods.setdefault(lines, last.period) != last.period:  # a loop in it differs (inner_loops.py)
             return count + count // 2
         return Follower(self.recorder, last, self.followed)

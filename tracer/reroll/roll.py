@@ -20,15 +20,17 @@ from .followed_loop import wholes_of
 from .inner_loops import collapsed
 from .loop_monitor import detach
 from .rewrite import Rewriter
+from .unrolled import drop_unread
 from .while_loops import fold_ended
 
 MOST_NOTES = 8  # of what was not rolled
 
 
-def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
-    """Make loop nodes of the repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
-    dropped, because Python runs in each call."""
+def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> bool:
+    """Make loop nodes of the repeats in *recorder*, of which *roots* are still needed; whether there were any.  Not
+    *guarded*: the guards are dropped, because Python runs in each call."""
     monitor = detach(recorder)
+    drop_unread(monitor, roots)
     followed = monitor.followed
     if guarded:
         changed = fold_ended(monitor, roots)
@@ -42,7 +44,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         monitor.refuse(reason)
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
     if not found.repeats and not followed and not changed and inner is None:
-        return
+        return False
     fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts), sites)
     nodes, guards = fold.run()
     if followed:  # a followed loop defines all that its turns did
@@ -53,7 +55,9 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.notes += [note for note in fold.out.notes if note not in recorder.notes]
     for guard in fold.held:
         recorder.env[guard] = np.array(True)
-    recorder.notes += [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
+    notes = [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
+    recorder.notes += [note for note in notes if note not in recorder.notes]
+    return True
 
 
 def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:

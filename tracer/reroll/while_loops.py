@@ -60,7 +60,7 @@ def _replacements(monitor: LoopMonitor, roots: Sequence[Atom]) -> list[Replaceme
     if not loops:
         return made
     first = first_items(items, lambda atom: wholes_of(monitor.followed, atom))
-    uses, marks = Uses(items, first, roots), item_marks(items, sites)
+    uses, marks = Uses(items, first, roots, monitor.within), item_marks(items, sites)
     for loop in loops:
         for turns in _tries(monitor, loop, marks):
             if any(start < turns.end and turns.start < after for start, after, _ in made):

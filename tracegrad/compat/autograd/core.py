@@ -25,6 +25,7 @@ from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import broadcast_to, cast
 from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, current_recorder
+from ...tracer.reroll.inner_function import InnerFunction
 from .primitives import (
     def_linear,
     defjvp,
@@ -105,12 +106,12 @@ def _recorded_vjp(fun: Function, x: Any, recorder: Recorder) -> tuple[Function, 
     variables: list[Var] = [renamed(_floating(leaf), recorder) for leaf in leaves]
     wanted: Any = real_atoms(variables)
     owner = "an argument of the inner function"
-    with recorder.differentiating(wanted):
+    with recorder.differentiating(wanted), InnerFunction(recorder) as part:
         ans = fun(tree_unflatten(structure, [TracedArray(v, recorder, owner=owner) for v in variables]))
         refuse_numbers_of_text(recorder, ans, start)
-    nodes = recorder.nodes[start:]
     outputs, ans_structure = tree_flatten(ans)
     results = [to_atom(out) if is_number(out) else None for out in outputs]
+    nodes = part.rolled([x for x in results if x is not None])
 
     def vjp(g: Any) -> Any:
         cotangents, found = tree_flatten(g)

@@ -1,0 +1,165 @@
+"""Loops of an inner function, one that a transform (a gradient, a tangent, a batch) is taken of within a recording.
+
+The transform rewrites the nodes that the function has recorded; so its loops have to be loop nodes before.  When its
+Python is over, the part of the recording since it began is rolled as a whole recording is (``roll.py``), in its place.
+
+Some things differ from the end of a recording.  Nobody knows which values Python has kept and will read later: what
+the rolled form does not define stays behind it until the end (``unrolled.py``).  What was recorded before the part may
+be asked for again in it: such nodes are put in front of it as long as it is rolled, so that they are no part of a loop.
+And a loop that data ends either becomes a loop node now, or has the number of its turns in the transform: its questions
+stay guards.
+
+While the function runs, its loops are followed as others are, but no loop that began before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from ..ir.evaluate import Producers
+from ..ir.graph import Atom, Guard, Node, Var, live_nodes
+from ..ir.primitive import LOOP
+from ..ir.site import Site
+from ..ops.complex import real_atoms
+from ..record.recorder import Recorder, recording
+from .find import LONG, LOOP_WEIGHT, MIN_TRIPS
+from .loop_monitor import LoopMonitor
+from .repeats import FEW_TRIPS, Item
+from .roll import roll
+from .unrolled import Unrolled, unread
+
+
+class InnerFunction:
+    """The part of *recorder* that an inner function records, as a context in which the function runs.
+
+    Until the nodes that stand for its derivative, say, have been recorded, nothing else may be followed
+    (``Recorder.in_full``)."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.monitor = recorder.observer if isinstance(recorder.observer, LoopMonitor) else None
+
+    def __enter__(self) -> InnerFunction:
+        recorder, monitor = self.recorder, self.monitor
+        recorder.unfollow()
+        self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+        if monitor is not None:
+            self._before = monitor.base, recorder.look_at
+            self._followed = len(monitor.followed)
+            if recorder.rolls and not recorder.arms:
+                monitor.base, recorder.look_at = self.items, self.items + monitor.long_run
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.recorder.unfollow()
+        if self.monitor is not None:
+            self.monitor.base, self.recorder.look_at = self._before
+
+    def rolled(self, roots: Sequence[Atom]) -> list[Node]:
+        """The nodes of the part that *roots*, its results, depend on, with loop nodes in place of repeats.
+
+        No value gets another name."""
+        recorder, roots, monitor = self.recorder, real_atoms(roots), self.monitor
+        if recorder.rolls and not recorder.arms and self._may_repeat():
+            self._roll([*roots, *recorder.relied_on()])
+        if monitor is not None:
+            monitor.asked = {k: asked for k, asked in monitor.asked.items() if k < self.items}
+        return live_nodes(recorder.nodes[self.nodes :], roots)
+
+    def _may_repeat(self) -> bool:
+        """Whether there may be a loop in the part: a quick look."""
+        items, sites, monitor = self.recorder.items, self.recorder.sites, self.monitor
+        if monitor is not None and len(monitor.followed) > self._followed:
+            return True
+        count = len(items) - self.items
+        if count < MIN_TRIPS:
+            return False
+        most = max(Counter(map(id, sites[self.items :])).values())
+        if most >= MIN_TRIPS:
+            return True
+        if most < FEW_TRIPS:
+            return False
+        loops = sum(isinstance(item, Node) and item.prim.kind == LOOP for item in items[self.items :])
+        asked = monitor is not None and sum(k >= self.items for k in monitor.asked) >= FEW_TRIPS
+        return asked or count + LOOP_WEIGHT * loops >= LONG
+
+    def _roll(self, roots: Sequence[Atom]) -> None:
+        recorder, monitor = self.recorder, self.monitor
+        followed = [] if monitor is None else monitor.followed
+        items, sites = recorder.items[self.items :], recorder.sites[self.items :]
+        own = recorder.nodes[self.nodes :]
+        if len(own) != len({id(item) for item in items}.intersection(map(id, own))):
+            return
+        # what no one has read of loops within, which were rolled before
+        aside = unread(items, roots, recorder.unrolled, followed)
+        apart = {id(item) for part in aside for item in part.items}
+        places = [k for k, item in enumerate(items) if id(item) not in apart]
+        own = [node for node in own if id(node) not in apart]
+        ids = set(map(id, own))
+        asked = {} if monitor is None else monitor.asked
+        front = {
+            id(item): item
+            for item in (items[k] for k in places)
+            if isinstance(item, Node) and id(item) not in ids
+        }  # fmt: skip
+        part = self._part(
+            [*front.values(), *[items[k] for k in places]],
+            [*[Site("", 0, "") for _ in front], *[sites[k] for k in places]],  # each another object: no loop
+            {len(front) + n: asked[self.items + k] for n, k in enumerate(places) if self.items + k in asked},
+        )
+        part.nodes = [*front.values(), *own]
+        defined = [set(loop.defined) for loop in followed]
+        with recording(part):
+            changed = roll(part, roots, guarded=not recorder.live)
+        before = {out for node in front.values() for out in node.outs}
+        nodes = [node for node in part.nodes if not before.issuperset(node.outs)]
+        names = {out for node in nodes for out in node.outs}
+        for loop, known in zip(followed, defined, strict=True):
+            loop.defined = known | (loop.defined & names) if changed else known
+        if not changed:
+            return
+        recorder.notes += [note for note in part.notes if note not in recorder.notes]
+        earlier = set(map(id, recorder.guards[: self.guards]))
+        guards = [guard for guard in part.guards if id(guard) not in earlier]
+        kept = {id(guard) for guard in guards} | earlier
+        dropped = {id(i): i for i in (items[k] for k in places) if isinstance(i, Guard) and id(i) not in kept}
+        left = Unrolled(_without(own, names), list(dropped.values()))
+        read = [p for p in recorder.unrolled if p not in aside and not ids.isdisjoint(map(id, p.items))]
+        recorder.unrolled = [p for p in recorder.unrolled if p not in read]
+        if left.items:
+            recorder.unrolled.append(left)
+        rest: list[Item] = [item for item in items if id(item) in apart]
+        recorder.disown([*own, *left.guards])
+        recorder.rewrite(self.nodes, self.items, self.guards, [*nodes, *guards, *left.items, *rest])
+        for node in nodes:
+            recorder.know(node)
+        if monitor is not None:
+            monitor.rewritten(self.nodes)
+
+    def _part(self, items: list[Item], sites: list[Site | None], asked: dict[int, Any]) -> Recorder:
+        """A recorder of *items* alone, which shares constants and values with that of the whole."""
+        part = copy(self.recorder)
+        part.items, part.sites, part.counts = items, sites, [0] * len(items)
+        guards = {id(item): item for item in items if isinstance(item, Guard)}
+        part.guards, part.notes, part.unrolled = list(guards.values()), [], []
+        part._seen, part._producers = {}, Producers()
+        if self.monitor is not None:
+            part.observer = monitor = self.monitor.copy(part)
+            monitor.asked, monitor.refusals, monitor.within = asked, [], True
+        return part
+
+
+def _without(nodes: Sequence[Node], names: set[Var]) -> list[Node]:
+    """Those of *nodes* that define more than *names*, which are defined elsewhere."""
+    left: list[Node] = []
+    for node in nodes:
+        if names.issuperset(node.outs):
+            continue
+        if not names.isdisjoint(node.outs):
+            outs = tuple([Var(out.aval) if out in names else out for out in node.outs])
+            node = Node(node.prim, node.inputs, node.params, outs, node.site)
+        left.append(node)
+    return left

@@ -73,7 +73,7 @@ def loop_rows(node: Node, rows: Rows) -> Sequence[Atom | None]:
     view = loop_view(node)
     spread = _spread(node, rows.differ(node.inputs))
     if _is_branch(node) and spread.ragged:
-        return _both(view, rows)
+        return _both(view, spread, rows)
     return _loop(node, view, spread, rows)
 
 
@@ -84,7 +84,7 @@ def _is_branch(node: Node) -> bool:
     return bool(counted) and all(n.prim.kind in _INLINED for n in params["body"].nodes)
 
 
-def _both(view: LoopView, rows: Rows) -> list[Atom]:
+def _both(view: LoopView, spread: Spread, rows: Rows) -> list[Atom | None]:
     """The results of a branch that some rows take: it is computed for all."""
     assert view.steps is not None
     taken = F.gt(rows.whole(view.steps), structural(0, INT))
@@ -97,10 +97,15 @@ def _both(view: LoopView, rows: Rows) -> list[Atom]:
             stacked[var] = reshape(found, (rows.size, *var.aval.shape))
     inside = rows.within(stacked, same, rows.alive)
     inside.enter(view.body.nodes, anew=True)
-    starts = [rows.whole(a) for a in view.outer.carries]
-    ends = [_where(taken, inside.whole(end), start) for end, start in zip(view.ends, starts, strict=True)]
+    found: list[Atom | None] = []
+    for var, out, end, start in zip(view.inner.carries, view.finals, view.ends, view.outer.carries, strict=True):
+        if var in spread.values:
+            found.append(_where(taken, inside.whole(end), rows.whole(start)))
+        else:  # it stays what it was
+            rows.same[out] = rows.one(start)
+            found.append(None)
     ys = [_where(taken, inside.whole(row), None) for row in view.rows]
-    return [*ends, *[reshape(y, (rows.size, 1, *y.aval.shape[1:])) for y in ys]]
+    return [*found, *[reshape(y, (rows.size, 1, *y.aval.shape[1:])) for y in ys]]
 
 
 def _where(chosen: Atom, x: Atom, other: Atom | None) -> Atom:

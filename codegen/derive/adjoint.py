@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tracer.ir.errors import GraphError
 from ...tracer.ir.graph import Atom, Lit, Node, Var, bind, current_builder
-from ...tracer.ir.primitive import ELEMENTWISE, LOOP
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP, Primitive
 from ...tracer.ir.site import adjoint_site
 from ...tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from .activity import depends_on, reached
@@ -120,10 +120,16 @@ def _node_vjp(
         return [prim.transpose(ct, node.inputs[0].aval, **node.params) if wants[0] else None]
     if prim.kind != ELEMENTWISE:
         raise GraphError(f"{prim.name} has no derivative rule")
-    one = isinstance(ct, Lit) and ct.is_structural(1)
-    multiply = (lambda _, factor: factor) if one else F.mulz if careful or prim.singular else F.mul
+    multiply = _multiply(prim, ct, careful)
     wanted = zip(prim.partials, wants, strict=True)
     return [_through(node, partial, ct, multiply) if partial and asked else None for partial, asked in wanted]
+
+
+def _multiply(prim: Primitive, x: Atom, careful: bool) -> Callable[[Atom, Atom], Atom]:
+    """The product of the cotangent or tangent *x* and a partial of *prim*."""
+    if isinstance(x, Lit) and x.is_structural(1):
+        return lambda _, factor: factor
+    return F.mulz if careful or prim.singular else F.mul
 
 
 def _through(node: Node, partial: Any, x: Atom, multiply: Callable[[Atom, Atom], Atom]) -> Atom:
@@ -142,11 +148,23 @@ def jvp(nodes: Sequence[Node], tangents: dict[Var, Atom], output: Atom) -> Atom:
 
 
 def jvp_all(
-    nodes: Sequence[Node], tangents: Mapping[Var, Atom], outputs: Sequence[Atom] | None = None
+    nodes: Sequence[Node], tangents: Mapping[Var, Atom], outputs: Sequence[Atom] | None = None, *, careful: bool = False
 ) -> dict[Var, Atom]:
     """The tangents of the values of *nodes* that depend on the Vars in *tangents*: of all, or of those that the
-    *outputs* need."""
-    known = dict(tangents)
+    *outputs* need.
+
+    *careful*: the tangents given may hold exact zeros or infinities where partial derivatives overflow."""
+    return forward(nodes, tangents, set(tangents) if careful else set(), outputs)[0]
+
+
+def forward(
+    nodes: Sequence[Node], tangents: Mapping[Var, Atom], doubted: set[Var], outputs: Sequence[Atom] | None
+) -> tuple[dict[Var, Atom], set[Var]]:
+    """As ``jvp_all``, with the values whose tangents may be infinite, among them those *doubted* before.
+
+    A tangent that passes a singular point may be infinite, and times a partial that is zero it is zero.  Elsewhere an
+    ordinary product will do: what ``where`` leaves out is selected away, as values are."""
+    known, doubted = dict(tangents), set(doubted)
     active = depends_on(nodes, list(tangents))
     if outputs is not None:
         active = reached(nodes, outputs, active)
@@ -159,13 +177,21 @@ def jvp_all(
         if all(t is None for t in inner):
             continue
         builder.site_override = adjoint_site(node.site)
-        found = loop_jvp(node, inner, jvp_all) if node.prim.kind == LOOP else _node_jvp(node, inner)
+        found: Sequence[Atom | None]
+        if node.prim.kind == LOOP:
+            found, doubts = loop_jvp(node, inner, [a in doubted for a in node.inputs], forward)
+            doubted.update(out for out, doubt in zip(node.outs, doubts, strict=True) if doubt)
+        else:
+            careful = any(t is not None and a in doubted for a, t in zip(node.inputs, inner, strict=True))
+            found = _node_jvp(node, inner, careful or node.prim.name == "mulz")
+            if careful or node.prim.singular or node.prim.joint:
+                doubted.update(node.outs)
         known.update((out, t) for out, t in zip(node.outs, found, strict=False) if t is not None)
     builder.site_override = outer
-    return known
+    return known, doubted
 
 
-def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Sequence[Atom | None]:
+def _node_jvp(node: Node, tangents: Sequence[Atom | None], careful: bool) -> Sequence[Atom | None]:
     prim = node.prim
     if prim.joint:
         found = None if prim.jvp is None else prim.jvp(tangents, node.outs, *node.inputs, **node.params)
@@ -177,7 +203,7 @@ def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Sequence[Atom | No
     total: Atom | None = None
     for partial, tangent in zip(prim.partials, tangents, strict=True):
         if partial is not None and tangent is not None:
-            term = _through(node, partial, tangent, F.mulz)
+            term = _through(node, partial, tangent, _multiply(prim, tangent, careful))
             total = term if total is None else F.add(total, term)
     return [total]
 

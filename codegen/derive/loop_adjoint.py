@@ -26,9 +26,9 @@ from .checkpoints import may_split, stored_bytes, worth_splitting
 from .residuals import as_product, sum_of_products, values_to_store
 from .taint import EVERY, NONE, ZEROS, Doubt
 
-# reverse and jvp_all of adjoint.py
+# reverse and forward of adjoint.py
 Reverse = Callable[..., tuple[list[Atom | None], list[Doubt]]]
-Forward = Callable[[Sequence[Node], Mapping[Var, Atom], Sequence[Atom]], dict[Var, Atom]]
+Forward = Callable[[Sequence[Node], Mapping[Var, Atom], set[Var], Sequence[Atom]], tuple[dict[Var, Atom], set[Var]]]
 
 
 class TooMuch(NamedTuple):
@@ -190,8 +190,11 @@ def _derived(
         expected = wider if expected == list(doubts) else [EVERY] * len(expected)
 
 
-def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward) -> list[Atom | None]:
-    """Tangents of the results of the loop *node*: one loop that carries values and tangents."""
+def loop_jvp(
+    node: Node, tangents: Sequence[Atom | None], doubts: Sequence[bool], forward_mode: Forward
+) -> tuple[list[Atom | None], list[bool]]:
+    """Tangents of the results of the loop *node*, and whether they may be infinite, as *doubts* says of those given:
+    one loop that carries values and tangents."""
     view = loop_view(node)
     body, inner, outer = view.body, view.inner, view.outer
     count, first = len(inner.carries), len(inner.consts)
@@ -200,17 +203,23 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
     moving = [k for k, v in enumerate(inner.carries) if v in active]
     rows = [k for k, out in enumerate(view.stacked) if out in results]
     lead = before_consts(node.params)
-    tangents, given = tangents[lead:], given[lead:]
+    tangents, given, doubts = tangents[lead:], given[lead:], doubts[lead:]
     consts = [k for k in range(first) if given[k] and inner.consts[k].aval.is_float]
     xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
     sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
     dots = {v: Var(v.aval) for v in sources}
-    with building(Builder()) as builder:
-        builder.adopt(fresh(body.nodes))
-        wanted = [*[view.ends[k] for k in moving], *[view.rows[k] for k in rows]]
-        pushed = forward_mode(list(builder.nodes), dots, wanted)
-        ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]
-        stacked = [materialise(_tangent(pushed, view.rows[k]), view.rows[k]) for k in rows]
+    doubted = {v for v, doubt in zip(body.inputs, doubts, strict=True) if doubt}
+    wanted = [*[view.ends[k] for k in moving], *[view.rows[k] for k in rows]]
+    while True:
+        with building(Builder()) as builder:
+            builder.adopt(fresh(body.nodes))
+            pushed, held = forward_mode(list(builder.nodes), dots, doubted, wanted)
+            ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]
+            stacked = [materialise(_tangent(pushed, view.rows[k]), view.rows[k]) for k in rows]
+        more = {v for v, end in zip(inner.carries, view.ends, strict=True) if end in held} - doubted
+        if not more:
+            break
+        doubted |= more
     outputs = [*view.ends, *ends, *stacked]
     inputs = [
         *inner.consts, *[dots[inner.consts[k]] for k in consts],
@@ -225,9 +234,11 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
         node.params["length"], node.params["reverse"], steps=view.ran,
     )  # fmt: skip
     dotted: list[Atom | None] = [None] * len(node.outs)
-    for place, value in zip([*moving, *[before_rows(node.params) + k for k in rows]], found[count:], strict=True):
+    places = [*moving, *[before_rows(node.params) + k for k in rows]]
+    for place, value in zip(places, found[count:], strict=True):
         dotted[place] = value
-    return dotted
+    within = dict(zip(places, [*[inner.carries[k] for k in moving], *[view.rows[k] for k in rows]], strict=True))
+    return dotted, [within.get(place) in held for place in range(len(node.outs))]
 
 
 def _tangent(pushed: dict[Var, Atom], value: Any) -> Atom | None:

@@ -27,7 +27,7 @@ from .values import Values, fitting, joined, lanes_like, values_of
 
 def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Values) -> list[Atom]:
     """The tangents of the *results* of *run*, for the real *tangents* of its variables' lanes."""
-    found = jvp_all(run.nodes, dict(zip(run.lanes, tangents, strict=True)))
+    found = jvp_all(run.nodes, dict(zip(run.lanes, tangents, strict=True)), results.lanes)
     return joined([found.get(x) if isinstance(x, Var) else None for x in results.lanes], results.atoms)
 
 

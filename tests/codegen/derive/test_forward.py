@@ -1,0 +1,264 @@
+"""Forward mode of whole functions, and what it has to agree with: finite differences, reverse mode, itself in another
+order.
+
+``test_primitives.py`` has each row's tangent against finite differences and against its cotangents; here all second
+derivatives of a row are one number.  Interpreted: what the kernels make of the nodes is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.signal
+import scipy.special
+from support import (
+    F64,
+    assert_close,
+    differentiated,
+    directional,
+    evaluate,
+    float_inputs,
+    prims,
+    random_like,
+)
+from test_primitives import has_derivative, setup
+
+import tracegrad as tg
+from tracegrad.codegen.derive.adjoint import jvp, jvp_all, vjp_seeded
+from tracegrad.codegen.derive.loop_adjoint import materialise
+from tracegrad.tracer.ir.errors import UnsupportedError
+from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Node, Var, structural
+from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.ops.reduce import reduce
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
+
+
+def push(nodes: Sequence[Node], y: Atom, xs: Sequence[Var], tangents: Sequence[Var]) -> Atom:
+    """The tangent of the scalar *y*."""
+    found = jvp_all(nodes, dict(zip(xs, tangents, strict=True)), [y]).get(y)  # type: ignore[call-overload]
+    return structural(0, y.aval.dtype) if found is None else found
+
+
+def pull(nodes: Sequence[Node], y: Atom, xs: Sequence[Var]) -> list[Atom]:
+    """The gradient of the scalar *y*."""
+    found, _ = vjp_seeded(nodes, [(y, structural(1, y.aval.dtype))], xs)
+    return [materialise(g, x) for g, x in zip(found, xs, strict=True)]
+
+
+def along(gradient: Sequence[Any], direction: Sequence[Any]) -> Any:
+    return sum(float(np.sum(g * t)) for g, t in zip(gradient, direction, strict=True))
+
+
+# ---- rows: the four ways to a second derivative ------------------------------------------------------------------
+
+
+def second_derivatives(graph: Graph) -> Graph:
+    """(inputs of *graph*, weights of its output, directions u, v of the float inputs) -> u'Hv of the weighted sum by
+    forward over forward mode, and v over u; Hu and Hv by forward over reverse, reverse over forward and twice reverse
+    mode."""
+    which = float_inputs(graph)
+
+    def transform(builder: Builder, inputs: list[Var], outs: list[Atom], more: list[Var]) -> list[Atom]:
+        weights, u, v = more[0], more[1 : 1 + len(which)], more[1 + len(which) :]
+        xs = [inputs[k] for k in which]
+        y = reduce("sum", F.mul(outs[0], weights), tuple(range(weights.ndim)))
+        (first, other), gradient = [push(builder.nodes, y, xs, t) for t in (u, v)], pull(builder.nodes, y, xs)
+        forward, swapped = push(builder.nodes, first, xs, v), push(builder.nodes, other, xs, u)
+        # a product for each operand, so that reverse over reverse is of a scalar
+        product: Atom = structural(0, y.aval.dtype)
+        for g, t in zip(gradient, u, strict=True):
+            product = F.add(product, reduce("sum", F.mul(g, t), tuple(range(t.ndim))))
+        crossed = push(builder.nodes, product, xs, v)
+        return [forward, swapped, crossed, *pull(builder.nodes, first, xs), *pull(builder.nodes, product, xs)]
+
+    avals = [graph.inputs[k].aval for k in which]
+    return differentiated(graph, transform, [graph.outputs[0].aval, *avals, *avals])
+
+
+@pytest.mark.parametrize("prim", prims(has_derivative), ids=lambda p: p.name)
+def test_second_derivatives_of_rows_agree(prim):
+    graph, xs, rng = setup(prim, F64)
+    count = len(float_inputs(graph))
+    derived = second_derivatives(graph)
+    more = random_like([x.aval for x in derived.inputs[len(xs) :]], rng)
+    forward, swapped, crossed, *pulled = evaluate(derived, [*xs, *more])
+    v = more[1 + count :]
+    expected = along(pulled[count:], v)
+    scale = 1 + sum(float(np.sum(np.abs(g * t))) for g, t in zip(pulled[count:], v, strict=True))
+    for found in (forward, swapped, crossed, along(pulled[:count], v)):
+        assert_close(found, expected, 1e-9, 1e-10 * scale)
+
+
+# ---- whole functions ---------------------------------------------------------------------------------------------
+
+rng = np.random.default_rng(0)
+A, B = rng.normal(size=(3, 3)), rng.normal(size=(3, 3))
+SPD = A @ A.T + 3 * np.eye(3)
+ORDER = np.array([2, 0, 1, 2])
+
+
+def counted(x: Any) -> Any:
+    return tg.scan(lambda c, r: (np.sin(c) * r + c[::-1], c * r), x, x[:, None] * np.ones(3))
+
+
+def ended(x: Any) -> Any:
+    return tg.while_loop(
+        lambda c: np.sum(c[0] ** 2) < 50, lambda c: (c[0] * 1.5 + np.cos(x), c[1] + c[0][0]), (x, x[1])
+    )
+
+
+def fori(x: Any) -> Any:
+    return tg.fori_loop(0, 4, lambda i, c: c * np.sin(x[i % 3] + i) + x, x)
+
+
+def branch(x: Any) -> Any:
+    first = tg.cond(np.sum(x) > 100, lambda c: np.sqrt(c - 1000), lambda c: np.exp(c) * x, x)
+    return tg.cond(x[0] > -100, lambda c: np.sqrt(c * c + 1) * first, lambda c: np.log(c - 5), x)
+
+
+def nested(x: Any) -> Any:
+    def outer(c: Any, row: Any) -> Any:
+        inner, _ = tg.scan(lambda d, r: (d * r + np.tanh(c), None), x, row)
+        return inner, np.sum(inner)
+
+    return tg.scan(outer, x, np.ones((2, 4, 3)) * 0.5 * x[0])
+
+
+def rolled(x: Any) -> Any:
+    s, v = x, np.ones(3)
+    for k in range(9):
+        v = v - 0.1 * np.sin(s) * x[k % 3]
+        s = s + 0.1 * v
+    return s * v
+
+
+def written(x: Any) -> Any:
+    buffer = tg.zeros(12)
+    for k in range(12):
+        buffer[k] = x[k % 3] * (buffer[k - 1] if k else 1.0) + 0.5
+    return np.cumsum(buffer)
+
+
+def complex_lanes(x: Any) -> Any:
+    z = np.exp(1j * x) * (x + 2j)
+    return np.abs(z) + np.angle(z) + (z @ np.linalg.inv(SPD + 1j * np.diag(x))).real + np.fft.fft(z).imag
+
+
+def scattered(x: Any) -> Any:
+    out = tg.zeros(5)
+    np.add.at(out, ORDER, x[ORDER] ** 2)
+    y = x.copy()
+    y[1:] = y[:2] * y[1:]
+    y[y > 10] = 0.0
+    return np.concatenate([out, y[::-1], np.pad(x, 2, mode="reflect")])
+
+
+def sorting(x: Any) -> Any:
+    return np.concatenate([np.sort(x * 3)[::-1] * x, [np.median(x), np.quantile(x, 0.3), np.max(x) * np.min(x)]])
+
+
+def special(x: Any) -> Any:
+    y = np.abs(x) + 0.5
+    ratio = scipy.special.betainc(2.0, 3.0, scipy.special.expit(x))
+    return scipy.special.gammaln(y) + scipy.special.erf(x) * ratio + scipy.special.jv(1, y)
+
+
+def factors(x: Any) -> Any:
+    m = SPD + np.outer(x, x)
+    w, q = np.linalg.eigh(m)
+    _, s, _ = np.linalg.svd(m + np.diag(x))
+    solved = np.linalg.solve(m, x) + scipy.linalg.cho_solve(scipy.linalg.cho_factor(m), x)
+    return np.concatenate([w, np.abs(q[0]), s, solved, [np.linalg.slogdet(m)[1]], scipy.linalg.expm(m / 9)[0]])
+
+
+def decompositions(x: Any) -> Any:
+    m = SPD + np.diag(x) + 0.1 * A
+    _, r = np.linalg.qr(m)
+    return np.concatenate([
+        np.linalg.pinv(m)[0], np.abs(r[0]), np.abs(np.linalg.eigvals(m)), [np.linalg.det(m)],
+        scipy.linalg.sqrtm(SPD + np.diag(x)).ravel()[:2].real, scipy.linalg.solve_sylvester(m, SPD, SPD)[1],
+    ])  # fmt: skip
+
+
+def filters(x: Any) -> Any:
+    y = np.concatenate([x, x * x])
+    return np.concatenate([np.convolve(y, x) * y[0], np.fft.irfft(np.fft.rfft(y) ** 2)])
+
+
+def sampled(x: Any) -> Any:
+    key = tg.random.key(3)
+    return tg.random.normal(key, (3,)) * x + tg.random.exponential(key, (3,)) ** x
+
+
+def kinked(x: Any) -> Any:
+    return np.maximum(x, 0.3) * np.where(x > 0, np.sqrt(np.where(x > 0, x, 1.0)), x**2) + np.clip(x, -1, 1) + np.abs(x)
+
+
+PROGRAMS: list[Callable[..., Any]] = [
+    counted, ended, fori, branch, nested, rolled, written, complex_lanes, scattered, sorting, special, factors,
+    decompositions, filters, sampled, kinked,
+]  # fmt: skip
+X, U, V = np.array([0.7, -0.4, 1.2]), np.array([0.3, 1.0, -0.5]), np.array([-0.8, 0.2, 0.6])
+
+
+def total(out: Any) -> Any:
+    """A scalar of the results, in which no symmetry hides a term."""
+    leaves = tg.tree.leaves(out)
+    return sum(np.sum(y * np.cos(np.arange(np.size(y)).reshape(np.shape(y)) + k)) for k, y in enumerate(leaves))
+
+
+class Derived:
+    """The derivatives of a function of one array as one graph, of the point and two directions."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        with recording(Recorder()) as recorder:
+            x, u, v = (recorder.add_input(a, name) for a, name in ((X, "x"), (U, "u"), (V, "v")))
+            y = total(function(TracedArray(x, recorder))).atom
+            recorder.stay_in_full()
+
+            first, (gradient,) = push(recorder.nodes, y, [x], [u]), pull(recorder.nodes, y, [x])
+            twice = push(recorder.nodes, first, [x], [v])
+            outputs = [y, first, gradient, twice, jvp(recorder.nodes, {x: v}, gradient)]
+            outputs += [*pull(recorder.nodes, first, [x]), *pull(recorder.nodes, twice, [x])]
+            self.graph = recorder.finish(outputs)
+
+    def __call__(self, x: Any, u: Any, v: Any) -> list[Any]:
+        return evaluate(self.graph, [x, u, v])
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_derivatives_of_functions(function):
+    derived = Derived(function)
+    value, first, gradient, twice, hvp, across, third = derived(X, U, V)
+    plain = value if function is sampled else float(total(function(X)))
+    assert_close(value, plain, 1e-12, 1e-12, "value")
+    scale = 1 + np.max(np.abs(gradient))
+    assert_close(first, np.sum(gradient * U), 1e-10, 1e-10 * scale, "reverse mode")
+    assert_close(first, directional(lambda x: derived(x, U, V)[0], [X], [U]), 1e-6, 1e-7 * scale, "finite differences")
+    scale += np.max(np.abs(hvp))
+    assert_close(twice, np.sum(hvp * U), 1e-9, 1e-9 * scale, "forward over forward, over reverse")
+    assert_close(twice, np.sum(across * V), 1e-9, 1e-9 * scale, "reverse over forward")
+    assert_close(twice, directional(lambda x: derived(x, U, V)[1], [X], [V]), 1e-6, 1e-6 * scale, "second differences")
+    expected = directional(lambda x: derived(x, U, V)[3], [X], [U])
+    assert_close(np.sum(third * U), expected, 1e-5, 1e-5 * (scale + abs(expected)), "third order")
+
+
+def test_a_missing_partial_is_an_error_only_where_a_tangent_flows():
+    def function(x: Any) -> Any:
+        return scipy.special.betainc(x[0], 2.0, np.array([0.3, 0.4])).sum() * x[1]
+
+    with pytest.raises(UnsupportedError, match="betainc has no derivative with respect to its argument a"):
+        Derived(function)
+    Derived(lambda x: function(tg.stop_gradient(x)) * x[1])  # nothing flows there
+    with recording(Recorder()) as recorder:
+        x = recorder.add_input(X, "x")
+        traced = TracedArray(x, recorder)
+        unread, y = function(traced).atom, np.sin(traced[1]).atom
+        assert y in jvp_all(recorder.nodes, {x: x}, [y])
+        with pytest.raises(UnsupportedError, match=r"test_forward\.py"):
+            jvp_all(recorder.nodes, {x: x}, [y, unread])

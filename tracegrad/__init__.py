@@ -27,6 +27,7 @@ from .tensors.modes import *
 from .tensors.printing import set_printoptions
 from .tensors.random import *
 from .tensors.tensor import Size, Tensor
+from .tracer import rules as _rules
 from .tracer.control.branches import cond, switch
 from .tracer.control.scan import fori_loop, map, scan
 from .tracer.control.while_loop import while_loop
@@ -42,6 +43,7 @@ from .tracer.ir.errors import (
 )
 from .tracer.ir.shape_struct import ShapeDtypeStruct
 from .tracer.numpy_api.creation import array, asarray, stop_gradient
+from .tracer.rules import *
 
 __version__ = "0.1.0"
 
@@ -60,6 +62,6 @@ __all__ = [
     "finfo", "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "make_graph", "map", "nan",
     "nn", "optim", "pi", "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "tree",
     "vmap", "while_loop",
-    *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *PUBLIC,
+    *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *_rules.__all__, *PUBLIC,
 ]  # fmt: skip
 __all__.sort()

@@ -24,9 +24,9 @@ from ...tracer.ir.aval import FLOAT_KINDS, is_number
 from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.evaluate import HOST, Backend
 from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
-from ...tracer.ir.primitive import CUSTOM, LOOP
 from ...tracer.ir.site import user_site
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ops.custom import runs_python
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import Recorder, recording
@@ -167,7 +167,7 @@ def recording_of(
 
 def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
     """Keep in *run* what another recording can be derived from; False where there is none."""
-    if _runs_python(recorder.nodes):
+    if any(map(runs_python, recorder.nodes)):
         return False
     leaves, run.structure = flatten_result(out)
     held: dict[int, Held] = {}
@@ -186,14 +186,6 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
     run.capacities = list(recorder.capacities)
     run.differentiable = recorder.texts_checked
     return True
-
-
-def _runs_python(nodes: Sequence[Node]) -> bool:
-    """Whether the derivative of *nodes* runs Python of the user's."""
-    return any(
-        node.prim.kind == CUSTOM or (node.prim.kind == LOOP and _runs_python(node.params["body"].nodes))
-        for node in nodes
-    )
 
 
 def _recorder(run: UserRun, backend: Backend) -> Recorder:

@@ -317,6 +317,7 @@ def run_frozen(
     substitution = plan.substitute(
         lambda array, name: stand_ins[id(array)], call.objects, snapshot, lambda node: stand_ins[id(node)]
     )
+    recorder.as_outside = substitution.as_outside
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)

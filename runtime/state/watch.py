@@ -27,7 +27,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
 from ...tracer.numpy_api import made_in_code
 from ...tracer.record import constants
-from ...tracer.record.recorder import current_recorder
+from ...tracer.record.recorder import current_recorder, unwatched_contexts
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
 from .libraries import AMBIENT, ERRORS, RUN_TIME, ambient, impure
@@ -326,6 +326,9 @@ def unwatched() -> Iterator[None]:
         yield
     finally:
         restore_profile(profile)
+
+
+unwatched_contexts.append(unwatched)
 
 
 def _library_code(code: types.CodeType) -> bool:

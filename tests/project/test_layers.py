@@ -24,7 +24,7 @@ ROOMS = {
         "tensor_library", "stats", "config", "recent",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
-    "tracer": ("scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),
+    "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),
 }  # fmt: skip
 LAYERS = list(ROOMS)
 

@@ -26,6 +26,11 @@ from ..tensors.backward import backward
 from ..tensors.compiled_backward import tapes
 from ..tensors.modes import detect_anomaly, enable_grad, inference_mode, no_grad, set_detect_anomaly, set_grad_enabled
 from ..tensors.tensor import Tensor as Variable
+from ..tracer import rules as _rules
+from ..tracer.numpy_api.creation import stop_gradient
+from ..tracer.rules import *
+from ..tracer.rules import primitives as _primitives
+from ..tracer.rules.primitives import *
 from . import function, functional
 from .derivatives import grad
 from .function import Function
@@ -35,5 +40,5 @@ __all__ = [
     "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad", "function",
     "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd", "jacobian",
     "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly", "set_grad_enabled", "tapes",
-    "value_and_grad", "vhp", "vjp", "vmap",
+    "stop_gradient", "value_and_grad", "vhp", "vjp", "vmap", *_rules.__all__, *_primitives.__all__,
 ]  # fmt: skip

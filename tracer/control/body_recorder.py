@@ -17,9 +17,10 @@ import numpy as np
 from ..ir.aval import COMPLEX, INT, Aval
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph, Lit, Pair, Var, any_complex, lanes, live_nodes, pairs_exist, read_vars
-from ..ir.primitive import CUSTOM, Primitive
+from ..ir.primitive import Primitive
 from ..ir.refusals import Refusal
 from ..ops.closure_conversion import closed
+from ..ops.custom import runs_python
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE, take_slice
 from ..record.recorder import NotSelectedError, Recorder, as_complex
@@ -191,7 +192,7 @@ class BodyRecorder(Recorder):
         roll(self, outputs)  # Python loops within the body
         nodes = live_nodes(self.nodes, outputs)
         for node in nodes:
-            if node.prim.kind == CUSTOM:
+            if runs_python(node):
                 raise UnsupportedError.here(
                     f"a Function with a backward of its own is not supported in the body of {self.what}; "
                     "write a Python loop",

@@ -80,7 +80,7 @@ def shown(aval: Aval) -> str:
 
 
 def structure_text(spec: Any) -> str:
-    return str(spec).removeprefix("PyTreeSpec(").removesuffix(f", namespace={NAMESPACE!r})").removesuffix(")")
+    return str(spec).removeprefix("PyTreeSpec(")[:-1].removesuffix(f", namespace={NAMESPACE!r}")
 
 
 def remedy(before: Aval, after: Aval) -> str:

@@ -70,3 +70,12 @@ def custom_vjp(
 def derived_from(node: Node) -> Sequence[Atom]:
     """The operands of *node* on which its derivative depends: not the values that a rule is given for."""
     return node.inputs[node.params["count"] :] if node.prim.kind == CUSTOM else node.inputs
+
+
+def runs_python(node: Node) -> bool:
+    """Whether the derivative of *node*, or of something in its body, runs Python: it has a rule that is no program
+    (``closed``), and so belongs to the recording in which it was made."""
+    if node.prim.kind == CUSTOM:
+        rules = [node.params[name] for name in ("rule", "push")]
+        return not all(rule is None or getattr(rule, "closed", False) for rule in rules)
+    return "body" in node.params and any(map(runs_python, node.params["body"].nodes))

@@ -57,7 +57,7 @@ class HostFunction:
     errors, *site* the user's line.  ``raised`` is the text of the exception that was caught last.
     """
 
-    __slots__ = ("_dtypes", "function", "key", "name", "raised", "results", "rule", "site")
+    __slots__ = ("_dtypes", "function", "key", "name", "raised", "results", "rule", "site", "vmap_method")
 
     def __init__(
         self, function: Callable[..., Any], results: Sequence[Aval], name: str, *, rule: Rule | None = None,
@@ -67,6 +67,7 @@ class HostFunction:
         own = function if isinstance(function, MethodType) else id(function)  # a method is another object each time
         self.key: Hashable = (key or (own, id(rule)), self.results, name)
         self.raised = ""
+        self.vmap_method: str | None = "sequential"  # how a batch of calls is made (rules/host_code.py); None: not
         self._dtypes: tuple[np.dtype, ...] = ()
 
     def of(self, operands: Sequence[Atom]) -> HostFunction:
@@ -79,6 +80,7 @@ class HostFunction:
             raise UnsupportedError.here(f"{self.name} has no derivative for complex numbers")
         made = HostFunction(self.function, self.results, self.name, rule=self.rule, site=self.site)
         made.key, made._dtypes = (self.key, dtypes), dtypes
+        made.vmap_method = self.vmap_method
         return made
 
     def for_rows(self, size: int, differ: Sequence[bool], masked: bool, rule: Rule | None) -> HostFunction:
@@ -210,7 +212,8 @@ def _vjp(
 ) -> Sequence[Atom | None]:
     if function.rule is None:
         raise DifferentiationError.here(
-            f"{function.name} has no derivative: write tracegrad.stop_gradient(x) where none is wanted",
+            f"{function.name} has no derivative: write tracegrad.stop_gradient(x) where none is wanted, or a rule for "
+            "the function that calls it, by tracegrad.custom_vjp or custom_jvp",
             function.site,
         )
     count = len(function.results)

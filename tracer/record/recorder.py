@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -167,6 +167,7 @@ class Recorder(Builder):
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
+        self.as_outside: Callable[[Any], Any] = lambda value: value  # a value of the run over what it stands for
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
         self.choices: Any = None  # the choices of the code that runs (control/arms.py)
@@ -804,10 +805,25 @@ def nothing_recorded() -> Iterator[None]:
         _current.recorder = previous
 
 
+# contexts in which nobody watches what this thread runs: registered by a higher layer (state/watch.py)
+unwatched_contexts: list[Callable[[], AbstractContextManager[None]]] = []
+
+
+@contextmanager
+def host_code() -> Iterator[None]:
+    """A context in which code of the host's runs: nothing of it is recorded, nor a reason why the run can't be
+    replayed."""
+    with ExitStack() as contexts:
+        for make in unwatched_contexts:
+            contexts.enter_context(make())
+        contexts.enter_context(nothing_recorded())
+        yield
+
+
 def _run_unrecorded(function: Callable[..., Any], args: Sequence[Any]) -> Any:
     if getattr(_current, "recorder", None) is None:
         return function(*args)
-    with nothing_recorded():
+    with host_code():
         return function(*args)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from ..ir.aval import FLOAT_KINDS, HALF, held_dtype
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var
-from ..ir.primitive import CUSTOM
 from ..ir.refusals import Reason, Refusal
+from ..ops.custom import runs_python
 from .repeats import FEW_TRIPS, Carried, Invariant, Item, Local, Repeat, Rows, Slot, Step, VaryingConstant
 
 MAX_DISTANCE = 64  # blocks that a value is carried through
@@ -102,7 +102,7 @@ class _Matcher:
     def _node(self, j: int, column: Sequence[Any]) -> tuple[Step, int, Reason]:
         pattern: Node = column[2]
         here = {"operation": pattern.prim.name, "site": pattern.site}
-        if pattern.prim.kind == CUSTOM:
+        if runs_python(pattern):
             return Step(pattern, []), 0, Refusal.ROLL_FUNCTION(**here)
         starts, valid = varying_params(pattern, column, self.axes)
         if valid < len(column):

@@ -31,8 +31,8 @@ from ..bytecode.purity import Proof
 from ..ir.aval import BOOL, Aval
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, structural
-from ..ir.primitive import CUSTOM
 from ..ir.refusals import Reason, Refusal
+from ..ops.custom import runs_python
 from ..ops.elementwise import F
 from .ended_loops import EndedLoop, Name, states_of
 from .loop_body import Lines, affine
@@ -266,7 +266,7 @@ class Tree:
 
     def _node(self, pattern: Node, column: Sequence[Item], turns: list[int], values: Values) -> tuple[Atom, ...]:
         here = {"operation": pattern.prim.name, "site": pattern.site}
-        if pattern.prim.kind == CUSTOM:
+        if runs_python(pattern):
             raise RefusedError(Refusal.ROLL_FUNCTION(**here))
         starts: np.ndarray | None = None
         for k, item in enumerate(column):

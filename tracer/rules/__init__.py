@@ -1,0 +1,11 @@
+"""Own rules of derivation: functions whose derivative the user writes, or whose derivative is that of an equation.
+
+``custom_rules.py`` is the first file to read: ``custom_vjp`` and ``custom_jvp``.  A rule is Python of the user's that
+is recorded as a program (``programs.py``), so it goes wherever a node does: into loops, other transforms, and any
+order.  ``host_code.py`` has code that runs on the host as it is, ``primitives.py`` such code with rules.
+"""
+
+from .custom_rules import custom_jvp, custom_vjp
+from .host_code import pure_callback
+
+__all__ = ["custom_jvp", "custom_vjp", "pure_callback"]

@@ -36,6 +36,7 @@ class FoundRepeats:
     repeats: list[Repeat]
     first: dict[Var, int]  # the item that first defines a Var
     refusals: list[Reason] = field(default_factory=list)
+    unproven: list[Stretch] = field(default_factory=list)  # long enough for a loop, as they look
 
 
 def worth_rolling(items: Sequence[Item], start: int, period: int, trips: int) -> bool:
@@ -68,6 +69,8 @@ def find_repeats(
         if not worth_rolling(items, start, period, trips) or tries == MAX_TRIES:
             continue
         result = _proven(items, first, start, period, trips)
+        if tries == 0 and not (isinstance(result, Repeat) and worth_rolling(items, start, period, result.trips)):
+            found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
         elif isinstance(result, Repeat):
@@ -169,7 +172,7 @@ def _finer(marks: np.ndarray, items: Sequence[Item], first: Mapping[Var, int]) -
     return np.array(found, np.int64)
 
 
-class _Stretch(NamedTuple):
+class Stretch(NamedTuple):
     """From *start* to *end* marks come again *period* items later, if there are that many more."""
 
     start: int
@@ -177,7 +180,7 @@ class _Stretch(NamedTuple):
     period: int
 
 
-def stretches(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Stretch]:
+def stretches(marks: np.ndarray, finer: np.ndarray | None = None) -> list[Stretch]:
     """The stretches in which *marks* repeat.
 
     A period is tried where some mark, of these or of the *finer* ones, comes again at that distance several times in a
@@ -191,7 +194,7 @@ def stretches(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Stret
         breaks = np.flatnonzero(marks[:-period] != marks[period:])
         starts, ends = np.append(0, breaks + 1), np.append(breaks, n - period)
         for k in np.flatnonzero(ends - starts >= (FEW_TRIPS - 1) * period):
-            runs.append(_Stretch(int(starts[k]), int(ends[k]) + period, period))
+            runs.append(Stretch(int(starts[k]), int(ends[k]) + period, period))
     return runs
 
 

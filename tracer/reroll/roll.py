@@ -13,12 +13,15 @@ import numpy as np
 
 from ..ir.graph import Atom, Graph, Node
 from ..ir.primitive import LOOP
+from ..ir.site import Site
 from ..ops.loop_pruning import prune_loops
 from ..record.recorder import Recorder, recording
 from .find import find_repeats
 from .followed_loop import wholes_of
+from .histories import with_histories
 from .inner_loops import collapsed
 from .loop_monitor import detach
+from .repeats import Item
 from .rewrite import Rewriter
 from .unrolled import drop_unread
 from .while_loops import fold_ended
@@ -38,8 +41,12 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         changed = False
         recorder.drop_guards()
     inner = collapsed(recorder.items, recorder.sites, roots, recorder.const)
+    items: Sequence[Item]
+    sites: Sequence[Site | None]
     items, sites = inner or (recorder.items, recorder.sites)
     found = find_repeats(items, sites, lambda atom: wholes_of(followed, atom))
+    if not followed:
+        items, sites, found = with_histories(items, sites, found)
     for reason in found.refusals:
         monitor.refuse(reason)
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]

@@ -123,6 +123,11 @@ class Producers:
         self._last = nodes[-1] if nodes else None
         return self._position
 
+    def renew(self, count: int) -> None:
+        """Read the nodes again, but for the first *count*; the others still define the same values, if not more."""
+        if count < self._seen:
+            self._seen, self._last = count, self._nodes[count - 1] if count else None
+
     def find(self, var: Var, nodes: Sequence[Node]) -> int | None:
         """The position of the node that defines *var*, a result that was added to a loop after it was indexed."""
         for position, node in enumerate(nodes):

@@ -328,10 +328,10 @@ class Recorder(Builder):
     def rewrite(self, nodes: int, items: int, guards: int, instead: Sequence[Node | Guard]) -> None:
         """Put the items *instead*, in their order, in the place of the nodes, the items and the guards from these
         numbers on.  Equal operations find the nodes among them from now on."""
-        listed = set(map(id, self.items))
+        listed = set(map(id, self.items[items:]))
         apart = [guard for guard in self.guards[guards:] if id(guard) not in listed]
         del self.nodes[nodes:], self.items[items:], self.sites[items:], self.counts[items:], self.guards[guards:]
-        known = set(map(id, self.guards))
+        known: set[int] = set()
         for item in instead:
             self.counts.append(len(self.nodes))
             self.items.append(item)
@@ -345,7 +345,8 @@ class Recorder(Builder):
                 self.nodes.append(item)
                 self.claim(item.outs)
         self.guards += apart
-        self._producers, self._looked = Producers(), min(self._looked, nodes)
+        self._producers.renew(nodes)
+        self._looked = min(self._looked, nodes)
 
     def disown(self, items: Sequence[Node | Guard]) -> None:
         """Let later operations and questions equal to these *items*, which stay, be recorded anew."""

@@ -46,6 +46,7 @@ class InnerFunction:
         recorder, monitor = self.recorder, self.monitor
         recorder.unfollow()
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+        self.unrolled = len(recorder.unrolled)
         if monitor is not None:
             self._before = monitor.base, recorder.look_at
             self._followed = len(monitor.followed)
@@ -65,7 +66,7 @@ class InnerFunction:
         recorder, roots, monitor = self.recorder, real_atoms(roots), self.monitor
         if recorder.rolls and not recorder.arms and self._may_repeat():
             self._roll([*roots, *recorder.relied_on()])
-        if monitor is not None:
+        if monitor is not None and monitor.asked and next(reversed(monitor.asked)) >= self.items:
             monitor.asked = {k: asked for k, asked in monitor.asked.items() if k < self.items}
         return live_nodes(recorder.nodes[self.nodes :], roots)
 
@@ -94,7 +95,8 @@ class InnerFunction:
         if len(own) != len({id(item) for item in items}.intersection(map(id, own))):
             return
         # what no one has read of loops within, which were rolled before
-        aside = unread(items, roots, recorder.unrolled, followed)
+        inner = recorder.unrolled[self.unrolled :]
+        aside = unread(items, roots, inner, followed)
         apart = {id(item) for part in aside for item in part.items}
         places = [k for k, item in enumerate(items) if id(item) not in apart]
         own = [node for node in own if id(node) not in apart]
@@ -112,6 +114,7 @@ class InnerFunction:
         )
         part.nodes = [*front.values(), *own]
         defined = [set(loop.defined) for loop in followed]
+        asks = {id(guard): guard for guard in part.guards}
         with recording(part):
             changed = roll(part, roots, guarded=not recorder.live)
         before = {out for node in front.values() for out in node.outs}
@@ -122,15 +125,11 @@ class InnerFunction:
         if not changed:
             return
         recorder.notes += [note for note in part.notes if note not in recorder.notes]
-        earlier = set(map(id, recorder.guards[: self.guards]))
+        earlier = set(map(id, recorder.guards[: self.guards])) if asks else set()
         guards = [guard for guard in part.guards if id(guard) not in earlier]
-        kept = {id(guard) for guard in guards} | earlier
-        dropped = {id(i): i for i in (items[k] for k in places) if isinstance(i, Guard) and id(i) not in kept}
-        left = Unrolled(_without(own, names), list(dropped.values()))
-        read = [p for p in recorder.unrolled if p not in aside and not ids.isdisjoint(map(id, p.items))]
-        recorder.unrolled = [p for p in recorder.unrolled if p not in read]
-        if left.items:
-            recorder.unrolled.append(left)
+        kept = earlier.union(map(id, guards))
+        left = Unrolled(_without(own, names), [guard for k, guard in asks.items() if k not in kept])
+        recorder.unrolled[self.unrolled :] = [left, *aside]
         rest: list[Item] = [item for item in items if id(item) in apart]
         recorder.disown([*own, *left.guards])
         recorder.rewrite(self.nodes, self.items, self.guards, [*nodes, *guards, *left.items, *rest])

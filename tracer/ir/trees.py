@@ -24,8 +24,9 @@ for _order in _ordered:
 def node_functions(cls: type) -> tuple[Callable[..., Any], ...]:
     """The functions that take objects of a registered class apart and put them together; none of another class."""
     known = optree.register_pytree_node.get(cls, namespace=NAMESPACE)
-    own = known is not None and known.kind is optree.PyTreeKind.CUSTOM
-    return (known.flatten_func, known.unflatten_func) if own else ()
+    if known is None or known.kind is not optree.PyTreeKind.CUSTOM:  # a named tuple
+        return ()
+    return known.flatten_func, known.unflatten_func
 
 
 def tree_flatten(

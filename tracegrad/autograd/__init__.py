@@ -37,8 +37,9 @@ from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
-    "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad",
-    "function", "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd",
-    "jacobian", "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly",
-    "set_grad_enabled", "stop_gradient", "tapes", "value_and_grad", "vhp", "vjp", "vmap",
+    "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad", "function",
+    "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd", "jacobian",
+    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly", "set_grad_enabled", "tapes",
+    "stop_gradient", "value_and_grad", "vhp", "vjp", "vmap", *_rules.__all__, *_primitives.__all__,
 ]  # fmt: skip
+__all__.sort()

@@ -21,7 +21,9 @@ from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, buil
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
 from ...tracer.ops.elementwise import F
+from ...tracer.ops.reduce import reduce
 from ...tracer.record.recorder import Recorder
+from .batch import batch
 from .loop_memory import loop_memory
 
 LEAST = 1024  # steps that there is room for, where memory allows
@@ -114,12 +116,21 @@ def _limit(node: Node, lengths: Iterator[int]) -> None:
 
 def _length(recorder: Recorder, need: Need) -> int:
     """Room for the steps of this run: a length that an earlier recording gave, if that is enough."""
-    steps = int(recorder.value(need.steps))
+    steps = _most(recorder, need.steps)
     place = len(recorder.capacities)
     known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
     length = known if steps < known else capacity(steps, need.row)
     recorder.capacities.append(length)
     return length
+
+
+def _most(recorder: Recorder, steps: Atom) -> int:
+    """The most *steps* in this run: of all rows of a batch."""
+    for rows in filter(None, reversed(recorder.row_inputs)):
+        size = next(iter(rows.values())).aval.shape[0]
+        found = batch(recorder.nodes, rows, size).get(steps) if isinstance(steps, Var) and size else None
+        steps = steps if found is None else reduce("max", found, (0,))
+    return int(recorder.value(steps))
 
 
 def capacity(steps: int, row: int) -> int:

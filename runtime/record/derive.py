@@ -48,9 +48,9 @@ from .differentiable import (
 from .effects import Effects
 from .gc_pause import fewer_collections
 from .identity import first_of_each
-from .inner import weakened
 from .outputs import Output, data_made, data_of, flatten_result, packed
 from .recording import GRAD, VALUE, Held, Mode, Recording, UserRun, are_twins
+from .rows import weakened
 from .trees import Source
 
 
@@ -221,7 +221,7 @@ def _restated(run: UserRun, recorder: Recorder) -> tuple[Any, Effects]:
 
 
 def sort_guards(recorder: Recorder) -> list[Guard]:
-    """Weaken each guard to what Python saw (``inner.weakened``), and take out those on floats.
+    """Weaken each guard to what Python saw (``weakened``), and take out those on floats.
 
     ``float(t)`` saw every bit; NumPy and a kernel may differ in the last one, so the kernel hands over its own number
     and is held to that (see ``Path.numbers``).

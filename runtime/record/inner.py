@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.graph import Atom, Guard, Lit, Node, Pair, Var, live_nodes, structural
+from ...tracer.ir.graph import Atom, Lit, Node, Pair, Var, live_nodes
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import real_atoms
-from ...tracer.ops.elementwise import F, whole_lanes
+from ...tracer.ops.elementwise import whole_lanes
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.recorder import Recorder
 from ...tracer.reroll.inner_function import InnerFunction
@@ -25,6 +24,7 @@ from .arguments import positional_names
 from .call_key import Call
 from .differentiable import split_aux, unlabelled
 from .outputs import returned
+from .rows import first_row, rows_by_lane
 from .unwrap_tracers import Settled
 
 
@@ -57,21 +57,21 @@ class InnerRun:
 
 def run_within(
     fn: Callable[..., Any], call: Call, wrt: Sequence[int], recorder: Recorder, *, has_aux: bool = False,
-    rows: Sequence[Atom] | None = None,
+    stacked: Sequence[Atom] | None = None,
 ) -> InnerRun:  # fmt: skip
     """Run *fn* on the arguments of *call*, with variables in place of its leaves *wrt*, which have their values, or are
-    *rows*, one of each, whose values nobody may learn.  The observer of loops is to be off (``Recorder.in_full``)."""
+    one row of each of *stacked*, whose value nobody may learn.  The observer of loops is off (``Recorder.in_full``)."""
     leaves = list(call.leaves)
     start, first_guard, variables = len(recorder.nodes), len(recorder.guards), list[Var]()
     for place, k in enumerate(wrt):
-        variables.append(renamed(to_atom(leaves[k]) if rows is None else rows[place], recorder))
+        variables.append(renamed(to_atom(leaves[k]) if stacked is None else first_row(stacked[place]), recorder))
         leaves[k] = TracedArray(variables[-1], recorder, owner="an argument of the inner function")
     for k, first in call.repeated.items():
         leaves[k] = leaves[first]
     given = call.arguments_over(leaves, positional_names(fn), wrt)
     found = InnerRun(recorder, call, wrt, variables, start, first_guard)
-    if rows is not None:
-        recorder.row_inputs.update(found.lanes)
+    if stacked is not None:
+        recorder.row_inputs.append(rows_by_lane(variables, stacked))
     with recorder.differentiating(found.lanes), InnerFunction(recorder) as part:
         try:
             found.out = unlabelled(fn(*given.args, **given.kwargs))
@@ -80,7 +80,7 @@ def run_within(
         if has_aux:
             found.out, found.aux = split_aux(fn, found.out)
         refuse_numbers_of_text(recorder, found.out, start)
-        if rows is not None:
+        if stacked is not None:
             recorder.settle_premise()
     results = [*returned(found.out), *returned(found.aux)]
     part.rolled(results)
@@ -100,17 +100,6 @@ def renamed(atom: Atom, recorder: Recorder) -> Var:
     alias = Var(atom.aval)
     recorder.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
     return alias
-
-
-def weakened(guard: Guard) -> Guard:
-    """*guard* on what Python saw: ``if t`` only whether *t* is zero, ``int(t)`` only the integral part."""
-    dtype = guard.atom.aval.dtype
-    if guard.kind == "bool" and dtype.kind != "b":
-        asked = F.ne(guard.atom, structural(0, dtype))
-        return Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position)
-    if guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
-        return Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site, guard.position)
-    return guard
 
 
 def whole(found: Iterable[Atom], like: Sequence[Atom], sign: int = 1) -> list[Atom]:

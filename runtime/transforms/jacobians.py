@@ -24,10 +24,10 @@ from ..record.differentiable import differentiated, leaf_names
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
+from ..record.rows import all_rows, by_lane, first_row, repeated_rows, rows_by_lane
 from .forward import Jvp, tangents_of
 from .gradient import grad
 from .reverse import Vjp, cotangents_of
-from .rows import all_rows, by_lane, first_row, repeated_rows, rows_by_lane
 from .transform import Function, Transform, call_of, rule_of, transformed
 from .values import Values, lanes_like, numbers_of
 

@@ -18,8 +18,8 @@ from ..record.call_key import ARRAY, COMPLEX_DATA, TRACED, Call
 from ..record.differentiable import leaf_names, name_of
 from ..record.inner import run_within
 from ..record.outputs import flatten_result
+from ..record.rows import all_rows, by_lane, repeated_rows, rows_of
 from ..record.trees import one_level
-from .rows import all_rows, by_lane, first_row, repeated_rows, rows_by_lane, rows_of
 from .transform import Function, Transform, call_of, rule_of, transformed
 from .values import described, is_number
 
@@ -76,9 +76,10 @@ class Vmap:
         if size is None:
             raise ShapeError.here("vmap has nothing to map over: in_axes is None for all arguments; give axis_size=n")
         recorder.settle_premise()
-        run = run_within(fn, call, wrt, recorder, rows=[first_row(x) for x in stacked])
+        group = len(recorder.row_inputs)
+        run = run_within(fn, call, wrt, recorder, stacked=stacked)
         leaves, structure = flatten_result(run.out)
-        found = all_rows(recorder, run.nodes, run.first_guard, rows_by_lane(run.variables, stacked), size)
+        found = all_rows(recorder, run.nodes, run.first_guard, recorder.row_inputs[group], size)
         out_axes = list(_spread(self.out_axes.tree, structure, "out_axes", "the result"))
         outs = [
             self._out(fn, x, axis, found, size, k) for k, (x, axis) in enumerate(zip(leaves, out_axes, strict=True))

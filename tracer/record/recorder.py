@@ -186,9 +186,9 @@ class Recorder(Builder):
         self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated
         self.differentiated: set[Var] = set()  # constants with respect to which a derivative is being taken
-        self.row_inputs: set[Var] = (
-            set()
-        )  # variables that stand for one row of many: nobody may learn its value but by a guard
+        # Variables that stand for one row of many, and the rows, for each batch, the innermost last: nobody may learn
+        # a value of theirs but by a guard.
+        self.row_inputs: list[dict[Var, Atom]] = []
         self._of_rows: set[Atom] = set()  # values that depend on them, of the first `_rows_seen` nodes
         self._rows_seen = 0
         self._asked = 0  # the number of questions that are being answered
@@ -415,7 +415,9 @@ class Recorder(Builder):
         return as_stored(self.backend.download(self.value_there(atom)), atom)
 
     def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
-        """The values of *atoms* in this run; None where they differ from step to step of a loop."""
+        """The values of *atoms* in this run; None where they differ from step to step of a loop, or from row to row."""
+        if self.row_inputs and any(map(self.of_row, atoms)):
+            return None
         return [self.value(x) for x in atoms]
 
     def value_there(self, atom: Atom) -> Any:
@@ -441,7 +443,8 @@ class Recorder(Builder):
         if len(self.nodes) < self._rows_seen:
             self._rows_seen = 0
         known = self._of_rows
-        known.update(self.row_inputs)
+        for batch in self.row_inputs:
+            known.update(batch)
         for node in self.nodes[self._rows_seen :]:
             if not known.isdisjoint(node.inputs):
                 known.update(node.outs)
@@ -597,7 +600,7 @@ class Recorder(Builder):
             if isinstance(current, Pair):
                 stack += [current.re, current.im]
                 continue
-            if current in self.row_inputs:
+            if any(current in batch for batch in self.row_inputs):
                 return True
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
@@ -638,7 +641,7 @@ class Recorder(Builder):
             if isinstance(current, Lit):
                 continue
             node = makers.get(current)
-            if any(current in recorder.row_inputs for recorder in recorders):
+            if any(current in batch for recorder in recorders for batch in recorder.row_inputs):
                 return None
             if current in outside:
                 found.sources.append(current)
@@ -667,7 +670,7 @@ class Recorder(Builder):
             if (
                 node.inputs
                 and all(type(x) is Lit or x in known for x in node.inputs)
-                and node.out not in self.row_inputs
+                and not any(node.out in batch for batch in self.row_inputs)
             ):
                 known.update(node.outs)
         self._looked = len(self.nodes)
@@ -735,7 +738,7 @@ class Recorder(Builder):
         roots = [*outputs, *[g.atom for g in self.guards]]
         nodes = live_nodes(self.nodes, roots)
         used = read_vars(nodes, roots)
-        if not self.row_inputs.isdisjoint(used):
+        if any(not used.isdisjoint(batch) for batch in self.row_inputs):
             raise UnsupportedError.here(
                 "a value of one row of the batch was kept by the function given to vmap, in a list, an attribute or a "
                 "global, and is read outside of it: return it from the function"

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...codegen.derive.batch import batch, batch_guards
+from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.errors import UnsupportedError
-from ...tracer.ir.graph import Atom, Node, Pair, Var, lanes, structural
-from ...tracer.ops.elementwise import broadcast_to, whole_lanes
+from ...tracer.ir.graph import Atom, Guard, Node, Pair, Var, lanes, structural
+from ...tracer.ops.elementwise import F, broadcast_to, whole_lanes
 from ...tracer.ops.shape import reshape, slice_axis, zeros
 from ...tracer.record.recorder import Recorder
-from ..record.inner import weakened
 
 
 def first_row(stacked: Atom) -> Atom:
@@ -52,6 +54,17 @@ def all_rows(
                 raise UnsupportedError.here(_DIFFERS.format(what), guard.site)
             recorder.add_guard(guard)
     return found
+
+
+def weakened(guard: Guard) -> Guard:
+    """*guard* on what Python saw: ``if t`` only whether *t* is zero, ``int(t)`` only the integral part."""
+    dtype = guard.atom.aval.dtype
+    if guard.kind == "bool" and dtype.kind != "b":
+        asked = F.ne(guard.atom, structural(0, dtype))
+        return Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position)
+    if guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
+        return Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site, guard.position)
+    return guard
 
 
 def rows_of(atom: Atom, found: Mapping[Var, Atom], size: int) -> Atom | None:

@@ -36,7 +36,16 @@ from tracegrad.compat.autograd import (
     tensor_jacobian_product,
     value_and_grad,
 )
-from tracegrad.compat.autograd.extend import defvjp, defvjp_argnum, primitive, vspace
+from tracegrad.compat.autograd.extend import (
+    def_linear,
+    defjvp,
+    defjvp_argnum,
+    defjvp_argnums,
+    defvjp,
+    defvjp_argnum,
+    primitive,
+    vspace,
+)
 from tracegrad.compat.autograd.misc import flatten
 from tracegrad.compat.autograd.misc.fixed_points import fixed_point
 from tracegrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
@@ -339,6 +348,95 @@ def test_rules_as_people_write_them() -> None:
     assert np.allclose(elementwise_grad(elementwise_grad(interpolate))(X, polynomial, 0), polynomial.deriv(2)(X))
     by_x, by_y = grad(total, (0, 1))(X**2, 1.5)
     assert np.allclose(by_x, 1.5 * np.abs(X)) and by_y == pytest.approx(np.sum(np.log(X**2) * np.abs(X) ** 3))
+
+
+def cube_of(*rules: str):
+    """x³ y as a primitive with the derivatives of 2 x³ y, by the *rules* asked for."""
+
+    @primitive
+    def cube(x, y):
+        return numpy.asarray(x) ** 3 * y
+
+    if "vjp" in rules:
+        defvjp(cube, lambda ans, x, y: lambda g: g * 6 * x**2 * y, lambda ans, x, y: lambda g: np.sum(g * 2 * x**3))
+    if "jvp" in rules:
+        defjvp(cube, lambda g, ans, x, y: g * 6 * x**2 * y, lambda g, ans, x, y: g * 2 * ans / y)
+    return cube
+
+
+@pytest.mark.parametrize("rules", [("vjp",), ("jvp",), ("vjp", "jvp")], ids=str)
+def test_rules_of_either_form(rules) -> None:
+    """A primitive with one of ``defvjp`` and ``defjvp`` has derivatives of both kinds, to any order."""
+    cube, y = cube_of(*rules), 1.5
+    first = lambda x: 6 * x**2 * y * np.cos(2 * x) - 2 * np.sin(2 * x) * x**3 * y  # noqa: E731
+
+    def h(x, y):
+        return cube(x, y) * np.cos(2 * x)
+
+    value, tangent = make_jvp(h)(X, y)(V)
+    assert np.allclose(value, X**3 * y * np.cos(2 * X)) and np.allclose(tangent, first(X) * V)
+    assert np.allclose(make_vjp(h)(X, y)[0](V), first(X) * V)
+    assert np.allclose(make_jvp(h, 1)(X, y)(1.0)[1], 2 * X**3 * np.cos(2 * X))
+    assert np.allclose(jacobian(h)(X, y), np.diag(first(X)))
+    second = lambda x: (  # noqa: E731
+        (12 * x * y * np.cos(2 * x) - 12 * x**2 * y * np.sin(2 * x)) - 12 * x**2 * y * np.sin(2 * x)
+        - 4 * np.cos(2 * x) * x**3 * y
+    )  # fmt: skip
+    if rules == ("vjp",):  # the value in the rule has its own rule again
+        found = hessian(lambda x: np.sum(h(x, y)))(X)
+        assert np.allclose(found, np.diag(second(X)), atol=1e-9)
+        assert np.allclose(hessian_vector_product(lambda x: np.sum(h(x, y)))(X, V), second(X) * V)
+    assert make_jvp_reversemode(h)(X, y)(V) == pytest.approx(first(X) * V)
+
+
+def test_linear_primitives() -> None:
+    @primitive
+    def doubled(x):
+        return 2 * numpy.asarray(x)
+
+    def_linear(doubled)
+    assert make_jvp(doubled)(X)(V)[1].tolist() == (2 * V).tolist()
+    with pytest.raises(NotImplementedError, match=r"VJP of doubled wrt argnums \(0,\) not defined"):
+        grad(lambda x: np.sum(doubled(x)))(X)
+
+    @primitive
+    def scaled(c, x, offset):
+        return c * numpy.asarray(x) + offset
+
+    defjvp(scaled, lambda g, ans, c, x, o: g * x, "same", None)
+    # in the place of x, without its offset
+    assert np.allclose(make_jvp(lambda x: scaled(3.0, x, 0.0))(X)(V)[1], 3 * V)
+    assert np.allclose(make_jvp(lambda c: scaled(c, X, 1.0))(3.0)(0.5)[1], 0.5 * X)
+    assert np.allclose(make_jvp(lambda o: scaled(2.0, X, o))(3.0)(0.5)[1], 0 * X)
+    defvjp(scaled, None, lambda ans, c, x, o: lambda g: c * g)
+    assert np.allclose(jacobian(lambda x: scaled(3.0, x, 0.0))(X), 3 * np.eye(3))
+
+
+def test_tangents_by_number_of_argument_and_of_trees() -> None:
+    @primitive
+    def both(x, y):
+        return {"product": x * y, "sum": (x + y, 3)}
+
+    defjvp_argnums(both, lambda argnums, gs, ans, args, kwargs: {
+        "product": sum(g * args[1 - k] for k, g in zip(argnums, gs, strict=True)), "sum": (sum(gs), 0)})  # fmt: skip
+
+    def h(x):
+        found = both(x, np.sin(x))
+        return found["product"] + 2 * found["sum"][0]
+
+    expected = V * (np.sin(X) + X * np.cos(X) + 2 + 2 * np.cos(X))
+    assert np.allclose(make_jvp(h)(X)(V)[1], expected)
+    assert np.allclose(make_vjp(h)(X)[0](V), expected)  # by transposing the rule
+    square = primitive(lambda z: z * z)
+    defjvp_argnum(square, lambda argnum, g, ans, args, kwargs: 2 * args[0] * g)
+    assert np.allclose(make_jvp(square)(1 + 2j)(1j)[1], 2 * (1 + 2j) * 1j)
+    assert np.allclose(make_vjp(square)(1 + 2j)[0](1j), 2 * (1 + 2j) * 1j)
+    bad = primitive(lambda x: x * 1.0)
+    defjvp(bad, lambda g, ans, x: np.concatenate([g, g]))
+    with pytest.raises(ValueError, match=r"the jvp of <lambda> gives float64\[6\] for a value of float64\[3\]"):
+        make_jvp(bad)(X)(V)
+    with pytest.raises(TypeError, match="no primitive"):
+        defjvp(np.sin, lambda g, ans, x: g)
 
 
 def test_primitive_without_a_rule() -> None:

@@ -1,8 +1,9 @@
 """Products of vectors and Jacobians: HIPS autograd's ``core``.
 
-``make_vjp(fun, x)`` within a recording records *fun* once; each call of ``vjp`` derives an adjoint of that part of
-the program.  The operators (``differential_operators.py``) are functions over it that are compiled, so there is a
-recording.  Outside of one, where users call it, *fun* runs as it is and ``vjp`` is a compiled function.
+``make_vjp(fun, x)`` and ``make_jvp(fun, x)`` within a recording record *fun* once (``Linearized``); each call of what
+they return derives an adjoint, or the tangents, of that part of the program.  The operators
+(``differential_operators.py``) are functions over it that are compiled, so there is a recording.  Outside of one, where
+users call ``make_vjp``, *fun* runs as it is and ``vjp`` is a compiled function.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.derive.adjoint import vjp_seeded
+from ...codegen.derive.adjoint import jvp_all, vjp_seeded
 from ...codegen.derive.loop_adjoint import materialise
 from ...runtime.compiled import CompiledFunction
 from ...runtime.record.inner import renamed, whole
@@ -51,18 +52,27 @@ __all__ = [
 def make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
     """(vjp, ``fun(x)``) of a function of one argument, which may be a tree, as may its result."""
     recorder = current_recorder()
-    return vjp_of_call(pulled(fun), fun, (x,), {}) if recorder is None else _recorded_vjp(fun, x, recorder)
+    if recorder is None:
+        return vjp_of_call(pulled(fun), fun, (x,), {})
+    run = Linearized(fun, x, recorder)
+    return run.vjp, run.ans
 
 
 def make_jvp(fun: Function, x: Any) -> Function:
     """The function of a tangent that gives (``fun(x)``, the derivative along it)."""
 
-    def pushed(x: Any, v: Any) -> tuple[Any, Any]:
-        vjp, ans = make_vjp(fun, x)
-        transposed, _ = make_vjp(vjp, vspace(ans).zeros())  # of a linear function, so it doesn't matter where
-        return ans, transposed(v)
+    recorder = current_recorder()
+    if recorder is not None:
+        run = Linearized(fun, x, recorder)
+        return lambda v: (run.ans, run.jvp(v))
+    return functools.partial(CompiledFunction(lambda x, v: make_jvp(fun, x)(v), target="auto"), x)
 
-    return functools.partial(pushed if current_recorder() is not None else CompiledFunction(pushed, target="auto"), x)
+
+def make_jvp_reversemode(fun: Function, x: Any) -> Function:
+    """As ``make_jvp``, without the value, by reverse mode twice."""
+    vjp, ans = make_vjp(fun, x)
+    transposed, _ = make_vjp(vjp, vspace(ans).zeros())  # of a linear function, so it doesn't matter where
+    return transposed
 
 
 def pulled(fun: Function, make: Function = make_vjp) -> CompiledFunction:
@@ -99,35 +109,61 @@ def _same(a: Any, b: Any) -> bool:
     return np.shape(a) == np.shape(b) and np.allclose(a, b, 1e-2 if rough else 1e-6, 1e-3 if rough else 1e-9, True)
 
 
-def _recorded_vjp(fun: Function, x: Any, recorder: Recorder) -> tuple[Function, Any]:
-    leaves, structure = tree_flatten(x)
-    recorder.stay_in_full()
-    start = len(recorder.nodes)
-    variables: list[Var] = [renamed(_floating(leaf), recorder) for leaf in leaves]
-    wanted: Any = real_atoms(variables)
-    owner = "an argument of the inner function"
-    with recorder.differentiating(wanted), InnerFunction(recorder) as part:
-        ans = fun(tree_unflatten(structure, [TracedArray(v, recorder, owner=owner) for v in variables]))
-        refuse_numbers_of_text(recorder, ans, start)
-    outputs, ans_structure = tree_flatten(ans)
-    results = [to_atom(out) if is_number(out) else None for out in outputs]
-    nodes = part.rolled([x for x in results if x is not None])
+class Linearized:
+    """*fun* recorded at *x*, which may be a tree, as may its value *ans*."""
 
-    def vjp(g: Any) -> Any:
+    def __init__(self, fun: Function, x: Any, recorder: Recorder) -> None:
+        leaves, self._structure = tree_flatten(x)
+        recorder.stay_in_full()
+        start = len(recorder.nodes)
+        self._variables: list[Var] = [renamed(_floating(leaf), recorder) for leaf in leaves]
+        wanted: Any = real_atoms(self._variables)
+        self._wanted: list[Var] = wanted
+        owner = "an argument of the inner function"
+        with recorder.differentiating(self._wanted), InnerFunction(recorder) as part:
+            given = [TracedArray(v, recorder, owner=owner) for v in self._variables]
+            self.ans = fun(tree_unflatten(self._structure, given))
+            refuse_numbers_of_text(recorder, self.ans, start)
+        self._outputs, self._ans_structure = tree_flatten(self.ans)
+        self._results = [to_atom(out) if is_number(out) else None for out in self._outputs]
+        self._nodes = part.rolled([x for x in self._results if x is not None])
+
+    def vjp(self, g: Any) -> Any:
+        """The product of the cotangent *g* and the Jacobian."""
         cotangents, found = tree_flatten(g)
-        if len(cotangents) != len(results):
-            raise TypeError(f"a cotangent of structure {found} for a value of structure {ans_structure}")
-        seeds = []
-        for out, ct in zip(results, cotangents, strict=True):
+        if len(cotangents) != len(self._results):
+            raise TypeError(f"a cotangent of structure {found} for a value of structure {self._ans_structure}")
+        seeds: list[tuple[Atom, Atom]] = []
+        for out, ct in zip(self._results, cotangents, strict=True):
             if out is not None:
-                re, im = _lanes(to_atom(ct))
-                pair = [(out, re)] if not out.aval.is_complex else zip(lanes(out), (re, -im), strict=True)
-                seeds += [(lane, broadcast_to(cast(c, lane.aval.dtype), lane.aval.shape)) for lane, c in pair]
-        found, _ = vjp_seeded(nodes, seeds, wanted, careful=True)
-        full = [materialise(ct, var) for ct, var in zip(found, wanted, strict=True)]
-        return tree_unflatten(structure, [wrap(g) for g in whole(full, variables, -1)])
+                seeds += zip(real_atoms([out]), _lanes_of(ct, out, -1), strict=True)
+        cts, _ = vjp_seeded(self._nodes, seeds, self._wanted, careful=True)
+        full = [materialise(ct, var) for ct, var in zip(cts, self._wanted, strict=True)]
+        return tree_unflatten(self._structure, [wrap(g) for g in whole(full, self._variables, -1)])
 
-    return vjp, ans
+    def jvp(self, v: Any) -> Any:
+        """The product of the Jacobian and the tangent *v*; None where the value has something that is no number."""
+        tangents, found = tree_flatten(v)
+        if len(tangents) != len(self._variables):
+            raise TypeError(f"a tangent of structure {found} for an argument of structure {self._structure}")
+        seeds: list[Atom] = []
+        for var, t in zip(self._variables, tangents, strict=True):
+            seeds += _lanes_of(t, var, 1)
+        results = [x for x in self._results if x is not None]
+        lanes = real_atoms(results)
+        pushed: Any = jvp_all(self._nodes, dict(zip(self._wanted, seeds, strict=True)), lanes)
+        full = [materialise(pushed.get(x), x) for x in lanes]
+        given = iter([wrap(t) for t in whole(full, results, 1)])
+        return tree_unflatten(self._ans_structure, [None if x is None else next(given) for x in self._results])
+
+
+def _lanes_of(value: Any, like: Atom, sign: int) -> list[Atom]:
+    """The real lanes of a tangent of *like*, or of a cotangent (*sign* -1)."""
+    re, im = _lanes(to_atom(value))
+    pair = [(re, lane) for lane in real_atoms([like])]
+    if like.aval.is_complex:
+        pair[1] = (im if sign > 0 else -im), pair[1][1]
+    return [broadcast_to(cast(x, lane.aval.dtype), lane.aval.shape) for x, lane in pair]
 
 
 def _lanes(ct: Atom) -> tuple[Atom, Any]:

@@ -20,11 +20,12 @@ from ...runtime.compiled import CompiledFunction
 from ...runtime.declare import shifted_positions
 from ...runtime.transforms import grad as function_grad
 from ...runtime.transforms import value_and_grad as function_value_and_grad
-from ...tracer.control.scan import map as scan_map
+from ...runtime.transforms import vmap
+from ...runtime.transforms.jacobians import forward_is_cheaper
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError, unrecordable
 from ...tracer.ir.trees import tree_leaves, tree_map
 from ...tracer.record.array import TracedArray
-from ...tracer.record.recorder import current_recorder
+from ...tracer.record.recorder import current_recorder, require_recorder
 from . import core
 from .core import Function, pulled, vjp_of_call
 from .util import subvals
@@ -38,7 +39,7 @@ __all__ = [
     "value_and_grad", "vector_jacobian_product",
 ]  # fmt: skip
 
-_MANY_ROWS = 4  # of a Jacobian, from which on they are made by one loop
+_MANY_ROWS = 2  # of a Jacobian, from which on they are made as a batch
 
 
 def _kept(fun: Any, key: Any, make: Callable[[], Any]) -> Any:
@@ -256,25 +257,29 @@ def _operator(unary: Callable[..., Any]) -> Callable[..., Function]:
 
 
 def _jacobian(fun: Function, x: Any) -> Any:
-    vjp, ans = core.make_vjp(fun, x)
-    rows, columns = vspace(ans), vspace(x)
+    run = core.Linearized(fun, x, require_recorder("jacobian"))
+    rows, columns = vspace(run.ans), vspace(x)
     if len(rows.parts) != 1 or len(columns.parts) != 1 or rows.iscomplex:
         raise DifferentiationError.here(
             "jacobian takes functions of one array that return one real array; of several arguments or a complex "
             "result take the jacobian of np.concatenate([...]), np.real(...) and np.imag(...)"
         )
-    basis = np.eye(rows.size, dtype=rows.dtype).reshape(rows.size, *rows.shape)
-    return np.reshape(_each(vjp, basis), rows.shape + columns.shape)
+    if forward_is_cheaper(columns.size, rows.size) and not columns.iscomplex:
+        found = np.moveaxis(_each(run.jvp, columns), 0, -1)
+    else:
+        found = _each(run.vjp, rows)
+    return np.reshape(found, rows.shape + columns.shape)
 
 
-def _each(vjp: Function, rows: np.ndarray) -> Any:
-    """``vjp(row)`` of each row, stacked."""
-    if len(rows) >= _MANY_ROWS:
+def _each(product: Function, space: Any) -> Any:
+    """``product(v)`` of each vector v of the standard basis of *space*, stacked."""
+    basis = np.eye(space.size, dtype=np.result_type(space.dtype, np.float32)).reshape(space.size, *space.shape)
+    if len(basis) >= _MANY_ROWS:
         try:
-            return scan_map(vjp, rows)
+            return vmap(product)(basis)
         except UnsupportedError as error:  # of a rule of the user's that asks for values
             unrecordable.discard(error)
-    return np.stack([vjp(row) for row in rows])
+    return np.stack([product(row) for row in basis])
 
 
 @_operator
@@ -343,7 +348,7 @@ def make_jvp(fun: Function, argnum: Any = 0) -> Function:
 
 def make_jvp_reversemode(fun: Function, argnum: Any = 0) -> Function:
     """Builds a function for evaluating the Jacobian-vector product at a point."""
-    return _along(make_jvp_reversemode, lambda f, x: lambda v: core.make_jvp(f, x)(v)[1], fun, argnum)
+    return _along(make_jvp_reversemode, core.make_jvp_reversemode, fun, argnum)
 
 
 def make_hvp(fun: Function, argnum: Any = 0) -> Function:
@@ -364,10 +369,9 @@ def make_ggnvp(f: Function, g: Function = _half_of_squares, f_argnum: Any = 0) -
     at a point."""
 
     def ggnvp(f: Function, x: Any) -> Any:
-        f_vjp, f_x = core.make_vjp(f, x)
-        g_hvp, grad_g_x = core.make_vjp(grad(g), f_x)
-        f_jvp, _ = core.make_vjp(f_vjp, vspace(grad_g_x).zeros())
-        return lambda v: f_vjp(g_hvp(f_jvp(v)))
+        run = core.Linearized(f, x, require_recorder("make_ggnvp"))
+        hessian_product = core.make_jvp(grad(g), run.ans)
+        return lambda v: run.vjp(hessian_product(run.jvp(v))[1])
 
     return _along((make_ggnvp, g), ggnvp, f, f_argnum)
 
@@ -376,13 +380,13 @@ def hessian_tensor_product(fun: Function, argnum: Any = 0) -> Function:
     """Builds a function that returns the exact Hessian-tensor product.
     The returned function has arguments (*args, tensor, **kwargs)."""
     base, first, place = _unbound(fun, argnum)
-    fun_grad = grad(base, place)
 
-    def vector_dot_grad(*args: Any, **kwargs: Any) -> Any:
+    def product(*args: Any, **kwargs: Any) -> Any:
         *rest, vector = args
-        return np.tensordot(fun_grad(*rest, **kwargs), vector, np.ndim(vector))
+        return core.make_jvp(*at_argnum(grad(base, place), place, tuple(rest), kwargs))(vector)[1]
 
-    return functools.partial(_kept(base, (hessian_tensor_product, place), lambda: grad(vector_dot_grad, place)), *first)
+    made = _kept(base, (hessian_tensor_product, place), lambda: CompiledFunction(product, target="auto"))
+    return functools.partial(made, *first)
 
 
 hessian_vector_product = hessian_tensor_product

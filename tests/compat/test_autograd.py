@@ -400,11 +400,10 @@ def test_linear_primitives() -> None:
         grad(lambda x: np.sum(doubled(x)))(X)
 
     @primitive
-    def scaled(c, x, offset):
-        return c * numpy.asarray(x) + offset
+    def scaled(c, x, unused):
+        return c * numpy.asarray(x)
 
     defjvp(scaled, lambda g, ans, c, x, o: g * x, "same", None)
-    # in the place of x, without its offset
     assert np.allclose(make_jvp(lambda x: scaled(3.0, x, 0.0))(X)(V)[1], 3 * V)
     assert np.allclose(make_jvp(lambda c: scaled(c, X, 1.0))(3.0)(0.5)[1], 0.5 * X)
     assert np.allclose(make_jvp(lambda o: scaled(2.0, X, o))(3.0)(0.5)[1], 0 * X)
@@ -433,8 +432,15 @@ def test_tangents_by_number_of_argument_and_of_trees() -> None:
     assert np.allclose(make_vjp(square)(1 + 2j)[0](1j), 2 * (1 + 2j) * 1j)
     bad = primitive(lambda x: x * 1.0)
     defjvp(bad, lambda g, ans, x: np.concatenate([g, g]))
-    with pytest.raises(ValueError, match=r"the jvp of <lambda> gives float64\[6\] for a value of float64\[3\]"):
+    with pytest.raises(ValueError, match=r"the tangent that the jvp of <lambda> returned .*6"):
         make_jvp(bad)(X)(V)
+    power = primitive(lambda x, n, *, k=0.0: x**n + k)
+    defjvp(power, lambda g, ans, x, n, k=0.0: n * x ** (n - 1) * g)
+    assert make_jvp(power)(2.0, 3.0, k=1.0)(1.0)[1] == 12.0  # the other tangents are not asked for
+    with pytest.raises(NotImplementedError, match=r"JVP of <lambda> wrt argnums \(1,\) not defined"):
+        make_jvp(power, 1)(2.0, 3.0)(1.0)
+    with pytest.raises(NotImplementedError, match="JVP of <lambda> wrt argnums given by name not defined"):
+        make_jvp(lambda k: power(2.0, 3.0, k=k))(1.0)(1.0)
     with pytest.raises(TypeError, match="no primitive"):
         defjvp(np.sin, lambda g, ans, x: g)
 

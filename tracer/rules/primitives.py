@@ -49,7 +49,9 @@ def primitive(f_raw: Function) -> Any:
             return code(*args, **kwargs)
         call = RuleArguments(code.name, (*args, kwargs), frozenset())
         vjp, jvp = rules
-        makers = {REVERSE: RuleParts([f_wrapped, vjp], functools.partial(_pulled, code.name, vjp))}
+        makers = {}
+        if vjp is not None or jvp is None or jvp.runs_itself:
+            makers[REVERSE] = RuleParts([f_wrapped, vjp], functools.partial(_pulled, code.name, vjp))
         if jvp is not None:
             makers[FORWARD] = RuleParts([f_wrapped, jvp], functools.partial(_pushed, code.name, jvp))
         return with_rules(recorder, code.name, functools.partial(_recorded, code), call, makers)
@@ -124,20 +126,26 @@ def _like(name: str, found: Any, operand: Atom) -> Any:
 def _pushed(name: str, jvpmaker: Function, args: RuleArguments, results: Results) -> Apply:
     """The forward rule: the sum over the arguments."""
 
+    owners = [k for k, part in enumerate(args.structure.children()) for _ in range(part.num_leaves)]
+
     def apply(operands: list[Atom], outs: list[Atom], tangents: list[Atom]) -> list[Any]:
         *given, kwargs = args.over(over_atoms(args, operands))
         rest = iter(tangents)
         moved = [traced(next(rest), leaf) if x.aval.is_inexact else None
                  for x, leaf in zip(operands, args.operands, strict=True)]  # fmt: skip
         trees = args.trees(moved, lambda leaf: None)
-        owners = [k for k, part in enumerate(args.structure.children()) for _ in range(part.num_leaves)]
-        positions = sorted({owners[k] for k, x in zip(args.places, operands, strict=True) if x.aval.is_inexact})
-        if positions and _named(args, positions[-1]):
-            raise NotImplementedError(f"JVP of {name} wrt argnums {_NAMED} not defined")
-        ans = results.tree(outs)
-        found = jvpmaker(tuple(positions), [trees[k] for k in positions], ans, tuple(given), kwargs)
+        # the position of the argument that each lane of the tangents belongs to
+        lanes = [owners[k] for k, x in zip(args.places, operands, strict=True) if x.aval.is_inexact
+                 for _ in range(1 + x.aval.is_complex)]  # fmt: skip
+        positions = [k for k in sorted({*lanes}) if not _named(args, k)]
+        found = jvpmaker(tuple(positions), [trees[k] for k in positions], results.tree(outs), tuple(given), kwargs)
+        failed = {k: x for k, x in zip(positions, found, strict=False) if isinstance(x, Deferred)}
+        failed[len(args.args) - 1] = Deferred(NotImplementedError(f"JVP of {name} wrt argnums {_NAMED} not defined"))
+        apply.missing = {k: failed[p] for k, p in enumerate(lanes) if p in failed}  # type: ignore[attr-defined]
         total: list[Any] = [None] * len(outs)
         for tree in found:
+            if isinstance(tree, Deferred):
+                continue
             leaves = leaves_like(tree, results.structure, f"the jvp of {name}")
             for n, (k, out) in enumerate(zip(results.places, outs, strict=True)):
                 term: Any = fitted(leaves[k], _strong(out.aval), f"the tangent that the jvp of {name} returned")
@@ -195,22 +203,38 @@ def defvjp(fun: Any, *vjpmakers: Any, **kwargs: Any) -> None:
 
 
 def defjvp_argnums(fun: Any, jvpmaker: Function) -> None:
-    """The forward rule of *fun*: ``jvpmaker(argnums, tangents, ans, args, kwargs)`` gives a tangent for each of
-    *argnums*; their sum is that of the result."""
+    """The forward rule of *fun*: ``jvpmaker(argnums, tangents, ans, args, kwargs)`` gives the tangent of the result for
+    those of *argnums*.  Where *fun* has no rule for cotangents, they follow from it."""
 
     def jvp_argnums(argnums: Sequence[int], gs: Sequence[Any], ans: Any, args: Any, kwargs: Any) -> list[Any]:
         return [jvpmaker(argnums, gs, ans, args, kwargs)]
 
+    _define(fun, jvp_argnums)
+
+
+def _define(fun: Any, jvp_argnums: Function, runs_itself: bool = False) -> None:
+    """*runs_itself*: on tangents, in place of arguments, so there is no program to transpose."""
+    jvp_argnums.runs_itself = runs_itself  # type: ignore[attr-defined]
     _rules_of(fun)[1] = jvp_argnums
 
 
 def defjvp_argnum(fun: Any, jvpmaker: Function) -> None:
-    """As ``defjvp_argnums`` with ``jvpmaker(argnum, g, ans, args, kwargs)`` for each argument."""
+    """As ``defjvp_argnums`` with ``jvpmaker(argnum, g, ans, args, kwargs)`` for each argument; the sum of what it gives
+    is the tangent of the result."""
+    _define(fun, _each_argument(jvpmaker))
 
+
+def _each_argument(jvpmaker: Function) -> Function:
     def jvp_argnums(argnums: Sequence[int], gs: Sequence[Any], ans: Any, args: Any, kwargs: Any) -> list[Any]:
-        return [jvpmaker(argnum, g, ans, args, kwargs) for argnum, g in zip(argnums, gs, strict=True)]
+        found: list[Any] = []
+        for argnum, g in zip(argnums, gs, strict=True):
+            try:
+                found.append(jvpmaker(argnum, g, ans, args, kwargs))
+            except Exception as error:
+                found.append(Deferred(error))
+        return found
 
-    _rules_of(fun)[1] = jvp_argnums
+    return jvp_argnums
 
 
 def defjvp(fun: Any, *jvpfuns: Any, **kwargs: Any) -> None:
@@ -228,7 +252,7 @@ def defjvp(fun: Any, *jvpfuns: Any, **kwargs: Any) -> None:
             return fun(*args[:argnum], g, *args[argnum + 1 :], **kwargs)
         return rule(g, ans, *args, **kwargs)
 
-    defjvp_argnum(fun, jvp_argnum)
+    _define(fun, _each_argument(jvp_argnum), "same" in rules.values())
 
 
 def def_linear(fun: Any) -> None:
@@ -237,7 +261,7 @@ def def_linear(fun: Any) -> None:
     def jvp_argnum(argnum: int, g: Any, ans: Any, args: Any, kwargs: Any) -> Any:
         return fun(*args[:argnum], g, *args[argnum + 1 :], **kwargs)
 
-    defjvp_argnum(fun, jvp_argnum)
+    _define(fun, _each_argument(jvp_argnum), True)
 
 
 __all__ = [

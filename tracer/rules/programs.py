@@ -80,6 +80,11 @@ class OwnRule:
     site: Site | None
     consts: list[Var]
 
+    @property
+    def missing(self) -> dict[int, Deferred]:
+        """The errors of a forward rule where a tangent is given for what it has none of, by number."""
+        return {}
+
     def __call__(self, given: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Any]:
         layout, lanes = self.layout, self.layout.lanes
         operands, consts = atoms[:lanes], atoms[lanes : len(atoms) - len(outs)]
@@ -93,6 +98,9 @@ class OwnRule:
         whole = [_materialised(x, aval) for x, aval in zip(given, avals, strict=True)]
         found = self.applied(operands, consts, outs, whole)
         if layout.direction == FORWARD:
+            for k, error in self.missing.items():
+                if given[k] is not None:
+                    error()
             return found
         return [*found, *[self._refuse] * (len(atoms) - lanes)]
 
@@ -179,6 +187,10 @@ class PythonRule(OwnRule):
     consts: list[Var] = field(default_factory=list)
     closed = False
 
+    @property
+    def missing(self) -> dict[int, Deferred]:
+        return getattr(self.apply, "missing", {})
+
     def applied(
         self, operands: Sequence[Atom], consts: Sequence[Atom], outs: Sequence[Var], given: Sequence[Atom]
     ) -> list[Atom | None]:
@@ -242,7 +254,7 @@ class FailedRule(OwnRule):
 class RuleProgram(OwnRule):
     """A rule as a graph of the lanes of its operands, its consts, the results, and what is given for these."""
 
-    __slots__ = ("_error", "_hash", "_present", "consts", "graph", "label", "layout", "site")
+    __slots__ = ("_error", "_hash", "_missing", "_present", "consts", "graph", "label", "layout", "site")
     closed = True
     graph: Graph
 
@@ -250,6 +262,7 @@ class RuleProgram(OwnRule):
         self.label, self.layout, self.site, self.consts = label, layout, site, []
         self._hash = hash((label, layout))
         self._error: Callable[[], Exception] | None = None
+        self._missing: dict[int, Deferred] = {}
         self._present: list[Any] = []  # True for each that the rule gives, None, or a function that raises its error
 
     def record(self, parent: Recorder, apply: Apply, opened: Callable[[Sequence[Atom], Sequence[Atom]], Any]) -> None:
@@ -263,6 +276,7 @@ class RuleProgram(OwnRule):
         lanes = [taken_apart(x) for x in (operands, outs, given)]
         with recording(body), opened(operands, outs):
             found = _applied(layout, apply, lanes[0], lanes[1], lanes[2])
+            self._missing = getattr(apply, "missing", {})
             outputs = [x for x in found if isinstance(x, (Var, Lit))]
             if body.checks:
                 held = body.checks[0]
@@ -278,6 +292,10 @@ class RuleProgram(OwnRule):
         self.graph = Graph([*inputs[:count], *inside, *inputs[count:]], closed.graph.nodes, closed.graph.outputs)
         if inside:
             self._pass_consts(inside)
+
+    @property
+    def missing(self) -> dict[int, Deferred]:
+        return self._missing
 
     def _index_error(self) -> Exception:
         return BadIndexError.here(f"an index in the rule of {self.label} is out of bounds", self.site)
@@ -330,7 +348,7 @@ class RuleProgram(OwnRule):
             return False
         mine, its = getattr(self, "graph", None), getattr(other, "graph", None)
         pair = (id(self), id(other))
-        if mine is None or its is None or self._present != other._present:
+        if mine is None or its is None or (self._present, self._missing) != (other._present, other._missing):
             return False
         if pair in _compared():  # a program that calls itself
             return True
@@ -428,7 +446,7 @@ def rule_of(
     errors: list[Exception]
     try:
         program.record(recorder, apply, in_progress)
-        errors = [x.error for x in program._present if isinstance(x, Deferred)]
+        errors = [x.error for x in (*program._present, *program.missing.values()) if isinstance(x, Deferred)]
     except Exception as error:
         rule, errors = FailedRule(label, layout, site, Deferred(error)), [error]
     if any(isinstance(x, UnsupportedError) for x in errors) and recorder.parent is None and not recorder.arms:

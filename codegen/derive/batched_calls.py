@@ -8,10 +8,11 @@ batched in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from ...tracer.ir.aval import Aval
-from ...tracer.ir.graph import Atom, Lit, Node, Var, current_builder
+from ...tracer.ir.graph import Atom, Builder, Lit, Node, Var, building, current_builder
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.ops.custom import custom_vjp
 from ...tracer.ops.reduce import reduce
@@ -23,8 +24,10 @@ def custom_rows(node: Node, rows: Rows) -> Sequence[Atom]:
     count = node.params["count"]
     values, operands = node.inputs[:count], node.inputs[count:]
     given: Any = [rows.whole(v) for v in values]
-    rule = _rule_of_rows(node.params["rule"], node.outs, operands, rows)
-    return custom_vjp(given, [_known(x, rows) for x in operands], rule)
+    pull, push = (node.params[name] for name in ("rule", "push"))
+    pull = None if pull is None else RowsRule.of(pull, node.outs, operands, rows)
+    push = None if push is None else RowsPush.of(push, node.outs, operands, rows)
+    return custom_vjp(given, [_known(x, rows) for x in operands], pull, push)
 
 
 def _known(x: Atom, rows: Rows) -> Atom:
@@ -32,33 +35,87 @@ def _known(x: Atom, rows: Rows) -> Atom:
     return rows.one(x) if found is None else found
 
 
-def _rule_of_rows(rule: Callable[..., Any], values: Sequence[Atom], operands: Sequence[Atom], rows: Rows) -> Any:
-    """The derivative *rule* of one row, as one of all rows at once.
+@dataclass(frozen=True, slots=True)
+class RowsRule:
+    """The derivative ``rule`` of one row, as one of all rows at once.
 
-    Cotangents of operands that are the same in all rows are sums over the rows."""
-    differ = rows.differ(operands)
+    ``values`` and ``operands`` are avals of one row; ``differ`` says which operands have rows.  Cotangents of the
+    others are sums over the rows.  A rule that is a program (``closed``) appends to a builder of its own, one of
+    Python's to the recording."""
 
-    def apply(cotangents: Sequence[Atom | None], outs: Sequence[Var], given: Sequence[Atom]) -> list[Any]:
-        inside = rows.within({}, {}, None)
+    rule: Any
+    values: tuple[Aval, ...]
+    operands: tuple[Aval, ...]
+    differ: tuple[bool, ...]
+    size: int
+    rows: Rows = field(compare=False)
 
-        def row(x: Atom | None, of: Atom) -> Atom | None:
-            return None if x is None else _one_row(x, of.aval, inside)
+    @classmethod
+    def of(cls, rule: Any, values: Sequence[Atom], operands: Sequence[Atom], rows: Rows) -> Self:
+        kinds, given = tuple([x.aval for x in values]), tuple([x.aval for x in operands])
+        return cls(rule, kinds, given, tuple(rows.differ(operands)), rows.size, rows)
 
-        rates = [row(ct, v) for ct, v in zip(cotangents, values, strict=True)]
-        results = [row(out, v) for out, v in zip(outs, values, strict=True)]
-        inner = [row(x, a) if d else x for x, a, d in zip(given, operands, differ, strict=False)]
-        return _cotangents(rule, (rates, results, inner), differ, inside)
+    @property
+    def closed(self) -> bool:
+        return getattr(self.rule, "closed", False)
 
-    return apply
+    def __call__(self, cotangents: Sequence[Atom | None], outs: Sequence[Var], given: Sequence[Atom]) -> list[Any]:
+        inside = self.rows.within({}, {}, None)
+        every = [True] * len(self.values)
+        rates = self._row(cotangents, self.values, every, inside)
+        inner = self._row(given, self.operands, self.differ, inside)
+        found = self._entered(lambda: self.rule(rates, self._row(outs, self.values, every, inside), inner), inside)
+
+        def whole(ct: Atom | None, differs: bool) -> Atom | None:
+            if ct is None:
+                return None
+            stacked = inside.whole(ct)
+            return stacked if differs else reduce("sum", stacked, (0,))
+
+        def later(ct: Callable[[], Atom | None], differs: bool) -> Callable[[], Atom | None]:
+            return lambda: whole(self._entered(ct, inside), differs)
+
+        return [later(ct, d) if callable(ct) else whole(ct, d) for ct, d in zip(found, self.differ, strict=False)]
+
+    def _row(self, xs: Sequence[Atom | None], avals: Any, differ: Sequence[bool], inside: Rows) -> list[Any]:
+        """Values that stand for one row of each of *xs*, of *avals*, that has rows."""
+        one = _stand_in if self.closed else _one_row
+        triples = zip(xs, avals, differ, strict=False)
+        return [one(x, aval, inside) if differs and x is not None else x for x, aval, differs in triples]
+
+    def _entered(self, rule: Callable[[], Any], inside: Rows) -> Any:
+        """The result of *rule*, whose nodes become those of all rows."""
+        if self.closed:
+            with building(Builder()) as aside:
+                found = rule()
+            inside.enter(aside.nodes, anew=True)
+            return found
+        builder = current_builder()
+        start = len(builder.nodes)
+        found = rule()
+        inside.enter(builder.nodes[start:])
+        return found
 
 
-def _cotangents(rule: Callable[..., Any], row: Any, differ: Sequence[bool], inside: Rows) -> list[Any]:
-    builder = current_builder()
-    start = len(builder.nodes)
-    found = [ct() if callable(ct) else ct for ct in rule(*row)]
-    inside.enter(builder.nodes[start:])
-    whole = [None if ct is None else inside.whole(ct) for ct in found]
-    return [ct if d or ct is None else reduce("sum", ct, (0,)) for ct, d in zip(whole, differ, strict=True)]
+class RowsPush(RowsRule):
+    """As ``RowsRule``, from tangents of the operands to those of the values."""
+
+    __slots__ = ()
+
+    def __call__(self, tangents: Sequence[Atom | None], outs: Sequence[Var], given: Sequence[Atom]) -> list[Any]:
+        inside = self.rows.within({}, {}, None)
+        rates = self._row(tangents, self.operands, self.differ, inside)
+        inner = self._row(given, self.operands, self.differ, inside)
+        values = self._row(outs, self.values, [True] * len(self.values), inside)
+        found = self._entered(lambda: self.rule(rates, values, inner), inside)
+        return [None if t is None else inside.whole(t) for t in found]
+
+
+def _stand_in(xs: Atom, aval: Aval, inside: Rows) -> Var:
+    """A value that stands for one of the rows *xs*, and is computed nowhere."""
+    var = Var(Aval(aval.dtype, aval.shape))
+    inside.stacked[var] = in_front(xs, inside.size) if isinstance(xs, Lit) else xs
+    return var
 
 
 def _one_row(xs: Atom, aval: Aval, inside: Rows) -> Var:
@@ -81,7 +138,7 @@ def host_rows(node: Node, rows: Rows) -> Sequence[Atom | None]:
     masked = rows.alive is not None
     if rows.alive is not None:
         operands.append(rows.alive)
-    rule = _rule_of_rows(function.rule, node.outs[: len(function.results)], node.inputs, rows)
+    rule = RowsRule.of(function.rule, node.outs[: len(function.results)], node.inputs, rows)
     made = function.for_rows(rows.size, differ, masked, lambda cts, outs, xs: [*rule(cts, outs, xs), *[None] * masked])
     found = current_builder().emit(node.prim, tuple(operands), {"function": made, "caught": caught})
     if caught:

@@ -317,10 +317,10 @@ def run_frozen(
     substitution = plan.substitute(
         lambda array, name: stand_ins[id(array)], call.objects, snapshot, lambda node: stand_ins[id(node)]
     )
-    recorder.as_outside = substitution.as_outside
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
+    recorder.replaced = plain.originals
     recorder.from_outside = {id(node.obj) for node in snapshot.graph.nodes} | plain.originals.keys()
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()

@@ -21,9 +21,8 @@ import numpy as np
 
 from ...tracer.bytecode.shown_names import as_called, stand_in
 from ...tracer.control.jitted import JittedOver
-from ...tracer.ir.errors import MutationError, UnsupportedError
+from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
 from .kept_cache import KeptCache
@@ -44,6 +43,11 @@ class Overlay(dict):
         super().__init__((name, below[name]) for name in _COPIED_NAMES if name in below)
         self["__builtins__"] = builtins
         self._below = below
+
+    @property
+    def below(self) -> dict[str, Any]:
+        """The real globals."""
+        return self._below
 
     def __missing__(self, name: str) -> Any:
         return as_called(self._below[name], sys._getframe(1))
@@ -129,13 +133,6 @@ class Substitution:
             self._pending.popleft()()
         for copy in self._copies:
             copy.before = _shown(copy)
-
-    def as_outside(self, value: Any) -> Any:
-        """*value*, a function that host code is to call, over the arrays and numbers that those of the run stand for:
-        the original, or one like it that the run has made.
-
-        Raises UnsupportedError where it closes over a traced value that stands for none of them."""
-        return _as_outside(value, self.originals, {})
 
     # ---- the parts of classes
 
@@ -511,44 +508,6 @@ class Substitution:
 
     def _compiled(self, node: StateNode) -> Any:
         return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))
-
-
-def _as_outside(value: Any, originals: dict[int, Any], made: dict[int, Any]) -> Any:
-    if id(value) in originals:
-        return originals[id(value)]
-    if id(value) in made:
-        return made[id(value)]
-
-    def outside(part: Any) -> Any:
-        return _as_outside(part, originals, made)
-
-    if type(value) in (TracedArray, TracedInt):
-        raise UnsupportedError.here(
-            "code that runs on the host closes over a traced value, which has no contents yet: pass it as an argument"
-        )
-    if isinstance(value, functools.partial):
-        return functools.partial(outside(value.func), *map(outside, value.args), **{
-            name: outside(x) for name, x in value.keywords.items()
-        })  # fmt: skip
-    if isinstance(value, types.MethodType):
-        return types.MethodType(outside(value.__func__), outside(value.__self__))
-    if type(value) is tuple:
-        return tuple(map(outside, value))
-    if not isinstance(value, types.FunctionType):
-        return value
-    space, cells = value.__globals__, value.__closure__ or ()
-    below = space._below if isinstance(space, Overlay) else space
-    copies = tuple([types.CellType() for _ in cells])
-    found = types.FunctionType(value.__code__, below, value.__name__, None, copies or None)
-    made[id(value)] = found
-    for cell, copy in zip(cells, copies, strict=True):
-        if not is_empty(cell):
-            copy.cell_contents = outside(cell.cell_contents)
-    found.__defaults__ = outside(value.__defaults__)
-    found.__kwdefaults__ = value.__kwdefaults__ and {k: outside(x) for k, x in value.__kwdefaults__.items()}
-    found.__qualname__, found.__module__, found.__doc__ = value.__qualname__, value.__module__, value.__doc__
-    found.__dict__.update(value.__dict__)
-    return found
 
 
 def _needed(graph: StateGraph, also: Container[int]) -> set[int]:

@@ -27,6 +27,7 @@ import numpy as np
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
+from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.record.made_arrays import MadeArray
 from . import data_objects, modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
@@ -499,7 +500,7 @@ def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
         node = walker.node("compiled", value, label, site)
         node.edge("const", "__wrapped__", walker.visit(inner, label, site), not hasattr(value, "_tracegrad_rebuild"))
         return node
-    if callable(value) and not hasattr(value, "__array__"):
+    if type(value) is ShapeDtypeStruct or (callable(value) and not hasattr(value, "__array__")):
         return walker.leaf(value, False)
     return walker.unknown(Refusal.STATE_TRACED, value, label, site)
 

@@ -328,7 +328,21 @@ def unwatched() -> Iterator[None]:
         restore_profile(profile)
 
 
-unwatched_contexts.append(unwatched)
+@contextmanager
+def _of_host() -> Iterator[None]:
+    """A context in which code of the host's runs, so that a recording knows what it gives: it is not watched, and what
+    it draws is drawn again by the call."""
+    generator = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
+    state = None if generator is None else generator.get_state()
+    try:
+        with unwatched():
+            yield
+    finally:
+        if generator is not None:
+            generator.set_state(state)
+
+
+unwatched_contexts.append(_of_host)
 
 
 def _library_code(code: types.CodeType) -> bool:

@@ -88,7 +88,13 @@ class HostFunction:
 
         *differ*: for each operand whether it has rows, or is the same in all.  *masked*: a further operand, bool
         (size,), says for which rows it is called; the results of others are 0."""
-        rows = _RowByRow(self, size, tuple(differ), masked)
+        if self.vmap_method is None:
+            raise UnsupportedError.here(
+                f'vmap of {self.name}, which does not say how: give pure_callback vmap_method="sequential", '
+                '"expand_dims" or "broadcast_all"'
+            )
+        kind = _RowByRow if self.vmap_method == "sequential" else _AllRows
+        rows = kind(self, size, tuple(differ), masked)
         results = [Aval(a.dtype, (size, *a.shape)) for a in self.results]
         made = HostFunction(rows, results, self.name, rule=None if self.rule is None else rule, site=self.site)
         made.key, made._dtypes = (self.key, size, rows.differ, masked), (*self._dtypes, *[_BOOL.dtype] * masked)
@@ -181,6 +187,33 @@ class _RowByRow:
             for y, x in zip(found, row.checked(row.function(*given)), strict=True):
                 y[k] = x
         return found[0] if len(found) == 1 else found
+
+
+class _AllRows(_RowByRow):
+    """A host function called once for a batch, of which it knows."""
+
+    def __call__(self, *arrays: np.ndarray) -> Any:
+        row, alive = self.row, np.flatnonzero(arrays[-1]) if self.masked else np.arange(self.size)
+        found = [np.zeros((self.size, *a.shape), a.dtype) for a in row.results]
+        if not len(alive):
+            return found[0] if len(found) == 1 else found
+        given = []
+        for x, differs in zip(arrays, self.differ, strict=False):
+            if differs:
+                given.append(x[alive] if self.masked else x)
+            else:
+                given.append(
+                    x[None] if row.vmap_method == "expand_dims" else np.broadcast_to(x, (len(alive), *x.shape))
+                )
+        results = row.function(*given)
+        for y, x in zip(found, (results,) if len(found) == 1 else results, strict=True):
+            y[alive] = self._checked(np.asarray(x), (len(alive), *y.shape[1:]), y.dtype)
+        return found[0] if len(found) == 1 else found
+
+    def _checked(self, x: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        if x.shape != shape or x.dtype != dtype:
+            self.row._refuse(_shown(x), f"{dtype}[{','.join(map(str, shape))}] was expected of a batch")
+        return x
 
 
 def _lane(dtype: np.dtype) -> np.dtype:

@@ -167,7 +167,7 @@ class Recorder(Builder):
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
-        self.as_outside: Callable[[Any], Any] = lambda value: value  # a value of the run over what it stands for
+        self.replaced: dict[int, Any] = {}  # id of what stands in the run for something from outside -> that
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
         self.choices: Any = None  # the choices of the code that runs (control/arms.py)

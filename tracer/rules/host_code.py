@@ -4,12 +4,15 @@
 once, which tells; what it returns later is held to that.
 
 The code is none of a recording's business.  It reads what it likes when it runs, so it is called over the user's own
-arrays, where a recording has replaced those that a function closes over (``Recorder.as_outside``).
+arrays, where a recording has replaced those that a function closes over (``as_outside``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -21,9 +24,9 @@ from ..ir.graph import Atom
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.host_call import HostFunction, host_call
-from ..record.array import TracedArray, class_of, to_atom, wrap, wrap_array
+from ..record.array import STAND_INS, TracedArray, class_of, to_atom, wrap, wrap_array
 from ..record.recorder import Recorder, current_recorder, host_code
-from .arguments import function_key, is_data, setting_key
+from .arguments import function_key, is_data, is_empty, setting_key
 
 VMAP_METHODS = (None, "sequential", "expand_dims", "broadcast_all")
 
@@ -75,7 +78,7 @@ class HostRun:
     def run_once(self, recorder: Recorder, operands: Sequence[Atom]) -> None:
         """Find out what the call returns: by an earlier one, or by the values in this run."""
         key = (self._key(), tuple([(x.aval.dtype, x.aval.shape) for x in operands]))
-        values = recorder.values(operands)
+        values = _values(recorder, operands)
         if values is None and key not in self.code.known:
             raise UnsupportedError.here(
                 f"{self.code.name}, a primitive, in the body of a loop of tracegrad's, where nobody knows yet what it "
@@ -116,8 +119,64 @@ class HostRun:
         return (function, self.structure, tuple(static), tuple(self.places), tuple(self.classes))
 
 
+def _values(recorder: Recorder, operands: Sequence[Atom]) -> list[Any] | None:
+    """The values of *operands* in this run, those of one row of a batch; None where they differ from step to step."""
+    with ExitStack() as asked:
+        around: Recorder | None = recorder
+        while around is not None:
+            asked.enter_context(around.asking())
+            around = around.parent
+        return recorder.values(operands)
+
+
+def as_outside(value: Any, originals: Mapping[int, Any], made: dict[int, Any] | None = None) -> Any:
+    """*value*, a function that host code is to call, over what those objects of the run stand for whose ids are in
+    *originals*: the original, or one like it that the run has made.
+
+    Raises UnsupportedError where a function that the run has made closes over a traced value: also one that stands for
+    an array from outside may stand for another one in the next call."""
+    made = {} if made is None else made
+    if type(value) is TracedArray or type(value) in STAND_INS:
+        raise UnsupportedError.here(
+            "code that runs on the host closes over a traced value, which has no contents yet: pass it as an argument"
+        )
+    if id(value) in originals:
+        return originals[id(value)]
+    if id(value) in made:
+        return made[id(value)]
+
+    def outside(part: Any) -> Any:
+        return as_outside(part, originals, made)
+
+    if isinstance(value, functools.partial):
+        return functools.partial(outside(value.func), *map(outside, value.args), **{
+            name: outside(x) for name, x in value.keywords.items()
+        })  # fmt: skip
+    if isinstance(value, MethodType):
+        return MethodType(outside(value.__func__), outside(value.__self__))
+    if type(value) is tuple:
+        return tuple(map(outside, value))
+    if not isinstance(value, FunctionType):
+        return value
+    space, cells = value.__globals__, value.__closure__ or ()
+    below = getattr(space, "below", space)  # of globals some of which are replaced (runtime/state/rebuild.py)
+    copies = tuple([CellType() for _ in cells])
+    found = FunctionType(value.__code__, below, value.__name__, None, copies or None)
+    made[id(value)] = found
+    for cell, copy in zip(cells, copies, strict=True):
+        if not is_empty(cell):
+            copy.cell_contents = outside(cell.cell_contents)
+    found.__defaults__ = outside(value.__defaults__)
+    found.__kwdefaults__ = value.__kwdefaults__ and {k: outside(x) for k, x in value.__kwdefaults__.items()}
+    found.__qualname__, found.__module__, found.__doc__ = value.__qualname__, value.__module__, value.__doc__
+    found.__dict__.update(value.__dict__)
+    return found
+
+
 def _as(cls: type, array: np.ndarray) -> Any:
-    """A plain array as the class of value that the caller gave."""
+    """A plain array as the class of value that the caller gave; a batch of them is an array."""
+    if array.ndim and not issubclass(cls, np.ndarray):
+        return np.array(array)
     if cls in (float, int, bool, complex):
         return array.item()
     return array[()] if issubclass(cls, np.generic) else np.array(array)
@@ -157,7 +216,7 @@ def pure_callback(
     avals = [_declared(x) for x in declared]
     recorder = current_recorder()
     if recorder is not None:
-        callback = recorder.outermost().as_outside(callback)
+        callback = as_outside(callback, recorder.outermost().replaced)
     run = HostCode(callback).call(args, kwargs)
     run.declare(structure, avals)
     if recorder is not None and run.traced:

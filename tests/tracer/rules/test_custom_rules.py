@@ -419,3 +419,35 @@ def test_other_errors() -> None:
         named = tg.custom_vjp(lambda x, *, y: x)
         named.defvjp(lambda x, y: (x, None), lambda _, g: (g,))
         compile_grad(lambda x: named(x, y=1))(1.0)
+
+
+# ---- other transforms ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "program", [both_arguments, trees, *[pytest.param(p, marks=pytest.mark.slow) for p in (numbers, rolled, branches)]]
+)
+def test_transforms(program) -> None:
+    """Forward mode, batches, per-example gradients, and the gradient of a batch."""
+    v, batch = np.array([0.2, -0.5, 1.0]), np.stack([X, X * 0.5, X + 0.1, -X])
+    gradient = autograd.grad(program)
+    np.testing.assert_allclose(autograd.jvp(program, (X,), (v,))[1], gradient(X) @ v, rtol=1e-9)
+    values, each = np.array([program(x) for x in batch]), np.stack([gradient(x) for x in batch])
+    np.testing.assert_allclose(autograd.vmap(program)(batch), values, rtol=1e-9)
+    np.testing.assert_allclose(autograd.vmap(gradient)(batch), each, rtol=1e-9)
+    squares = autograd.grad(lambda b: np.sum(autograd.vmap(program)(b) ** 2))
+    np.testing.assert_allclose(squares(batch), 2 * values[:, None] * each, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(autograd.hessian(program)(X), autograd.jacrev(gradient)(X), rtol=1e-8, atol=1e-10)
+
+
+def test_a_batch_of_some_arguments() -> None:
+    """Cotangents of what is the same in all rows are sums over the rows."""
+    batch = np.stack([X, X * 0.5, X + 0.1])
+
+    def total(x, y):
+        return np.sum(autograd.vmap(sine, in_axes=(0, None))(x, y) ** 2)
+
+    found = autograd.grad(total, argnums=(0, 1))(batch, Y)
+    expected = autograd.grad(lambda x, y: np.sum((np.sin(x) * y) ** 2), argnums=(0, 1))(batch, Y)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b)

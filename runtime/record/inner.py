@@ -83,9 +83,7 @@ def run_within(
         if stacked is not None:
             recorder.settle_premise()
     results = [*returned(found.out), *returned(found.aux)]
-    part.rolled(results)
-    roots = [*results, *[g.atom for g in recorder.guards[first_guard:]]]
-    found.own, found.end = live_nodes(recorder.nodes[start:], roots), len(recorder.nodes)
+    found.own, found.end = part.rolled(results), len(recorder.nodes)
     return found
 
 

@@ -346,7 +346,7 @@ class Recorder(Builder):
                 self.claim(item.outs)
         self.guards += apart
         self._producers.renew(nodes)
-        self._looked = min(self._looked, nodes)
+        self._looked, self._rows_seen = min(self._looked, nodes), min(self._rows_seen, nodes)
 
     def disown(self, items: Sequence[Node | Guard]) -> None:
         """Let later operations and questions equal to these *items*, which stay, be recorded anew."""

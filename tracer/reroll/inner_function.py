@@ -60,7 +60,7 @@ class InnerFunction:
             self.monitor.base, self.recorder.look_at = self._before
 
     def rolled(self, roots: Sequence[Atom]) -> list[Node]:
-        """The nodes of the part that *roots*, its results, depend on, with loop nodes in place of repeats.
+        """The nodes of the part behind *roots*, its results, and its guards, with loop nodes in place of repeats.
 
         No value gets another name."""
         recorder, roots, monitor = self.recorder, real_atoms(roots), self.monitor
@@ -68,7 +68,15 @@ class InnerFunction:
             self._roll([*roots, *recorder.relied_on()])
         if monitor is not None and monitor.asked and next(reversed(monitor.asked)) >= self.items:
             monitor.asked = {k: asked for k, asked in monitor.asked.items() if k < self.items}
-        return live_nodes(recorder.nodes[self.nodes :], roots)
+        apart = {id(guard) for part in self._unread(roots) for guard in part.guards}
+        asked = [guard.atom for guard in recorder.guards[self.guards :] if id(guard) not in apart]
+        return live_nodes(recorder.nodes[self.nodes :], [*roots, *asked])
+
+    def _unread(self, roots: Sequence[Atom]) -> list[Unrolled]:
+        """Loops as they were before they were rolled, of which nobody has read anything yet."""
+        recorder, monitor = self.recorder, self.monitor
+        followed = [] if monitor is None else monitor.followed
+        return unread(recorder.items[self.items :], roots, recorder.unrolled[self.unrolled :], followed)
 
     def _may_repeat(self) -> bool:
         """Whether there may be a loop in the part: a quick look."""
@@ -94,9 +102,7 @@ class InnerFunction:
         own = recorder.nodes[self.nodes :]
         if len(own) != len({id(item) for item in items}.intersection(map(id, own))):
             return
-        # what no one has read of loops within, which were rolled before
-        inner = recorder.unrolled[self.unrolled :]
-        aside = unread(items, roots, inner, followed)
+        aside = self._unread(roots)  # of inner functions within
         apart = {id(item) for part in aside for item in part.items}
         places = [k for k, item in enumerate(items) if id(item) not in apart]
         own = [node for node in own if id(node) not in apart]

@@ -34,6 +34,9 @@ def unread(
     items: Sequence[Item], roots: Iterable[Atom], every: Iterable[Unrolled], followed: Sequence[FollowedLoop]
 ) -> list[Unrolled]:
     """Those of *every* unrolled part of which nothing is read, by *roots* or by *items* of none."""
+    every = list(every)
+    if not every:
+        return []
     there = set(map(id, items))
     parts = [part for part in every if any(id(item) in there for item in part.items)]
     if not parts:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.graph import Atom, Lit, Node, Pair, Var, live_nodes
+from ...tracer.ir.graph import Atom, Lit, Node, Pair, Var
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import real_atoms

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...codegen.derive.adjoint import jvp_all
 from ...tracer.ir.aval import COMPLEX, INT
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit, Pair, structural
+from ...tracer.ir.graph import Atom, Lit, Pair, Var, structural
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.elementwise import F, broadcast_to, cast
-from ...tracer.ops.shape import iota, move_axis, reshape, slice_axis
+from ...tracer.ops.shape import concat, iota, move_axis, reshape, slice_axis
 from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..compiled import TRANSFORMS
@@ -28,8 +29,9 @@ from ..record.rows import all_rows, by_lane, first_row, repeated_rows, rows_by_l
 from .forward import Jvp, tangents_of
 from .gradient import grad
 from .reverse import Vjp, cotangents_of
+from .seeds import InputPart, groups_of
 from .transform import Function, Transform, call_of, rule_of, transformed
-from .values import Values, lanes_like, numbers_of
+from .values import Values, joined, lanes_like, numbers_of
 
 FORWARD, REVERSE, CHEAPER = "forward", "reverse", "cheaper"
 
@@ -65,6 +67,9 @@ class Jacobian:
 
     def _by_columns(self, run: InnerRun, results: Values, recorder: Recorder) -> list[list[Atom]]:
         """For each result the blocks of its Jacobian, one for each variable."""
+        groups = groups_of(run, results.atoms)
+        if len(groups) > 1:
+            return self._by_groups(groups, run, results, recorder)
         seeds, count = basis(run.variables), _size(run.variables)
         dots = [renamed(first_row(x), recorder) for x in seeds]
         start, guards = len(recorder.nodes), len(recorder.guards)
@@ -77,6 +82,57 @@ class Jacobian:
             parts = zip(_cut(columns, len(shape), run.variables), run.variables, strict=True)
             blocks.append([by_lane(reshape, part, (*shape, *v.aval.shape)) for part, v in parts])
         return blocks
+
+    def _by_groups(
+        self, groups: Sequence[Sequence[InputPart]], run: InnerRun, results: Values, recorder: Recorder
+    ) -> list[list[Atom]]:
+        """As ``_by_columns``, each of *groups* of the inputs by itself."""
+        sizes = " and ".join(str(sum(part.size for part in group)) for group in groups)
+        recorder.notes.append(f"{self.name}: inputs that are read late by themselves: batches of {sizes} tangents")
+        nodes = run.nodes  # without the tangents of a group
+        columns: list[dict[tuple[int, int], Atom]] = [{} for _ in results.atoms]  # by variable and first element
+        for group in groups:
+            count = sum(part.size for part in group)
+            seeds: dict[Var, Atom] = {}
+            offset = 0
+            for part in group:
+                for var, start in part.reads:
+                    seeds[var] = reshape(_units(count, offset + start - part.start, var), (count, *var.aval.shape))
+                offset += part.size
+            dots = {var: renamed(first_row(seed), recorder) for var, seed in seeds.items()}
+            first, guards = len(recorder.nodes), len(recorder.guards)
+            found = jvp_all(nodes, dots, results.lanes)
+            tangents = joined([found.get(x) if isinstance(x, Var) else None for x in results.lanes], results.atoms)
+            rows_of_seeds = rows_by_lane(list(dots.values()), list(seeds.values()))
+            stacked = all_rows(recorder, recorder.nodes[first:], guards, rows_of_seeds, count, self.name)
+            for k, tangent in enumerate(tangents):
+                rank = tangent.aval.ndim
+                rows = by_lane(move_axis, repeated_rows(tangent, stacked, count), 0, rank)
+                offset = 0
+                for part in group:
+                    columns[k][part.variable, part.start] = by_lane(slice_axis, rows, rank, offset, part.size)
+                    offset += part.size
+        return [
+            [self._block(found, n, v, y) for n, v in enumerate(run.variables)]
+            for found, y in zip(columns, results.atoms, strict=True)
+        ]
+
+    def _block(self, columns: dict[tuple[int, int], Atom], number: int, variable: Var, result: Atom) -> Atom:
+        """The block of *result* and variable *number* from its *columns*; those of elements that nobody reads are 0."""
+        shape, at = result.aval.shape, 0
+        pieces: list[Atom] = []
+
+        def zeros_to(stop: int) -> None:
+            if stop > at:
+                pieces.append(by_lane(broadcast_to, structural(0, result.aval.dtype), (*shape, stop - at)))
+
+        for (n, start), piece in sorted(columns.items(), key=lambda item: item[0]):
+            if n == number:
+                zeros_to(start)
+                pieces.append(piece)
+                at = start + piece.aval.shape[-1]
+        zeros_to(variable.aval.size)
+        return by_lane(reshape, concat(pieces, len(shape)), (*shape, *variable.aval.shape))
 
     def _by_rows(self, run: InnerRun, results: Values, recorder: Recorder) -> list[list[Atom]]:
         """As ``_by_columns``, by cotangents."""
@@ -132,16 +188,22 @@ def forward_is_cheaper(columns: int, rows: int) -> bool:
 def basis(values: Sequence[Atom]) -> list[Atom]:
     """For each of *values* its part of the unit vectors of all: an array (n, *shape), where n is the size of all."""
     count, offset, found = _size(values), 0, list[Atom]()
-    numbers = reshape(iota(count), (count, 1))
     for x in values:
         shape, size = x.aval.shape, x.aval.size
-        places = F.add(iota(size), Lit(offset, INT)) if offset else iota(size)
-        same = F.eq(broadcast_to(numbers, (count, size)), broadcast_to(places, (count, size)))
-        dtype = COMPLEX.get(x.aval.dtype, x.aval.dtype)
-        unit = reshape(cast(same, dtype), (count, *shape))
+        unit = reshape(_units(count, offset, x), (count, *shape))
+        dtype = unit.aval.dtype
         found.append(Pair(unit, structural(0, dtype), x.aval.dtype) if x.aval.is_complex else unit)
         offset += size
     return found
+
+
+def _units(count: int, offset: int, x: Atom) -> Atom:
+    """Unit vectors with the 1 at *offset* and the following places, in the first of *count* rows and the following: as
+    many columns as *x* has elements."""
+    numbers, size = reshape(iota(count), (count, 1)), x.aval.size
+    places = F.add(iota(size), Lit(offset, INT)) if offset else iota(size)
+    same = F.eq(broadcast_to(numbers, (count, size)), broadcast_to(places, (count, size)))
+    return cast(same, COMPLEX.get(x.aval.dtype, x.aval.dtype))
 
 
 def _size(values: Sequence[Atom]) -> int:

@@ -199,10 +199,9 @@ class Watch:
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code
         self._known[id(code)] = code
-        asking = asks(code, frame.f_globals) or (self._lengths and "len" in code.co_names)
-        if asking and (
-            code.co_filename == typing.__file__ or not (_library_code(code) or is_internal(code.co_filename))
-        ):
+        users = code.co_filename == typing.__file__ or not (_library_code(code) or is_internal(code.co_filename))
+        # whose code it is comes first: to look at what it calls takes long
+        if users and (asks(code, frame.f_globals) or (self._lengths and "len" in code.co_names)):
             self._shown.add(id(code))
         if id(code) in self._codes or code in self._collector:
             return

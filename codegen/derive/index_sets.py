@@ -70,7 +70,8 @@ class IndexSets:
             return nothing(len(rows))
         found = self.taken(rows.reshape(-1))
         if found.indptr is None:
-            return IndexSets(found.indices.reshape(len(rows), -1)).distinct()
+            whole = IndexSets(found.indices.reshape(len(rows), -1))
+            return whole.distinct() if whole.width > _WIDE else whole
         return IndexSets(found.indices, found.indptr[:: rows.shape[1]]).distinct()
 
     def summed(self, places: np.ndarray, count: int) -> IndexSets:

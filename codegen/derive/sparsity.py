@@ -30,7 +30,7 @@ from .index_sets import IndexSets, TooManyError, as_csr, nothing, numbers, stack
 
 VIEWS = frozenset(("broadcast", "reshape", "transpose", "slice", "pad", "update", "concat", "gather", "scatter"))
 _PLACED = {"gather": 1, "scatter": 1, "scatter_add": 1}  # the operand that holds positions
-_FEW = 6  # parts of one value
+_FEW = 24  # parts of one value
 
 
 class Everything:
@@ -266,8 +266,8 @@ class Analysis:
         groups = np.arange(size).reshape(inner).transpose(kept + others).reshape(lone, size // lone if lone else 0)
         wide = np.arange(lone).reshape([n if b in alone else 1 for b, n in enumerate(shape)])
         places = np.broadcast_to(wide, shape).reshape(-1)
-        found = union(sets).grouped(groups)
-        return (found if len(places) == lone else found.taken(places),)
+        found = [s.grouped(groups) for s in sets]
+        return tuple(found if len(places) == lone else [s.taken(places) for s in found])
 
 
 def joined(found: Sequence[Sets]) -> Sets:

@@ -14,7 +14,7 @@ Seeds of ones alone are the literal 1, so a product with all rows at once costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, vjp_seeded
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .loop_adjoint import materialise
-from .sparsity import VIEWS, Known, Pattern, pattern_of
+from .sparsity import VIEWS, Known, Lookup, Pattern, pattern_of
 from .sparsity_loops import loop_sets
 
 Const = Callable[[np.ndarray], Var]  # an array that belongs to the program
@@ -75,7 +75,7 @@ class SparseProgram:
 
 
 def hessian_program(
-    nodes: Sequence[Node], gradients: Sequence[Atom], wrt: Sequence[Var], known: Mapping[Var, Any], most: int = 1 << 30
+    nodes: Sequence[Node], gradients: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int = 1 << 30
 ) -> SparseProgram | None:
     """The Hessian of a scalar whose *gradients* with respect to *wrt* the *nodes* compute; None where it is dense, or
     needs more than *most* products."""
@@ -114,10 +114,10 @@ def _of_keys(keys: np.ndarray, shape: tuple[int, int], relies_on: dict[Var, np.n
 
 
 def jacobian_program(
-    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Mapping[Var, Any], most: int = 1 << 30
+    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int = 1 << 30
 ) -> SparseProgram | None:
     """The Jacobian of *outputs* with respect to *wrt*; None where it is dense, or needs more than *most* products."""
-    known_values = Known(nodes, dict(known))
+    known_values = Known(nodes, known)
     copies = _copies(nodes, outputs, wrt, known_values)
     sources, origin = _sources(nodes, outputs, known_values, {v for v, _ in copies})
     made = {v for v, _ in copies}
@@ -150,6 +150,19 @@ def jacobian_program(
         return None
     places = forward.colors * shape[0] + forward.rows
     return SparseProgram(pattern, "forward", forward, nodes, outputs, wrt, places[None])
+
+
+def dense_program(nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var]) -> SparseProgram:
+    """The Jacobian of *outputs* in full: a product for each column, or for each row."""
+    shape = (sum([x.aval.size for x in outputs]), sum([v.aval.size for v in wrt]))
+    indptr = np.arange(shape[0] + 1, dtype=np.int32) * np.int32(shape[1])
+    pattern = Pattern(shape, indptr, np.tile(np.arange(shape[1], dtype=np.int32), shape[0]))
+    rows, columns = pattern.rows.astype(np.int64), pattern.indices.astype(np.int64)
+    if shape[0] * REVERSE_COST < shape[1]:
+        coloring = Coloring(shape[0], np.arange(shape[0]), columns, rows)
+        return SparseProgram(pattern, "reverse", coloring, nodes, outputs, wrt, (rows * shape[1] + columns)[None])
+    coloring = Coloring(shape[1], np.arange(shape[1]), rows, columns)
+    return SparseProgram(pattern, "forward", coloring, nodes, outputs, wrt, (columns * shape[0] + rows)[None])
 
 
 class _Taken(NamedTuple):

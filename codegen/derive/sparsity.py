@@ -16,7 +16,7 @@ be meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ class Everything:
 EVERYTHING = Everything()
 Sets = tuple[IndexSets, ...] | Everything
 LoopRule = Callable[["Analysis", Node], None]
+Lookup = Callable[[Var], np.ndarray | None]  # the value of a Var, where it is known
 
 
 @dataclass(slots=True, eq=False)
@@ -62,11 +63,11 @@ class Pattern:
 
 
 def pattern_of(
-    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Mapping[Var, Any], loop_rule: LoopRule
+    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Lookup, loop_rule: LoopRule
 ) -> Pattern | None:
     """The pattern of the Jacobian of the elements of *outputs*, one output after the other, with respect to those of
-    *wrt*; None where it is dense.  *known*: inputs and constants whose values may be relied on."""
-    analysis = Analysis(Known(nodes, dict(known)), loop_rule)
+    *wrt*; None where it is dense.  *known*: the values that may be relied on, of what *nodes* read from before them."""
+    analysis = Analysis(Known(nodes, known), loop_rule)
     columns = 0
     for var in wrt:
         analysis.sets[var] = (numbers(var.aval.size, columns),)
@@ -88,10 +89,9 @@ def pattern_of(
 class Known:
     """Values of integers that are known before a call, computed where they are asked for."""
 
-    def __init__(
-        self, nodes: Sequence[Node], env: MutableMapping[Var, Any], outer: Callable[[Var], np.ndarray | None] | None = None
-    ) -> None:
-        self.env, self.asked = env, dict[Var, np.ndarray]()
+    def __init__(self, nodes: Sequence[Node], outer: Lookup) -> None:
+        self.asked: dict[Var, np.ndarray] = {}
+        self._env: dict[Var, Any] = {}
         self._outer, self._unknown = outer, set[Var]()
         self._nodes, self._producers = nodes, {out: n for n in nodes for out in n.outs}
 
@@ -101,7 +101,7 @@ class Known:
             return np.asarray(atom.value)
         if not self._find(atom):
             return None
-        found = as_stored(np.asarray(self.env[atom]), atom)
+        found = as_stored(np.asarray(self._env[atom]), atom)
         self.asked[atom] = found
         return found
 
@@ -110,11 +110,11 @@ class Known:
         needed, todo = set[Node](), [wanted]
         while todo:
             var = todo.pop()
-            if var in self.env:
+            if var in self._env:
                 continue
             node = self._producers.get(var)
-            if node is None and self._outer is not None and (value := self._outer(var)) is not None:
-                self.env[var] = value
+            if node is None and (value := self._outer(var)) is not None:
+                self._env[var] = value
                 continue
             if node is None or var in self._unknown or node.prim.kind == LOOP or "function" in node.params:
                 self._unknown |= {var, wanted}
@@ -122,7 +122,7 @@ class Known:
             if node not in needed:
                 needed.add(node)
                 todo += [a for a in node.inputs if isinstance(a, Var)]
-        HOST.run_nodes([n for n in self._nodes if n in needed], self.env)
+        HOST.run_nodes([n for n in self._nodes if n in needed], self._env)
         return True
 
 

@@ -74,7 +74,7 @@ def _inside(analysis: Analysis, view: LoopView, step: int | None) -> Analysis:
         value = analysis.known.value(rows[var]) if var in rows and step is not None else None
         return None if value is None else value[step]
 
-    inner = Analysis(Known(view.body.nodes, {}, known), analysis.loop_rule)
+    inner = Analysis(Known(view.body.nodes, known), analysis.loop_rule)
     for v, x in outer.items():
         inner.sets[v] = analysis.of(x)
     for v, x in rows.items():

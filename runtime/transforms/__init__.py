@@ -9,10 +9,12 @@ from .forward import derivative, jvp, linearize, make_jvp
 from .gradient import Derivative, grad, value_and_grad
 from .jacobians import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from .reverse import elementwise_grad, make_vjp, vjp
+from .sparse import sparse_hessian, sparse_jacobian
 from .transform import Transform
 from .vmap import vmap
 
 __all__ = [
     "Derivative", "Transform", "derivative", "elementwise_grad", "grad", "hessian", "hvp", "jacfwd", "jacobian",
-    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "value_and_grad", "vhp", "vjp", "vmap",
+    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "sparse_hessian", "sparse_jacobian", "value_and_grad", "vhp",
+    "vjp", "vmap",
 ]  # fmt: skip

@@ -17,6 +17,8 @@ from ..runtime.transforms import (
     linearize,
     make_jvp,
     make_vjp,
+    sparse_hessian,
+    sparse_jacobian,
     value_and_grad,
     vhp,
     vjp,

@@ -32,7 +32,7 @@ def pattern(graph: Graph, values: Sequence[Any], output: int = 0) -> Pattern | N
     """The pattern of an output of *graph*, in which the integers have these *values*."""
     known = {v: x for v, x in zip(graph.inputs, values, strict=True) if not v.aval.is_float}
     wrt = [graph.inputs[k] for k in float_inputs(graph)]
-    return pattern_of(graph.nodes, [graph.outputs[output]], wrt, known, loop_sets)
+    return pattern_of(graph.nodes, [graph.outputs[output]], wrt, known.get, loop_sets)
 
 
 def mask(found: Pattern | None, shape: tuple[int, int]) -> np.ndarray:

@@ -1,0 +1,222 @@
+"""Sparse Jacobians and Hessians: ``sparse_jacobian``, ``sparse_hessian``.
+
+The pattern is found while the function is recorded, and belongs to the recording; a call computes the entries alone
+(``codegen/derive/compressed.py``).  Where positions that are data decide it (``x[index]``), a guard holds the call to
+the same positions; others are another path, with a pattern of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+
+from ...codegen.cpu import greedy_colors as _greedy_colors  # noqa: F401  (the colouring in machine code)
+from ...codegen.derive.adjoint import vjp
+from ...codegen.derive.compressed import SparseProgram, dense_program, emit, hessian_program, jacobian_program
+from ...tracer.ir.errors import DifferentiationError
+from ...tracer.ir.graph import Atom, Var, live_nodes, structural
+from ...tracer.ir.trees import NAMESPACE
+from ...tracer.ops.elementwise import F
+from ...tracer.ops.reduce import reduce
+from ...tracer.record.array import wrap_array
+from ...tracer.record.recorder import Recorder
+from ..declare import positions
+from ..record.differentiable import differentiated, leaf_names, loss_of
+from ..record.inner import InnerRun, run_within
+from ..record.recording import GRAD, Mode
+from .transform import Transform, call_of, transformed
+from .values import numbers_of
+
+LARGEST = 1 << 24  # entries of a dense matrix that is given as a sparse one
+
+
+class Structure:
+    """The places of the entries of a sparse array: ``shape``, ``indices`` and ``indptr`` of the CSR format, shared by
+    all results of a recording and read-only.  Equal by contents."""
+
+    __slots__ = ("_hash", "indices", "indptr", "shape")
+
+    def __init__(self, shape: tuple[int, int], indices: np.ndarray, indptr: np.ndarray) -> None:
+        self.shape, self.indices, self.indptr = shape, indices, indptr
+        self._hash = hash((shape, indices.tobytes(), indptr.tobytes()))
+        indices.flags.writeable = indptr.flags.writeable = False
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Structure) or self._hash != other._hash or self.shape != other.shape:
+            return False
+        return np.array_equal(self.indptr, other.indptr) and np.array_equal(self.indices, other.indices)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.shape[0]} x {self.shape[1]} with {len(self.indices)} entries"
+
+
+@functools.cache
+def _classes() -> tuple[type, type]:
+    """(csr_array, the class of such arrays in a recording, which is a tree over the entries).  SciPy's sparse arrays are
+    loaded when they are asked for."""
+    from scipy.sparse import csr_array  # noqa: PLC0415
+
+    class RecordedSparse(csr_array):
+        pass
+
+    def unflatten(structure: Structure, children: Any) -> Any:
+        return over(csr_array, structure, children[0])
+
+    def flatten(array: Any) -> Any:
+        return (array.data,), Structure(array.shape, array.indices, array.indptr), None
+
+    registered: Any = RecordedSparse
+    optree.register_pytree_node(registered, flatten, unflatten, namespace=NAMESPACE)
+    return csr_array, RecordedSparse
+
+
+def over(cls: type, structure: Structure, data: Any) -> Any:
+    """The sparse array of *cls* with these entries, past its ``__init__``, which looks at all of the structure."""
+    found: Any = object.__new__(cls)
+    found.__dict__.update(
+        _shape=structure.shape, maxprint=50, indices=structure.indices, indptr=structure.indptr, data=data,
+        _has_sorted_indices=True, _has_canonical_format=True,
+    )  # fmt: skip
+    return found
+
+
+class Fixed:
+    """Values of a recording that do not depend on floating-point inputs: integers and what is made of them."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        consts = {var for var, _ in recorder.consts}
+        self.free = {var for var in recorder.inputs if var.aval.is_float}
+        for node in recorder.nodes:
+            if not self.free.isdisjoint(node.inputs):
+                self.free.update(node.outs)
+        made = {out for node in recorder.nodes for out in node.outs}
+        self._known = (made | consts | set(recorder.inputs)) - self.free
+        self._given = set(recorder.inputs) - self.free
+        for node in recorder.nodes:
+            if not self._given.isdisjoint(node.inputs):
+                self._given.update(node.outs)
+
+    def value(self, var: Var) -> np.ndarray | None:
+        """The value of *var* in this run, if it does not depend on floats."""
+        return self._recorder.value(var) if var in self._known else None
+
+    def rely_on(self, values: dict[Var, np.ndarray]) -> None:
+        """Let the recording hold for these *values* alone."""
+        for var, value in values.items():
+            if var in self._given and value.size:
+                same = F.eq(var, self._recorder.const(np.ascontiguousarray(value)))
+                self._recorder.guard(reduce("all", same, tuple(range(value.ndim))) if value.ndim else same, "bool")
+
+
+@dataclass(frozen=True)
+class SparseJacobian:
+    """The Jacobian as a sparse matrix: a row for each element of the result, a column for each of the arguments."""
+
+    argnums: int | tuple[int, ...]
+    name = "sparse_jacobian"
+
+    def __call__(
+        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        run = _run(self.name, fn, recorder, args, kwargs, self.argnums)
+        results = numbers_of(fn, run.out, self.name)
+        if any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
+            raise DifferentiationError.here(
+                f"{self.name} is for real numbers: take it of np.real(z) and np.imag(z), as two results"
+            )
+        fixed = Fixed(recorder)
+        nodes = live_nodes(run.nodes, results.atoms)
+        program = jacobian_program(nodes, results.atoms, run.lanes, fixed.value)
+        return _matrix(self.name, fixed, program, nodes, results.atoms, run, recorder)
+
+
+@dataclass(frozen=True)
+class SparseHessian:
+    """The Hessian of a scalar as a sparse matrix: rows and columns for the elements of the arguments."""
+
+    argnums: int | tuple[int, ...]
+    name = "sparse_hessian"
+
+    def __call__(
+        self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        run = _run(self.name, fn, recorder, args, kwargs, self.argnums)
+        _, loss = loss_of(fn, run.out, Mode(GRAD, self.argnums))
+        if any(x.aval.is_complex for x in run.variables):
+            raise DifferentiationError.here(f"{self.name} is for real numbers: take it of real and imaginary parts")
+        gradients = vjp(run.nodes, loss, structural(1, loss.aval.dtype), run.lanes)
+        fixed = Fixed(recorder)
+        nodes = live_nodes(run.nodes, gradients)
+        program = hessian_program(nodes, gradients, run.lanes, fixed.value)
+        return _matrix(self.name, fixed, program, nodes, gradients, run, recorder)
+
+
+def _run(
+    name: str, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any],
+    argnums: int | tuple[int, ...],
+) -> InnerRun:  # fmt: skip
+    mode = Mode(GRAD, argnums)
+    call = call_of(name, fn, args, kwargs, mode.positions)
+    return run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
+
+
+def _matrix(
+    name: str, fixed: Fixed, program: SparseProgram | None, nodes: Sequence[Any], outputs: Sequence[Atom],
+    run: InnerRun, recorder: Recorder,
+) -> Any:  # fmt: skip
+    if program is None:
+        rows, columns = (sum([x.aval.size for x in xs]) for xs in (outputs, run.lanes))
+        if rows * columns > LARGEST:
+            raise DifferentiationError.here(
+                f"{name}: the matrix of {rows} x {columns} has no pattern of zeros that is known: each result may depend "
+                "on each input; write autograd.jacobian or autograd.hessian, or products with it (jvp, hvp)"
+            )
+        program = dense_program(nodes, outputs, run.lanes)
+    fixed.rely_on(program.pattern.relies_on)
+    recorder.notes.append(str(program))
+    structure = Structure(program.pattern.shape, program.pattern.indices, program.pattern.indptr)
+    return over(_classes()[1], structure, wrap_array(emit(program, recorder.const)))
+
+
+# ---- what users call ---------------------------------------------------------------------------------------------
+
+
+def sparse_jacobian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+    """The Jacobian of *fn* as a ``scipy.sparse.csr_array`` with a fixed pattern.
+
+    It has a row for each element of the result and a column for each element of the arguments *argnums*, one array after
+    the other in C order.  The pattern is found in the recorded program and misses no entry; an entry that is there may
+    be zero.  ``indices`` and ``indptr`` are read-only and shared by the results of one pattern.  Columns (or rows) that
+    have no row (column) in common are computed by one product together; ``explain`` says how many products there are.
+
+        least_squares(f, x0, jac=sparse_jacobian(f), tr_solver="lsmr")
+
+    :raises DifferentiationError: where an argument or a result is not a real floating-point one, or where the matrix is
+        large and nothing is known to be zero.
+    """
+    return transformed(SparseJacobian(positions(argnums)), fn)
+
+
+def sparse_hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+    """The Hessian of *fn*, which returns a real scalar, as a symmetric ``scipy.sparse.csr_array`` with a fixed pattern.
+
+    Rows and columns are the elements of the arguments *argnums*, as in :func:`sparse_jacobian`.  Columns are told apart
+    by a star colouring, which uses the symmetry.
+
+        minimize(f.value_and_grad, x0, jac=True, hess=sparse_hessian(f), method="trust-constr")
+
+    :raises DifferentiationError: where the result is no scalar, an argument is not a real floating-point one, or where
+        the matrix is large and nothing is known to be zero.
+    """
+    return transformed(SparseHessian(positions(argnums)), fn)

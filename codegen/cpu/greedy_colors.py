@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -186,7 +187,7 @@ def _in_full(text: str) -> str:
 
 
 @functools.cache
-def _functions() -> tuple[ctypes._CFuncPtr, ctypes._CFuncPtr]:
+def _functions() -> tuple[Any, Any]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2, jit=True)

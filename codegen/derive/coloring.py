@@ -7,8 +7,8 @@
   2005): the vertices of any two colours are stars, whose hub the entry is read from.
 
 Both are greedy, the vertices with most neighbours first.  Sets of colours are the bits of Python's integers: a vertex
-asks its rows (neighbours) for the colours that they have seen, so the work is in proportion to the entries, whatever the
-length of a row.
+asks its rows (neighbours) for the colours that they have seen, so the work is in proportion to the entries, however
+long a row is.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .sparsity import Pattern
 
 @dataclass(slots=True, eq=False)
 class Coloring:
-    """A colour for each column, and where each entry of the pattern is found: in row ``rows[k]`` of the product with the
-    seed of colour ``colors[k]``."""
+    """A colour for each column, and where each entry of the pattern is found: in row ``rows[k]`` of the product with
+    the seed of colour ``colors[k]``."""
 
     count: int
     of_column: np.ndarray
@@ -42,8 +42,8 @@ def columns_colored(pattern: Pattern, most: int) -> Coloring | None:
 
 
 def rows_colored(pattern: Pattern, most: int) -> Coloring | None:
-    """Row colours for reverse mode, as column colours of the transpose: entry k is in element ``rows[k]`` of the product
-    from the left with the seed of colour ``colors[k]``."""
+    """Row colours for reverse mode, as column colours of the transpose: entry k is in element ``rows[k]`` of the
+    product from the left with the seed of colour ``colors[k]``."""
     indptr, indices = transposed(pattern.indptr, pattern.indices, pattern.shape[1])
     found = _columns(indptr, indices, pattern.shape[0], most)
     if found is None:
@@ -79,7 +79,9 @@ compiled: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
 def _greedy(starts: np.ndarray, rows: np.ndarray, order: np.ndarray, count: int) -> np.ndarray:
     bits = compiled[0][0](starts, rows, order, count) if compiled else None
-    return _numbers(bits) if bits is not None else _greedy_columns(starts.tolist(), rows.tolist(), order.tolist(), count)
+    if bits is not None:
+        return _numbers(bits)
+    return _greedy_columns(starts.tolist(), rows.tolist(), order.tolist(), count)
 
 
 def _numbers(bits: np.ndarray) -> np.ndarray:
@@ -109,6 +111,7 @@ def star_colored(pattern: Pattern, most: int) -> Coloring | None:
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
     order = np.argsort(-np.diff(indptr), kind="stable")
     words = compiled[0][1](indptr, columns, order) if compiled else None
+    twice: list[int] | np.ndarray
     if words is None:
         found, twice = _greedy_stars(indptr.tolist(), columns.tolist(), order.tolist())
     else:
@@ -118,7 +121,7 @@ def star_colored(pattern: Pattern, most: int) -> Coloring | None:
     if plain is not None or count > most:
         return plain
     # entry (i, j) is alone in row i, unless another neighbour of i has the colour of j: then i is the hub
-    if words is None:
+    if isinstance(twice, list):
         hub = np.array([[bool(bits >> k & 1) for k in range(count)] for bits in twice]).reshape(size, count)
     else:
         hub = (twice[:, None] >> np.arange(count) & 1).astype(bool)

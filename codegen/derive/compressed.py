@@ -16,25 +16,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.evaluate import params_of
-from ...tracer.ir.graph import Atom, Builder, Node, Var, bind, building, current_builder, live_nodes, structural
+from ...tracer.ir.graph import Atom, Builder, Node, Var, building, current_builder, live_nodes, structural
 from ...tracer.ops.closure_conversion import closed
 from ...tracer.ops.control import loop
 from ...tracer.ops.elementwise import F, broadcast_to, cast
 from ...tracer.ops.indexing import gather
 from ...tracer.ops.shape import concat, iota, reshape, zeros
-from .adjoint import jvp_all, vjp_seeded
+from .adjoint import jvp_all, reverse
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .loop_adjoint import materialise
 from .sparsity import VIEWS, Known, Lookup, Pattern, pattern_of
 from .sparsity_loops import loop_sets
+from .taint import NONE, ZEROS, Doubt
 
 Const = Callable[[np.ndarray], Var]  # an array that belongs to the program
+Seed = tuple[Atom, Doubt]
 REVERSE_COST = 1.5  # of a cotangent, where a tangent is 1
 _SPREAD = 4  # times as many elements, from which on a broadcast value is one of copies
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
@@ -272,7 +274,8 @@ def _sources(
 
 def emit(program: SparseProgram, const: Const) -> Atom:
     """The entries of the matrix, by nodes that are appended to the builder in force."""
-    dtype = np.result_type(*[x.aval.dtype for x in (*program.outputs, *program.wrt)]) if program.wrt else np.dtype(float)
+    dtypes = [x.aval.dtype for x in (*program.outputs, *program.wrt)]
+    dtype = np.result_type(*dtypes) if dtypes else np.dtype(float)
     if not program.pattern.nnz:
         return zeros((0,), dtype)
     seeded = program.outputs if program.mode == "reverse" else program.wrt
@@ -306,23 +309,23 @@ def _parts(values: Sequence[Atom], mask: np.ndarray) -> list[tuple[Atom, np.ndar
     return found
 
 
-def _seed(x: Atom, mask: np.ndarray, const: Const) -> Atom | None:
-    """The seed of *x* that is 1 where *mask* says so; None where it is zero."""
+def _seed(x: Atom, mask: np.ndarray, const: Const) -> Seed | None:
+    """The seed of *x* that is 1 where *mask* says so, and whether it holds zeros; None where it is zero."""
     if mask.all() and mask.size:
-        return broadcast_to(structural(1, x.aval.dtype), x.aval.shape) if x.aval.shape else structural(1, x.aval.dtype)
-    return const(mask.astype(x.aval.dtype)) if mask.any() else None
+        one = structural(1, x.aval.dtype)
+        return broadcast_to(one, x.aval.shape) if x.aval.shape else one, NONE
+    return (const(mask.astype(x.aval.dtype)), ZEROS) if mask.any() else None
 
 
-def _tangents(program: SparseProgram, seeds: Sequence[Atom | None]) -> list[Atom]:
-    given = {v: seed for v, seed in zip(program.wrt, seeds, strict=True) if seed is not None}
+def _tangents(program: SparseProgram, seeds: Sequence[Seed | None]) -> list[Atom]:
+    given = {v: seed[0] for v, seed in zip(program.wrt, seeds, strict=True) if seed is not None}
     known = jvp_all(program.nodes, given)
     return [materialise(known.get(x) if isinstance(x, Var) else None, x) for x in program.outputs]
 
 
-def _cotangents(program: SparseProgram, seeds: Sequence[Atom | None]) -> list[Atom]:
-    given = [(x, seed) for x, seed in zip(program.outputs, seeds, strict=True) if seed is not None]
-    whole = all(seed is not None for seed in seeds)
-    found, _ = vjp_seeded(program.nodes, given, program.wrt, careful=not whole or any(isinstance(s, Var) for s in seeds))
+def _cotangents(program: SparseProgram, seeds: Sequence[Seed | None]) -> list[Atom]:
+    given = [(x, *seed) for x, seed in zip(program.outputs, seeds, strict=True) if seed is not None]
+    found, _ = reverse(program.nodes, given, program.wrt, inner=False)
     return [materialise(ct, v) for ct, v in zip(found, program.wrt, strict=True)]
 
 
@@ -338,7 +341,7 @@ def _by_loop(
         for node in program.nodes:
             builder.know(node)
         before = {n: len(n.outs) for n in program.nodes}
-        whole = product(program, [cast(F.eq(own, color), x.aval.dtype) for x, own in colored])
+        whole = product(program, [(cast(F.eq(own, color), x.aval.dtype), ZEROS) for x, own in colored])
         row = concat([cast(reshape(x, (x.aval.size,)), dtype) for x in whole], 0)
     for node, count in before.items():
         outer.claim(node.outs[count:])

@@ -36,6 +36,11 @@ class IndexSets:
         """The (mean) number of entries in a row."""
         return self.indices.shape[1] if self.indptr is None else len(self.indices) / max(len(self), 1)
 
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of entries in each row."""
+        return (self.indices >= 0).sum(1) if self.indptr is None else np.diff(self.indptr)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IndexSets) or (self.indptr is None) != (other.indptr is None):
             return False
@@ -160,7 +165,7 @@ def union(sets: Sequence[IndexSets]) -> IndexSets:
         found = IndexSets(np.concatenate([s.indices for s in sets], axis=1))
         return found.distinct() if found.width > _WIDE or len(sets) > 2 else found
     ragged = [s.ragged() for s in sets]
-    rows = np.concatenate([np.repeat(np.arange(len(s)), np.diff(s.indptr)) for s in ragged])  # type: ignore[arg-type]
+    rows = np.concatenate([np.repeat(np.arange(len(s)), s.counts) for s in ragged])
     flat = np.concatenate([s.indices for s in ragged])
     order = np.argsort(rows, kind="stable")
     indptr = _pointers(np.bincount(rows, minlength=len(sets[0])))
@@ -181,7 +186,7 @@ def stacked(sets: Sequence[IndexSets]) -> IndexSets:
                 at += len(s)
             return IndexSets(found)
     ragged = [s.ragged() for s in sets]
-    counts = np.concatenate([np.diff(s.indptr) for s in ragged])  # type: ignore[arg-type]
+    counts = np.concatenate([s.counts for s in ragged])
     return IndexSets(np.concatenate([s.indices for s in ragged]), _pointers(counts))
 
 

@@ -6,12 +6,11 @@ A short loop is run step by step. ...
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.graph import Atom, Node, Var
-from ...tracer.ops.control import LoopView, before_consts, loop_view
+from ...tracer.ops.control import LoopView, loop_view
 from .index_sets import IndexSets, nothing, stacked, union
 from .sparsity import EVERYTHING, Analysis, Everything, Known, Sets, joined
 

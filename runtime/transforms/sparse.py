@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import optree
+import scipy
 
 from ...codegen.cpu import greedy_colors as _greedy_colors  # noqa: F401  (the colouring in machine code)
 from ...codegen.derive.adjoint import vjp
@@ -62,22 +63,19 @@ class Structure:
 
 @functools.cache
 def _classes() -> tuple[type, type]:
-    """(csr_array, the class of such arrays in a recording, which is a tree over the entries).  SciPy's sparse arrays are
-    loaded when they are asked for."""
-    from scipy.sparse import csr_array  # noqa: PLC0415
+    """(csr_array, the class of such arrays in a recording, which is a tree over the entries).  SciPy loads its sparse
+    arrays when they are asked for."""
+    csr_array = scipy.sparse.csr_array
+    recorded: Any = type("RecordedSparse", (csr_array,), {})
 
-    class RecordedSparse(csr_array):
-        pass
-
-    def unflatten(structure: Structure, children: Any) -> Any:
+    def unflatten(structure: Any, children: Any) -> Any:
         return over(csr_array, structure, children[0])
 
     def flatten(array: Any) -> Any:
         return (array.data,), Structure(array.shape, array.indices, array.indptr), None
 
-    registered: Any = RecordedSparse
-    optree.register_pytree_node(registered, flatten, unflatten, namespace=NAMESPACE)
-    return csr_array, RecordedSparse
+    optree.register_pytree_node(recorded, flatten, unflatten, namespace=NAMESPACE)
+    return csr_array, recorded
 
 
 def over(cls: type, structure: Structure, data: Any) -> Any:
@@ -179,8 +177,8 @@ def _matrix(
         rows, columns = (sum([x.aval.size for x in xs]) for xs in (outputs, run.lanes))
         if rows * columns > LARGEST:
             raise DifferentiationError.here(
-                f"{name}: the matrix of {rows} x {columns} has no pattern of zeros that is known: each result may depend "
-                "on each input; write autograd.jacobian or autograd.hessian, or products with it (jvp, hvp)"
+                f"{name}: the matrix of {rows} x {columns} has no pattern of zeros that is known: each result may "
+                "depend on each input; write autograd.jacobian or autograd.hessian, or products with it (jvp, hvp)"
             )
         program = dense_program(nodes, outputs, run.lanes)
     fixed.rely_on(program.pattern.relies_on)
@@ -195,16 +193,18 @@ def _matrix(
 def sparse_jacobian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
     """The Jacobian of *fn* as a ``scipy.sparse.csr_array`` with a fixed pattern.
 
-    It has a row for each element of the result and a column for each element of the arguments *argnums*, one array after
-    the other in C order.  The pattern is found in the recorded program and misses no entry; an entry that is there may
-    be zero.  ``indices`` and ``indptr`` are read-only and shared by the results of one pattern.  Columns (or rows) that
-    have no row (column) in common are computed by one product together; ``explain`` says how many products there are.
+    It has a row for each element of the result and a column for each element of the arguments *argnums*, one array
+    after the other in C order.  The pattern is found in the recorded program and misses no entry; an entry that is
+    there may be zero.  ``indices`` and ``indptr`` are read-only and shared by the results of one pattern.  Columns (or
+    rows) that have no row (column) in common are computed together, by one product; ``explain`` says how many there
+    are.
 
         least_squares(f, x0, jac=sparse_jacobian(f), tr_solver="lsmr")
 
     :raises DifferentiationError: where an argument or a result is not a real floating-point one, or where the matrix is
         large and nothing is known to be zero.
     """
+    _classes()  # SciPy is not to be loaded in the course of a recording
     return transformed(SparseJacobian(positions(argnums)), fn)
 
 
@@ -219,4 +219,5 @@ def sparse_hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     :raises DifferentiationError: where the result is no scalar, an argument is not a real floating-point one, or where
         the matrix is large and nothing is known to be zero.
     """
+    _classes()
     return transformed(SparseHessian(positions(argnums)), fn)

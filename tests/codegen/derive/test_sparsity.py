@@ -16,8 +16,8 @@ from support import (
     grad_graph,
     operand_avals,
     operand_values,
-    prims,
     primitive_graph,
+    prims,
     rng_for,
 )
 

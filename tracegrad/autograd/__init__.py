@@ -41,7 +41,8 @@ from .gradcheck import gradcheck, gradgradcheck
 __all__ = [
     "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad", "function",
     "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd", "jacobian",
-    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly", "set_grad_enabled", "tapes",
+    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "sparse_hessian", "sparse_jacobian", "tapes",
     "stop_gradient", "value_and_grad", "vhp", "vjp", "vmap", *_rules.__all__, *_primitives.__all__,
 ]  # fmt: skip
 __all__.sort()

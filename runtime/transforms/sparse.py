@@ -8,6 +8,7 @@ the same positions; others are another path, with a pattern of its own.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ from ..declare import positions
 from ..record.differentiable import differentiated, leaf_names, loss_of
 from ..record.inner import InnerRun, run_within
 from ..record.recording import GRAD, Mode
-from .transform import Transform, call_of, transformed
+from .transform import Transform, call_of, rule_of, transformed
 from .values import numbers_of
 
 LARGEST = 1 << 24  # entries of a dense matrix that is given as a sparse one
@@ -88,6 +89,17 @@ def over(cls: type, structure: Structure, data: Any) -> Any:
     return found
 
 
+@dataclass(frozen=True)
+class SamePositions:
+    """A premise of a recording: that it is one for these positions, whose contents a guard looks at.  Recordings for
+    others are of other programs, with the same answer to that guard."""
+
+    digest: bytes
+
+    def holds(self) -> bool:
+        return True
+
+
 class Fixed:
     """Values of a recording that do not depend on floating-point inputs: integers and what is made of them."""
 
@@ -113,11 +125,12 @@ class Fixed:
         """Let the recording hold for these *values* alone."""
         for var, value in values.items():
             if var in self._given and value.size:
+                self._recorder.questions.append(SamePositions(hashlib.sha256(value.tobytes()).digest()))
                 same = F.eq(var, self._recorder.const(np.ascontiguousarray(value)))
                 self._recorder.guard(reduce("all", same, tuple(range(value.ndim))) if value.ndim else same, "bool")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SparseJacobian:
     """The Jacobian as a sparse matrix: a row for each element of the result, a column for each of the arguments."""
 
@@ -139,7 +152,7 @@ class SparseJacobian:
         return _matrix(self.name, fixed, program, nodes, results.atoms, run, recorder)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SparseHessian:
     """The Hessian of a scalar as a sparse matrix: rows and columns for the elements of the arguments."""
 
@@ -205,7 +218,7 @@ def sparse_jacobian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) ->
         large and nothing is known to be zero.
     """
     _classes()  # SciPy is not to be loaded in the course of a recording
-    return transformed(SparseJacobian(positions(argnums)), fn)
+    return transformed(rule_of(SparseJacobian, positions(argnums)), fn)
 
 
 def sparse_hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
@@ -220,4 +233,4 @@ def sparse_hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
         the matrix is large and nothing is known to be zero.
     """
     _classes()
-    return transformed(SparseHessian(positions(argnums)), fn)
+    return transformed(rule_of(SparseHessian, positions(argnums)), fn)

@@ -235,7 +235,7 @@ class Analysis:
         return joined([self.of(x), (union(added).summed(places, x.aval.size),)])
 
     def _by_axes(self, node: Node, k: int) -> Sets:
-        """What the result has of operand *k*, by the correspondence of axes."""
+        """The sets that the result has of operand *k*, by the correspondence of axes."""
         sets = self.of(node.inputs[k])
         if not sets or isinstance(sets, Everything):
             return sets

@@ -265,7 +265,7 @@ class _Steps:
         return (stacked(parts),)
 
     def _given(self, inner: Analysis, k: int) -> Sets:
-        """What the steps give a carry that is the same in all."""
+        """The sets that the steps give a carry that is the same in all."""
         carry, end = self.view.inner.carries[k], self.view.ends[k]
         if k not in self.written:
             return self._any_step(inner, end)

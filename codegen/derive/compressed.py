@@ -22,11 +22,11 @@ import numpy as np
 
 from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.evaluate import params_of
-from ...tracer.ir.graph import Atom, Builder, Node, Var, building, current_builder, live_nodes, structural
+from ...tracer.ir.graph import Atom, Builder, Node, Var, bind, building, current_builder, live_nodes, structural
 from ...tracer.ops.closure_conversion import closed
 from ...tracer.ops.control import loop
 from ...tracer.ops.elementwise import F, broadcast_to, cast
-from ...tracer.ops.indexing import gather
+from ...tracer.ops.indexing import SCATTER_SET, gather
 from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, reverse
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
@@ -299,6 +299,16 @@ def emit(program: SparseProgram, const: Const) -> Atom:
         total = term if total is None else F.add(total, term)
     assert total is not None
     return total
+
+
+def in_full(program: SparseProgram, entries: Atom, const: Const) -> Atom:
+    """The matrix as an array, from its *entries*."""
+    rows, columns = program.pattern.shape
+    places = program.pattern.rows.astype(np.int64) * columns + program.pattern.indices
+    flat = zeros((rows * columns,), entries.aval.dtype)
+    if len(places):
+        flat = bind(SCATTER_SET, flat, const(places), entries)
+    return reshape(flat, (rows, columns))
 
 
 def _parts(values: Sequence[Atom], mask: np.ndarray) -> list[tuple[Atom, np.ndarray]]:

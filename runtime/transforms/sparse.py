@@ -19,9 +19,9 @@ import scipy
 
 from ...codegen.cpu import greedy_colors as _greedy_colors  # noqa: F401  (the colouring in machine code)
 from ...codegen.derive.adjoint import vjp
-from ...codegen.derive.compressed import SparseProgram, dense_program, emit, hessian_program, jacobian_program
+from ...codegen.derive.compressed import SparseProgram, dense_program, emit, hessian_program, in_full, jacobian_program
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Var, live_nodes, structural
+from ...tracer.ir.graph import Atom, Node, Var, live_nodes, structural
 from ...tracer.ir.trees import NAMESPACE
 from ...tracer.ops.elementwise import F
 from ...tracer.ops.reduce import reduce
@@ -34,6 +34,8 @@ from ..record.recording import GRAD, Mode
 from .transform import Transform, call_of, rule_of, transformed
 from .values import numbers_of
 
+FEWER = 2  # times as many products are needed without compression, from which on it pays
+SMALL = 8  # rows and columns, below which it does not
 LARGEST = 1 << 24  # entries of a dense matrix that is given as a sparse one
 
 
@@ -183,7 +185,7 @@ def _run(
 
 
 def _matrix(
-    name: str, fixed: Fixed, program: SparseProgram | None, nodes: Sequence[Any], outputs: Sequence[Atom],
+    name: str, fixed: Fixed, program: SparseProgram | None, nodes: Sequence[Node], outputs: Sequence[Atom],
     run: InnerRun, recorder: Recorder,
 ) -> Any:  # fmt: skip
     if program is None:
@@ -198,6 +200,27 @@ def _matrix(
     recorder.notes.append(str(program))
     structure = Structure(program.pattern.shape, program.pattern.indices, program.pattern.indptr)
     return over(_classes()[1], structure, wrap_array(emit(program, recorder.const)))
+
+
+def compressed(
+    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], recorder: Recorder, *, symmetric: bool
+) -> Atom | None:
+    """The Jacobian of *outputs*, a row for each of their elements and a column for each of *wrt*, as an array by
+    compressed products; None where these are not much fewer than those of the dense one.  *symmetric*: it is a Hessian,
+    of which *outputs* are the gradients."""
+    rows, columns = (sum([x.aval.size for x in xs]) for xs in (outputs, wrt))
+    most = (rows if rows < columns else columns) // FEWER
+    if most < 1 or max(rows, columns) < SMALL:
+        return None
+    fixed = Fixed(recorder)
+    nodes = live_nodes(nodes, outputs)
+    find = hessian_program if symmetric else jacobian_program
+    program = find(nodes, outputs, wrt, fixed.value, most)
+    if program is None or program.pattern.nnz * FEWER > rows * columns:
+        return None
+    fixed.rely_on(program.pattern.relies_on)
+    recorder.notes.append(str(program))
+    return in_full(program, emit(program, recorder.const), recorder.const)
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

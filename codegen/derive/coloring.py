@@ -122,7 +122,7 @@ def star_colored(pattern: Pattern, most: int) -> Coloring | None:
         return plain
     # entry (i, j) is alone in row i, unless another neighbour of i has the colour of j: then i is the hub
     if isinstance(twice, list):
-        hub = np.array([[bool(bits >> k & 1) for k in range(count)] for bits in twice]).reshape(size, count)
+        hub = np.array([[bool(bits >> k & 1) for k in range(count)] for bits in twice], bool).reshape(size, count)
     else:
         hub = (twice[:, None] >> np.arange(count) & 1).astype(bool)
     i, j = pattern.rows, pattern.indices

@@ -39,6 +39,7 @@ Const = Callable[[np.ndarray], Var]  # an array that belongs to the program
 Seed = tuple[Atom, Doubt]
 REVERSE_COST = 1.5  # of a cotangent, where a tangent is 1
 _SPREAD = 4  # times as many elements, from which on a broadcast value is one of copies
+LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
 
 
@@ -82,7 +83,7 @@ def hessian_program(
     """The Hessian of a scalar whose *gradients* with respect to *wrt* the *nodes* compute; None where it is dense, or
     needs more than *most* products."""
     pattern = pattern_of(nodes, gradients, wrt, known, loop_sets)
-    if pattern is None:
+    if pattern is None or is_dense(pattern.nnz, pattern.shape):
         return None
     pattern = symmetric(pattern)
     coloring = star_colored(pattern, most)
@@ -90,6 +91,11 @@ def hessian_program(
         return None
     places = coloring.colors * pattern.shape[0] + coloring.rows
     return SparseProgram(pattern, "symmetric", coloring, nodes, gradients, wrt, places[None])
+
+
+def is_dense(entries: int, shape: tuple[int, int]) -> bool:
+    """Whether a matrix is large, and half full."""
+    return 2 * entries > shape[0] * shape[1] > LARGEST
 
 
 def symmetric(pattern: Pattern) -> Pattern:
@@ -126,10 +132,10 @@ def jacobian_program(
     inner = [n for n in nodes if made.isdisjoint(n.outs)]
     inner = live_nodes(inner, sources)
     local = pattern_of(inner, sources, [v for v, _ in copies], known, loop_sets)
-    if local is None:
+    shape = (len(origin), sum([v.aval.size for v in wrt]))
+    if local is None or is_dense(local.nnz, shape):
         return None
     columns = np.concatenate([c for _, c in copies]) if copies else np.zeros(0, np.int64)
-    shape = (len(origin), sum([v.aval.size for v in wrt]))
     # each entry is made of the entries of the local Jacobian: at these rows, in these columns of `wrt`
     terms = _taken(local, origin)
     keep = columns[local.indices[terms.entry]] >= 0

@@ -19,7 +19,15 @@ import scipy
 
 from ...codegen.cpu import greedy_colors as _greedy_colors  # noqa: F401  (the colouring in machine code)
 from ...codegen.derive.adjoint import vjp
-from ...codegen.derive.compressed import SparseProgram, dense_program, emit, hessian_program, in_full, jacobian_program
+from ...codegen.derive.compressed import (
+    LARGEST,
+    SparseProgram,
+    dense_program,
+    emit,
+    hessian_program,
+    in_full,
+    jacobian_program,
+)
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Node, Var, live_nodes, structural
 from ...tracer.ir.trees import NAMESPACE
@@ -36,7 +44,6 @@ from .values import numbers_of
 
 FEWER = 2  # times as many products are needed without compression, from which on it pays
 SMALL = 8  # rows and columns, below which it does not
-LARGEST = 1 << 24  # entries of a dense matrix that is given as a sparse one
 
 
 class Structure:

@@ -13,6 +13,7 @@ from typing import Any
 from ...codegen.derive.adjoint import jvp_all
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Var, structural
+from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.record.array import to_atom
 from ...tracer.record.recorder import Recorder
@@ -22,13 +23,14 @@ from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
-from .values import Values, fitting, joined, lanes_like, values_of
+from .values import fitting, joined, lanes_like, values_of
 
 
-def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Values) -> list[Atom]:
+def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Sequence[Atom]) -> list[Atom]:
     """The tangents of the *results* of *run*, for the real *tangents* of its variables' lanes."""
-    found = jvp_all(run.nodes, dict(zip(run.lanes, tangents, strict=True)), results.lanes)
-    return joined([found.get(x) if isinstance(x, Var) else None for x in results.lanes], results.atoms)
+    lanes = real_atoms(results)
+    found = jvp_all(run.nodes, dict(zip(run.lanes, tangents, strict=True)), lanes)
+    return joined([found.get(x) if isinstance(x, Var) else None for x in lanes], results)
 
 
 def _tuple(given: Any, what: str, name: str) -> tuple[Any, ...]:
@@ -63,7 +65,7 @@ class Jvp:
         given = fitting(tangents, values, structure, shown, "tangent", "primals")
         run = run_within(fn, call, wrt, recorder, has_aux=self.has_aux)
         results = values_of(run.out)
-        out = results.form.tree(tangents_of(run, lanes_like(given), results))
+        out = results.form.tree(tangents_of(run, lanes_like(given), results.atoms))
         return (run.out, out, run.aux) if self.has_aux else (run.out, out)
 
 
@@ -83,7 +85,7 @@ class Linearize:
         results = values_of(run.out)
         dots = [renamed(x, recorder) for x in run.variables]
         start = len(recorder.nodes)
-        found = tangents_of(run, lanes_like(dots), results)
+        found = tangents_of(run, lanes_like(dots), results.atoms)
         shown = [f"`{names[k]}`" for k in wrt]
         linear = split_linear(
             recorder,
@@ -118,7 +120,7 @@ class Directional:
             ones.append(broadcast_to(one, x.aval.shape) if x.aval.shape else one)
             if x.aval.is_complex:
                 ones.append(structural(0, one.aval.dtype))
-        return results.form.tree(tangents_of(run, ones, results))
+        return results.form.tree(tangents_of(run, ones, results.atoms))
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.derive.adjoint import jvp_all
 from ...tracer.ir.aval import COMPLEX, INT
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, Var, structural
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.elementwise import F, broadcast_to, cast
-from ...tracer.ops.shape import concat, iota, move_axis, reshape, slice_axis
+from ...tracer.ops.shape import iota, move_axis, reshape, slice_axis
 from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..compiled import TRANSFORMS
 from ..declare import positions
+from ..record.call_key import Call
 from ..record.differentiable import differentiated, leaf_names
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed, run_within
@@ -29,16 +29,16 @@ from ..record.rows import all_rows, by_lane, first_row, repeated_rows, rows_by_l
 from .forward import Jvp, tangents_of
 from .gradient import grad
 from .reverse import Vjp, cotangents_of
-from .seeds import InputPart, groups_of
+from .sparse import compressed
 from .transform import Function, Transform, call_of, rule_of, transformed
-from .values import Values, joined, lanes_like, numbers_of
+from .values import Values, lanes_like, numbers_of
 
-FORWARD, REVERSE, CHEAPER = "forward", "reverse", "cheaper"
+FORWARD, REVERSE, CHEAPEST = "forward", "reverse", "cheapest"
 
 
 @dataclass(frozen=True, eq=False)
 class Jacobian:
-    """The Jacobian, by forward or by reverse mode, or by the cheaper one."""
+    """The Jacobian, by forward or by reverse mode, or by what is cheapest."""
 
     argnums: int | tuple[int, ...]
     mode: str
@@ -47,121 +47,22 @@ class Jacobian:
 
     @property
     def name(self) -> str:
-        return {FORWARD: "jacfwd", REVERSE: "jacrev", CHEAPER: "jacobian"}[self.mode]
+        return {FORWARD: "jacfwd", REVERSE: "jacrev", CHEAPEST: "jacobian"}[self.mode]
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = Mode(GRAD, self.argnums, holomorphic=self.holomorphic)
         call = call_of(self.name, fn, args, kwargs, mode.positions)
         run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=self.has_aux)
         results = numbers_of(fn, run.out, self.name)
-        self._refuse_complex(run, results)
-        columns, rows = _size(run.variables), _size(results.atoms)
-        forward = self.mode == FORWARD or (self.mode == CHEAPER and forward_is_cheaper(columns, rows))
-        if self.mode == CHEAPER:
-            chosen = f"forward mode, {columns} tangents" if forward else f"reverse mode, {rows} cotangents"
-            recorder.notes.append(f"jacobian of {rows} results in {columns} inputs: {chosen}")
-        blocks = self._by_columns(run, results, recorder) if forward else self._by_rows(run, results, recorder)
-        trees = [in_arguments(call, mode, [wrap_array(b) for b in block]) for block in blocks]
+        if not self.holomorphic:
+            _refuse_complex(self.name, run, results)
+        if self.mode == CHEAPEST:
+            blocks = _cheapest(self.name, run, results)
+        else:
+            blocks = (by_columns if self.mode == FORWARD else by_rows)(self.name, run, results.atoms)
+        trees = [_in_arguments(call, mode, block) for block in blocks]
         found = tree_unflatten(results.form.structure, trees)
         return (found, run.aux) if self.has_aux else found
-
-    def _by_columns(self, run: InnerRun, results: Values, recorder: Recorder) -> list[list[Atom]]:
-        """For each result the blocks of its Jacobian, one for each variable."""
-        groups = groups_of(run, results.atoms)
-        if len(groups) > 1:
-            return self._by_groups(groups, run, results, recorder)
-        seeds, count = basis(run.variables), _size(run.variables)
-        dots = [renamed(first_row(x), recorder) for x in seeds]
-        start, guards = len(recorder.nodes), len(recorder.guards)
-        tangents = tangents_of(run, lanes_like(dots), results)
-        found = all_rows(recorder, recorder.nodes[start:], guards, rows_by_lane(dots, seeds), count, self.name)
-        blocks = []
-        for tangent in tangents:
-            shape = tangent.aval.shape
-            columns = by_lane(move_axis, repeated_rows(tangent, found, count), 0, len(shape))
-            parts = zip(_cut(columns, len(shape), run.variables), run.variables, strict=True)
-            blocks.append([by_lane(reshape, part, (*shape, *v.aval.shape)) for part, v in parts])
-        return blocks
-
-    def _by_groups(
-        self, groups: Sequence[Sequence[InputPart]], run: InnerRun, results: Values, recorder: Recorder
-    ) -> list[list[Atom]]:
-        """As ``_by_columns``, each of *groups* of the inputs by itself."""
-        sizes = " and ".join(str(sum(part.size for part in group)) for group in groups)
-        recorder.notes.append(f"{self.name}: inputs that are read late by themselves: batches of {sizes} tangents")
-        nodes = run.nodes  # without the tangents of a group
-        columns: list[dict[tuple[int, int], Atom]] = [{} for _ in results.atoms]  # by variable and first element
-        for group in groups:
-            count = sum(part.size for part in group)
-            seeds: dict[Var, Atom] = {}
-            offset = 0
-            for part in group:
-                for var, start in part.reads:
-                    seeds[var] = reshape(_units(count, offset + start - part.start, var), (count, *var.aval.shape))
-                offset += part.size
-            dots = {var: renamed(first_row(seed), recorder) for var, seed in seeds.items()}
-            first, guards = len(recorder.nodes), len(recorder.guards)
-            found = jvp_all(nodes, dots, results.lanes)
-            tangents = joined([found.get(x) if isinstance(x, Var) else None for x in results.lanes], results.atoms)
-            rows_of_seeds = rows_by_lane(list(dots.values()), list(seeds.values()))
-            stacked = all_rows(recorder, recorder.nodes[first:], guards, rows_of_seeds, count, self.name)
-            for k, tangent in enumerate(tangents):
-                rank = tangent.aval.ndim
-                rows = by_lane(move_axis, repeated_rows(tangent, stacked, count), 0, rank)
-                offset = 0
-                for part in group:
-                    columns[k][part.variable, part.start] = by_lane(slice_axis, rows, rank, offset, part.size)
-                    offset += part.size
-        return [
-            [self._block(found, n, v, y) for n, v in enumerate(run.variables)]
-            for found, y in zip(columns, results.atoms, strict=True)
-        ]
-
-    def _block(self, columns: dict[tuple[int, int], Atom], number: int, variable: Var, result: Atom) -> Atom:
-        """The block of *result* and variable *number* from its *columns*; those of elements that nobody reads are 0."""
-        shape, at = result.aval.shape, 0
-        pieces: list[Atom] = []
-
-        def zeros_to(stop: int) -> None:
-            if stop > at:
-                pieces.append(by_lane(broadcast_to, structural(0, result.aval.dtype), (*shape, stop - at)))
-
-        for (n, start), piece in sorted(columns.items(), key=lambda item: item[0]):
-            if n == number:
-                zeros_to(start)
-                pieces.append(piece)
-                at = start + piece.aval.shape[-1]
-        zeros_to(variable.aval.size)
-        return by_lane(reshape, concat(pieces, len(shape)), (*shape, *variable.aval.shape))
-
-    def _by_rows(self, run: InnerRun, results: Values, recorder: Recorder) -> list[list[Atom]]:
-        """As ``_by_columns``, by cotangents."""
-        seeds, count = basis(results.atoms), _size(results.atoms)
-        if count == 1:
-            one = lanes_like([by_lane(reshape, seed, seed.aval.shape[1:]) for seed in seeds], -1)
-            found = cotangents_of(run, results, one, careful=False)
-            (shape,) = [y.aval.shape for y in results.atoms]
-            return [[by_lane(reshape, ct, (*shape, *ct.aval.shape)) for ct in found]]
-        cts = [renamed(first_row(x), recorder) for x in seeds]
-        start, guards = len(recorder.nodes), len(recorder.guards)
-        cotangents = cotangents_of(run, results, lanes_like(cts, -1))
-        stacked = all_rows(recorder, recorder.nodes[start:], guards, rows_by_lane(cts, seeds), count, self.name)
-        blocks: list[list[Atom]] = [[] for _ in results.atoms]
-        for cotangent in cotangents:
-            rows = repeated_rows(cotangent, stacked, count)
-            parts = zip(blocks, _cut(rows, 0, results.atoms), results.atoms, strict=True)
-            for block, part, y in parts:
-                block.append(by_lane(reshape, part, (*y.aval.shape, *cotangent.aval.shape)))
-        return blocks
-
-    def _refuse_complex(self, run: InnerRun, results: Values) -> None:
-        if self.holomorphic:
-            return
-        if any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
-            raise DifferentiationError.here(
-                f"{self.name} of a function of complex values: with holomorphic=True it is the complex derivative of "
-                "one that takes and returns complex numbers; else take the Jacobian of np.real(z) and np.imag(z)"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +75,96 @@ class Hessian:
     name = "hessian"
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        settings = self.has_aux, self.holomorphic
-        first = transformed(rule_of(Jacobian, self.argnums, REVERSE, *settings), fn)
-        return rule_of(Jacobian, self.argnums, FORWARD, *settings)(first, recorder, args, kwargs)
+        mode = Mode(GRAD, self.argnums, holomorphic=self.holomorphic)
+        call = call_of(self.name, fn, args, kwargs, mode.positions)
+        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=self.has_aux)
+        results = numbers_of(fn, run.out, self.name)
+        if not self.holomorphic:
+            _refuse_complex(self.name, run, results)
+        first = by_rows(self.name, run, results.atoms)
+        gradients, count = [x for block in first for x in block], len(run.variables)
+        matrix = None
+        if len(first) == 1 and results.atoms[0].aval.size == 1 and not self.holomorphic:
+            matrix = compressed(run.nodes, gradients, run.lanes, recorder, symmetric=True)
+        second = by_columns(self.name, run, gradients) if matrix is None else _blocks(matrix, gradients, run.variables)
+        rows = [_in_arguments(call, mode, block) for block in second]
+        trees = [in_arguments(call, mode, rows[k * count : (k + 1) * count]) for k in range(len(first))]
+        found = tree_unflatten(results.form.structure, trees)
+        return (found, run.aux) if self.has_aux else found
+
+
+def _in_arguments(call: Call, mode: Mode, blocks: Sequence[Atom]) -> Any:
+    return in_arguments(call, mode, [wrap_array(x) for x in blocks])
+
+
+def _refuse_complex(name: str, run: InnerRun, results: Values) -> None:
+    if any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
+        raise DifferentiationError.here(
+            f"{name} of a function of complex values: with holomorphic=True it is the complex derivative of one that "
+            "takes and returns complex numbers; else take the Jacobian of np.real(z) and np.imag(z)"
+        )
+
+
+# ---- blocks: for each result one for each variable ---------------------------------------------------------------
+
+
+def _cheapest(name: str, run: InnerRun, results: Values) -> list[list[Atom]]:
+    columns, rows, recorder = _size(run.variables), _size(results.atoms), run.recorder
+    if not any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
+        matrix = compressed(run.nodes, results.atoms, run.lanes, recorder, symmetric=False)
+        if matrix is not None:
+            return _blocks(matrix, results.atoms, run.variables)
+    forward = forward_is_cheaper(columns, rows)
+    chosen = f"forward mode, {columns} tangents" if forward else f"reverse mode, {rows} cotangents"
+    recorder.notes.append(f"jacobian of {rows} results in {columns} inputs: {chosen}")
+    return (by_columns if forward else by_rows)(name, run, results.atoms)
+
+
+def by_columns(name: str, run: InnerRun, results: Sequence[Atom]) -> list[list[Atom]]:
+    """The blocks of the Jacobian of *results* in the variables of *run*, by tangents."""
+    recorder, seeds, count = run.recorder, basis(run.variables), _size(run.variables)
+    dots = [renamed(first_row(x), recorder) for x in seeds]
+    start, guards = len(recorder.nodes), len(recorder.guards)
+    tangents = tangents_of(run, lanes_like(dots), results)
+    found = all_rows(recorder, recorder.nodes[start:], guards, rows_by_lane(dots, seeds), count, name)
+    blocks = []
+    for tangent in tangents:
+        shape = tangent.aval.shape
+        columns = by_lane(move_axis, repeated_rows(tangent, found, count), 0, len(shape))
+        parts = zip(_cut(columns, len(shape), run.variables), run.variables, strict=True)
+        blocks.append([by_lane(reshape, part, (*shape, *v.aval.shape)) for part, v in parts])
+    return blocks
+
+
+def by_rows(name: str, run: InnerRun, results: Sequence[Atom]) -> list[list[Atom]]:
+    """The blocks of the Jacobian of *results* in the variables of *run*, by cotangents."""
+    recorder, seeds, count = run.recorder, basis(results), _size(results)
+    if count == 1 and len(results) == 1:
+        one = lanes_like([by_lane(reshape, seed, seed.aval.shape[1:]) for seed in seeds], -1)
+        found = cotangents_of(run, results, one, careful=False)
+        shape = results[0].aval.shape
+        return [[by_lane(reshape, ct, (*shape, *ct.aval.shape)) for ct in found]]
+    cts = [renamed(first_row(x), recorder) for x in seeds]
+    start, guards = len(recorder.nodes), len(recorder.guards)
+    cotangents = cotangents_of(run, results, lanes_like(cts, -1))
+    stacked = all_rows(recorder, recorder.nodes[start:], guards, rows_by_lane(cts, seeds), count, name)
+    blocks: list[list[Atom]] = [[] for _ in results]
+    for cotangent in cotangents:
+        rows = repeated_rows(cotangent, stacked, count)
+        for block, part, y in zip(blocks, _cut(rows, 0, results), results, strict=True):
+            block.append(by_lane(reshape, part, (*y.aval.shape, *cotangent.aval.shape)))
+    return blocks
+
+
+def _blocks(matrix: Atom, results: Sequence[Atom], variables: Sequence[Var]) -> list[list[Atom]]:
+    """The blocks of a *matrix* with a row for each element of *results* and a column for each of *variables*."""
+    return [
+        [
+            cast(reshape(block, (*y.aval.shape, *v.aval.shape)), y.aval.dtype)
+            for block, v in zip(_cut(rows, 1, variables), variables, strict=True)
+        ]
+        for rows, y in zip(_cut(matrix, 0, results), results, strict=True)
+    ]
 
 
 def forward_is_cheaper(columns: int, rows: int) -> bool:
@@ -230,13 +218,14 @@ def jacobian(
     """The Jacobian of *fn* with respect to the arguments *argnums*: arrays of the shape of the result, then of the
     argument, in the structure of the result, then of the arguments.
 
-    It is taken by forward or by reverse mode, by what is cheaper for the sizes; ``explain`` says which.
+    It is taken by forward or by reverse mode, by what is cheaper for the sizes, or, where most of it is known to be
+    zero, by compressed products as :func:`sparse_jacobian` has them; ``explain`` says which.
 
     :param has_aux: *fn* returns (value, aux); the result is (Jacobian, aux).
     :param holomorphic: the complex derivative of a function of complex numbers.
     :raises DifferentiationError: where an argument or a result is not floating point.
     """
-    return transformed(rule_of(Jacobian, positions(argnums), CHEAPER, has_aux, holomorphic), fn)
+    return transformed(rule_of(Jacobian, positions(argnums), CHEAPEST, has_aux, holomorphic), fn)
 
 
 def jacfwd(

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...codegen.derive.adjoint import vjp_seeded
 from ...tracer.ir.graph import Atom, structural
+from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.record.array import wrap
 from ...tracer.record.recorder import Recorder
@@ -18,12 +19,15 @@ from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
-from .values import Values, joined, lanes_like, numbers_of, values_of
+from .values import joined, lanes_like, numbers_of, values_of
 
 
-def cotangents_of(run: InnerRun, results: Values, cotangents: Sequence[Atom], *, careful: bool = True) -> list[Atom]:
+def cotangents_of(
+    run: InnerRun, results: Sequence[Atom], cotangents: Sequence[Atom], *, careful: bool = True
+) -> list[Atom]:
     """The cotangents of the variables of *run* for the real *cotangents* of the lanes of its *results*."""
-    found, _ = vjp_seeded(run.nodes, list(zip(results.lanes, cotangents, strict=True)), run.lanes, careful=careful)
+    seeds = list(zip(real_atoms(results), cotangents, strict=True))
+    found, _ = vjp_seeded(run.nodes, seeds, run.lanes, careful=careful)
     return joined(found, run.variables, -1)
 
 
@@ -42,7 +46,7 @@ class Vjp:
         results = numbers_of(fn, run.out, "vjp")
         cts = [renamed(x, recorder) for x in results.atoms]
         start = len(recorder.nodes)
-        found = cotangents_of(run, results, lanes_like(cts, -1))
+        found = cotangents_of(run, results.atoms, lanes_like(cts, -1))
         names = ["the value"] if len(cts) == 1 else [f"result {k}" for k in range(len(cts))]
         linear = split_linear(
             recorder, start, cts, found, values_of(arguments_of(mode, args)), results.form.structure, names,
@@ -69,7 +73,7 @@ class ElementwiseGrad:
             ones.append(broadcast_to(one, x.aval.shape) if x.aval.shape else one)
             if x.aval.is_complex:
                 ones.append(structural(0, one.aval.dtype))
-        found = cotangents_of(run, results, ones, careful=False)
+        found = cotangents_of(run, results.atoms, ones, careful=False)
         return in_arguments(call, mode, [wrap(g, recorder) for g in found])
 
 

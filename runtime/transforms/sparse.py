@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +130,15 @@ class Fixed:
         """The value of *var* in this run, if it does not depend on floats."""
         return self._recorder.value(var) if var in self._known else None
 
+    def of_arguments(self, values: Iterable[Var]) -> bool:
+        """Whether one of *values* is made of an argument, so that it may be another one in each call."""
+        recorder = self._recorder
+        made = {var for var in recorder.inputs if var not in recorder.outside and not var.aval.is_float}
+        for node in recorder.nodes:
+            if not made.isdisjoint(node.inputs):
+                made.update(node.outs)
+        return not made.isdisjoint(values)
+
     def rely_on(self, values: dict[Var, np.ndarray]) -> None:
         """Let the recording hold for these *values* alone."""
         for var, value in values.items():
@@ -213,8 +222,8 @@ def compressed(
     nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], recorder: Recorder, *, symmetric: bool
 ) -> Atom | None:
     """The Jacobian of *outputs*, a row for each of their elements and a column for each of *wrt*, as an array by
-    compressed products; None where these are not much fewer than those of the dense one.  *symmetric*: it is a Hessian,
-    of which *outputs* are the gradients."""
+    compressed products; None where these are not much fewer than those of the dense one, or where an argument decides
+    which entries there are.  *symmetric*: it is a Hessian, of which *outputs* are the gradients."""
     rows, columns = (sum([x.aval.size for x in xs]) for xs in (outputs, wrt))
     most = (rows if rows < columns else columns) // FEWER
     if most < 1 or max(rows, columns) < SMALL:
@@ -223,9 +232,8 @@ def compressed(
     nodes = live_nodes(nodes, outputs)
     find = hessian_program if symmetric else jacobian_program
     program = find(nodes, outputs, wrt, fixed.value, most)
-    if program is None or program.pattern.nnz * FEWER > rows * columns:
+    if program is None or program.pattern.nnz * FEWER > rows * columns or fixed.of_arguments(program.pattern.relies_on):
         return None
-    fixed.rely_on(program.pattern.relies_on)
     recorder.notes.append(str(program))
     return in_full(program, emit(program, recorder.const), recorder.const)
 

@@ -292,3 +292,33 @@ def test_errors_name_the_users_line(call: Callable[[], Any], words: str) -> None
     with pytest.raises(DifferentiationError, match=words) as caught:
         call()
     assert "test_transforms.py" in str(caught.value)
+
+
+# ---- compressed products -----------------------------------------------------------------------------------------
+
+CORNERS = np.array([0, 2, 1, 2, 0, 1, 2, 1, 0, 2])
+
+
+def surface(unknowns: Any, places: Any) -> Any:
+    """Ten places of their own on a surface that four numbers move."""
+    own, pose = unknowns[:10], unknowns[10:]
+    return np.sin(own) * (np.cumsum(pose)[places] + 1.0) - pose[3]
+
+
+def test_a_jacobian_of_mostly_zeros_is_of_compressed_products() -> None:
+    x = np.linspace(0.1, 1.4, 14)
+    captured = autograd.jacobian(lambda x: surface(x, CORNERS))
+    expected = differences(lambda x: surface(x, CORNERS), x)
+    for _ in range(3):
+        assert_allclose(captured(x), expected, rtol=1e-6, atol=1e-8)
+    assert "5 colors" in captured.explain(x)
+    given = autograd.jacobian(surface)  # an argument decides where the zeros are: each call may be of another pattern
+    assert_allclose(given(x, CORNERS), expected, rtol=1e-6, atol=1e-8)
+    assert "colors" not in given.explain(x, CORNERS)
+    hessian = autograd.hessian(rosenbrock)
+    assert_allclose(hessian(x), scipy.optimize.rosen_hess(x))
+    assert "3 colors" in hessian.explain(x)
+    tree = autograd.hessian(lambda p: rosenbrock(p["a"]) + np.sum(p["b"] ** 4))({"a": x, "b": x[:3]})
+    assert_allclose(tree["a"]["a"], scipy.optimize.rosen_hess(x))
+    assert_allclose(tree["b"]["b"], np.diag(12 * x[:3] ** 2))
+    assert not tree["a"]["b"].any() and tree["b"]["a"].shape == (3, 14)

@@ -116,7 +116,7 @@ class Linearized:
         leaves, self._structure = tree_flatten(x)
         recorder.stay_in_full()
         start = len(recorder.nodes)
-        self._variables: list[Var] = [renamed(_floating(leaf), recorder) for leaf in leaves]
+        self._variables: list[Var] = [renamed(to_atom(floating(leaf)), recorder) for leaf in leaves]
         wanted: Any = real_atoms(self._variables)
         self._wanted: list[Var] = wanted
         owner = "an argument of the inner function"
@@ -171,10 +171,10 @@ def _lanes(ct: Atom) -> tuple[Atom, Any]:
     return lanes(ct) if ct.aval.is_complex else (ct, to_atom(0.0))
 
 
-def _floating(leaf: Any) -> Atom:
+def floating(leaf: Any) -> Any:
     """A leaf of the argument; integers in arrays count as floats, as in HIPS autograd."""
-    if not is_number(leaf):
-        if not isinstance(leaf, (np.ndarray, TracedArray)) or leaf.dtype.kind not in "iu":
-            raise DifferentiationError.here(f"Can't differentiate w.r.t. type {type(leaf)}")
-        leaf = leaf.astype(float)
-    return to_atom(leaf)
+    if is_number(leaf):
+        return leaf
+    if not isinstance(leaf, (np.ndarray, TracedArray)) or leaf.dtype.kind not in "iu":
+        raise DifferentiationError.here(f"Can't differentiate w.r.t. type {type(leaf)}")
+    return leaf.astype(float)

@@ -19,9 +19,8 @@ import numpy as np
 from ...runtime.compiled import CompiledFunction
 from ...runtime.declare import shifted_positions
 from ...runtime.transforms import grad as function_grad
+from ...runtime.transforms import jacobian as function_jacobian
 from ...runtime.transforms import value_and_grad as function_value_and_grad
-from ...runtime.transforms import vmap
-from ...runtime.transforms.jacobians import forward_is_cheaper
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError, unrecordable
 from ...tracer.ir.trees import tree_leaves, tree_map
 from ...tracer.record.array import TracedArray
@@ -38,8 +37,6 @@ __all__ = [
     "make_hvp", "make_jvp", "make_jvp_reversemode", "make_vjp", "multigrad_dict", "tensor_jacobian_product",
     "value_and_grad", "vector_jacobian_product",
 ]  # fmt: skip
-
-_MANY_ROWS = 2  # of a Jacobian, from which on they are made as a batch
 
 
 def _kept(fun: Any, key: Any, make: Callable[[], Any]) -> Any:
@@ -257,29 +254,34 @@ def _operator(unary: Callable[..., Any]) -> Callable[..., Function]:
 
 
 def _jacobian(fun: Function, x: Any) -> Any:
-    run = core.Linearized(fun, x, require_recorder("jacobian"))
-    rows, columns = vspace(run.ans), vspace(x)
-    if len(rows.parts) != 1 or len(columns.parts) != 1 or rows.iscomplex:
-        raise DifferentiationError.here(
-            "jacobian takes functions of one array that return one real array; of several arguments or a complex "
-            "result take the jacobian of np.concatenate([...]), np.real(...) and np.imag(...)"
-        )
-    if forward_is_cheaper(columns.size, rows.size) and not columns.iscomplex:
-        found = np.moveaxis(_each(run.jvp, columns), 0, -1)
-    else:
-        found = _each(run.vjp, rows)
-    return np.reshape(found, rows.shape + columns.shape)
-
-
-def _each(product: Function, space: Any) -> Any:
-    """``product(v)`` of each vector v of the standard basis of *space*, stacked."""
-    basis = np.eye(space.size, dtype=np.result_type(space.dtype, np.float32)).reshape(space.size, *space.shape)
-    if len(basis) >= _MANY_ROWS:
+    x = tree_map(core.floating, x)
+    columns = vspace(x)
+    if len(columns.parts) == 1 and not columns.iscomplex:
         try:
-            return vmap(product)(basis)
+            found = function_jacobian(lambda y: _one_array(fun(y)))(x)
+            return np.reshape(found, found.shape[: found.ndim - columns.ndim] + columns.shape)
         except UnsupportedError as error:  # of a rule of the user's that asks for values
             unrecordable.discard(error)
-    return np.stack([product(row) for row in basis])
+    run = core.Linearized(lambda y: _one_array(fun(y)), x, require_recorder("jacobian"))
+    rows = vspace(run.ans)
+    if len(columns.parts) != 1:
+        raise DifferentiationError.here(_ONE_ARRAY)
+    basis = np.eye(rows.size, dtype=rows.dtype).reshape(rows.size, *rows.shape)
+    return np.reshape(np.stack([run.vjp(row) for row in basis]), rows.shape + columns.shape)
+
+
+def _one_array(value: Any) -> Any:
+    """The value of a function that has a Jacobian."""
+    space = vspace(value)
+    if len(space.parts) != 1 or space.iscomplex:
+        raise DifferentiationError.here(_ONE_ARRAY)
+    return value
+
+
+_ONE_ARRAY = (
+    "jacobian takes functions of one array that return one real array; of several arguments or a complex result take "
+    "the jacobian of np.concatenate([...]), np.real(...) and np.imag(...)"
+)
 
 
 @_operator

@@ -15,21 +15,29 @@ import pytest
 import scipy.linalg
 import scipy.signal
 import scipy.special
+from programs import gradient_case, program
+from selection import seeds
 from support import (
     F64,
     assert_close,
     differentiated,
     directional,
+    dot_graph,
     evaluate,
     float_inputs,
+    grad_graph,
+    jvp_graph,
+    make_graph,
     prims,
     random_like,
 )
+from test_adjoint import SELECTIONS
 from test_primitives import has_derivative, setup
 
 import tracegrad as tg
 from tracegrad.codegen.derive.adjoint import jvp, jvp_all, vjp_seeded
 from tracegrad.codegen.derive.loop_adjoint import materialise
+from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.errors import UnsupportedError
 from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Node, Var, structural
 from tracegrad.tracer.ops.elementwise import F
@@ -54,44 +62,70 @@ def along(gradient: Sequence[Any], direction: Sequence[Any]) -> Any:
     return sum(float(np.sum(g * t)) for g, t in zip(gradient, direction, strict=True))
 
 
-# ---- rows: the four ways to a second derivative ------------------------------------------------------------------
+# ---- rows and random programs: the four ways to a second derivative ----------------------------------------------
 
 
-def second_derivatives(graph: Graph) -> Graph:
-    """(inputs of *graph*, weights of its output, directions u, v of the float inputs) -> u'Hv of the weighted sum by
-    forward over forward mode, and v over u; Hu and Hv by forward over reverse, reverse over forward and twice reverse
-    mode."""
-    which = float_inputs(graph)
+def second_derivatives(scalar: Graph) -> Graph:
+    """(inputs of *scalar*, directions u, v of the float inputs) -> u'Hv by forward over forward mode, and v over u; by
+    forward over reverse; Hu by reverse over forward, and by twice reverse mode."""
+    which = float_inputs(scalar)
 
     def transform(builder: Builder, inputs: list[Var], outs: list[Atom], more: list[Var]) -> list[Atom]:
-        weights, u, v = more[0], more[1 : 1 + len(which)], more[1 + len(which) :]
-        xs = [inputs[k] for k in which]
-        y = reduce("sum", F.mul(outs[0], weights), tuple(range(weights.ndim)))
+        xs, (y,), u, v = [inputs[k] for k in which], outs, more[: len(which)], more[len(which) :]
         (first, other), gradient = [push(builder.nodes, y, xs, t) for t in (u, v)], pull(builder.nodes, y, xs)
-        forward, swapped = push(builder.nodes, first, xs, v), push(builder.nodes, other, xs, u)
-        # a product for each operand, so that reverse over reverse is of a scalar
-        product: Atom = structural(0, y.aval.dtype)
+        product: Atom = structural(0, y.aval.dtype)  # of the gradient and u, so that reverse mode is of a scalar
         for g, t in zip(gradient, u, strict=True):
             product = F.add(product, reduce("sum", F.mul(g, t), tuple(range(t.ndim))))
-        crossed = push(builder.nodes, product, xs, v)
-        return [forward, swapped, crossed, *pull(builder.nodes, first, xs), *pull(builder.nodes, product, xs)]
+        forward = [push(builder.nodes, *to) for to in ((first, xs, v), (other, xs, u), (product, xs, v))]
+        return [*forward, *pull(builder.nodes, first, xs), *pull(builder.nodes, product, xs)]
 
-    avals = [graph.inputs[k].aval for k in which]
-    return differentiated(graph, transform, [graph.outputs[0].aval, *avals, *avals])
+    avals = [scalar.inputs[k].aval for k in which]
+    return differentiated(scalar, transform, [*avals, *avals])
+
+
+def disagreement(scalar: Graph, point: Sequence[Any], rng: np.random.Generator, atol: float) -> str:
+    """How the second derivatives of *scalar* differ; empty where they agree."""
+    count, derived = len(float_inputs(scalar)), second_derivatives(scalar)
+    directions = random_like([x.aval for x in derived.inputs[len(point) :]], rng)
+    found = evaluate(derived, [*point, *directions])
+    forward, across, twice = found[:3], found[3 : 3 + count], found[3 + count :]
+    v = directions[count:]
+    expected = along(twice, v)
+    scale = 1 + sum(float(np.sum(np.abs(g * t))) for g, t in zip(twice, v, strict=True))
+    values = [*map(float, forward), along(across, v)]
+    return "" if np.allclose(values, expected, 1e-9, atol * scale) else f"{values}, {expected} by twice reverse mode"
 
 
 @pytest.mark.parametrize("prim", prims(has_derivative), ids=lambda p: p.name)
 def test_second_derivatives_of_rows_agree(prim):
     graph, xs, rng = setup(prim, F64)
-    count = len(float_inputs(graph))
-    derived = second_derivatives(graph)
-    more = random_like([x.aval for x in derived.inputs[len(xs) :]], rng)
-    forward, swapped, crossed, *pulled = evaluate(derived, [*xs, *more])
-    v = more[1 + count :]
-    expected = along(pulled[count:], v)
-    scale = 1 + sum(float(np.sum(np.abs(g * t))) for g, t in zip(pulled[count:], v, strict=True))
-    for found in (forward, swapped, crossed, along(pulled[:count], v)):
-        assert_close(found, expected, 1e-9, 1e-10 * scale)
+    scalar = dot_graph(graph)
+    point = [*xs, *random_like([x.aval for x in scalar.inputs[len(xs) :]], rng)]
+    assert not disagreement(scalar, point, rng, 1e-10)
+
+
+@pytest.mark.parametrize("first", seeds(120, quick=20, block=20))
+def test_second_derivatives_of_random_programs_agree(first):
+    for seed in range(first, first + 20):
+        case, rng = program(seed), np.random.default_rng(seed)
+        if gradient_case(case) is not None:
+            scalar = dot_graph(case.graph)
+            point = [*case.inputs, *random_like([x.aval for x in scalar.inputs[len(case.inputs) :]], rng)]
+            assert not (found := disagreement(scalar, point, rng, 1e-9)), f"seed {seed}: {found}"
+
+
+@pytest.mark.parametrize("case", SELECTIONS)
+def test_along_one_element_what_where_leaves_out_is_zero(case):
+    """(Tangents with exact zeros, at singular points and where the other branch overflows; first and second order.)"""
+    program, x, expected = SELECTIONS[case]
+    graph = make_graph([Aval(F64, (len(x),))], program)
+    scalar = dot_graph(graph)
+    second = jvp_graph(grad_graph(scalar))
+    for k, slope in enumerate(expected):
+        unit = np.eye(len(x))[k]
+        assert_close(evaluate(jvp_graph(graph), [x, unit])[0], slope * unit, 1e-14)
+        (curvature,) = evaluate(second, [x, np.ones(len(x)), unit, np.zeros(len(x))])
+        assert np.all(np.isfinite(curvature)) and np.all(curvature[unit == 0] == 0)
 
 
 # ---- whole functions ---------------------------------------------------------------------------------------------

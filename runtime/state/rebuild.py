@@ -634,6 +634,9 @@ def _shown(c: _Replacement) -> Any:
     return attributes(c.copy) if c.node.kind == "instance" else contents(c.copy)
 
 
+KEPT_TRANSFORMS = "__tracegrad_transforms__"  # the attribute with a function's transforms (runtime/transforms)
+
+
 def contents(obj: Any) -> Any:
     """A shallow picture of an object: a list, or a dict of attributes or items."""
     if issubclass(type(obj), KeptList):
@@ -646,6 +649,7 @@ def contents(obj: Any) -> Any:
 def attributes(obj: Any) -> dict[str, Any]:
     """A shallow picture of the attributes of an object."""
     picture = dict(getattr(obj, "__dict__", {}))
+    picture.pop(KEPT_TRANSFORMS, None)
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):
             value = getattr(obj, name, MISSING)

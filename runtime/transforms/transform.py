@@ -21,6 +21,7 @@ from ..explain import explain_call
 from ..record.call_key import Call, flatten
 from ..record.differentiable import name_of
 from ..record.recording import Mode
+from ..state.rebuild import KEPT_TRANSFORMS
 from ..tensor_library import TENSORS
 
 Function: TypeAlias = Callable[..., Any]
@@ -98,16 +99,16 @@ class Transform(CompiledFunction):
 def kept(fn: Function, key: Any, make: Callable[[], Any]) -> Any:
     """``make()``, made once for *fn* and *key*: kept on the function itself, so it lives exactly as long."""
     try:
-        found = fn.__dict__[_KEPT]
+        found = fn.__dict__[KEPT_TRANSFORMS]
         if found.owner is fn:
             return found[key]
     except (AttributeError, KeyError, TypeError):
         pass
     made = make()
     if isinstance(fn, tuple(OWNERS)):
-        found = fn.__dict__.get(_KEPT)
+        found = fn.__dict__.get(KEPT_TRANSFORMS)
         if found is None or found.owner is not fn:  # functools.wraps has copied it
-            found = fn.__dict__[_KEPT] = _Kept(fn)
+            found = fn.__dict__[KEPT_TRANSFORMS] = _Kept(fn)
         found[key] = made
     return made
 
@@ -120,7 +121,6 @@ class _Kept(dict[Any, Any]):
         self.owner = owner
 
 
-_KEPT = "__tracegrad_transforms__"  # the attribute of a function that holds them
 OWNERS: list[type] = [types.FunctionType, functools.partial, CompiledFunction]  # classes of functions that hold them
 
 
@@ -128,7 +128,7 @@ def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | N
     """*fn* transformed by *rule*: the same object for the same function and rule, for as long as the function lives.
     *parameters*: the names of its arguments, where they are not those of the function."""
     try:
-        found = fn.__dict__[_KEPT]
+        found = fn.__dict__[KEPT_TRANSFORMS]
         if found.owner is fn:
             return found[rule]
     except (AttributeError, KeyError, TypeError):

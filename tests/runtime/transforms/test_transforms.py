@@ -294,6 +294,17 @@ def test_errors_name_the_users_line(call: Callable[[], Any], words: str) -> None
     assert "test_transforms.py" in str(caught.value)
 
 
+def test_a_hessian_of_a_function_of_outside_arrays_is_replayed() -> None:
+    """Transforms are kept on the function, also while it runs: that is no effect of its."""
+    X = np.linspace(-1.0, 1.0, 12).reshape(4, 3)
+    curvature = autograd.hessian(lambda w: np.sum(np.exp(X @ w)))
+    for k in range(5):
+        w = np.full(3, 0.1 * k)
+        np.testing.assert_allclose(curvature(w), X.T @ (np.exp(X @ w)[:, None] * X), rtol=1e-13)
+    assert curvature.stats.traces == 2
+    assert "Python has to run" not in curvature.explain(w)
+
+
 # ---- compressed products -----------------------------------------------------------------------------------------
 
 CORNERS = np.array([0, 2, 1, 2, 0, 1, 2, 1, 0, 2])

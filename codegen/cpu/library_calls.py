@@ -17,7 +17,7 @@ from typing import Any
 import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.primitive import LAPACK, LOOP
+from ...tracer.ir.primitive import LAPACK, LOOP, PRODUCT
 from ..lower.canonical import Canonical, CanonicalOp, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
@@ -32,7 +32,7 @@ FEWEST, MOST = 64, 128  # rows of A and B that are multiplied at once in A' B, i
 
 def native(op: CanonicalOp) -> bool:
     """Whether the call can run inside the kernel (otherwise NumPy runs it between kernels)."""
-    if op.prim.name == "matmul" or op.prim.kind == LAPACK:
+    if op.prim.kind in (LAPACK, PRODUCT):
         return op.out.dtype.kind in FLOAT_KINDS
     if op.prim.kind == LOOP:
         return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
@@ -50,8 +50,10 @@ class CallEmitter:
     def emit(self, op: CanonicalOp) -> None:
         if op.prim.kind == LAPACK:
             PerMatrix(self, op).emit()
+        elif op.prim.kind == PRODUCT:
+            self._matmul(op)
         else:
-            {"matmul": self._matmul, "scatter": self._scatter, "scatter_add": self._scatter}[op.prim.name](op)
+            self._scatter(op)
 
     def _buffer(self, x: Any) -> ir.Value:
         return self.pointer(buffer_of(self.program, self.stored, x))
@@ -95,6 +97,37 @@ class CallEmitter:
                     from_x = b.gep(at_x, [b.mul(first, m)], source_etype=kind)
                     from_y = b.gep(at_y, [b.mul(first, n)], source_etype=kind)
                     b.call(gemm, [*operands, from_y, ldy, from_x, ldx, scale, at_c, ldc])
+        if op.prim.name == "matmulz":
+            with counting(b, self._count(op.out.dims)) as place:
+                found = b.load(b.gep(pc, [place], source_etype=kind), typ=kind)
+                with b.if_then(b.fcmp_unordered("uno", found, found), likely=False):
+                    self._element(op, place)
+
+    def _element(self, op: CanonicalOp, place: ir.Value) -> None:
+        """Element number *place* of the product *op*, as a sum of terms in the order of the inner axis."""
+        b, (x, y) = self.b, op.ins
+        ta, tb = op.params["ta"], op.params["tb"]
+        kind = memory_type(op.out.dtype)
+        m, n = (self.size(d) for d in op.out.dims[-2:])
+        k = self.size(x.dims[-2 if ta else -1])
+        column, rest = b.urem(place, n), b.udiv(place, n)
+        row, batch = b.urem(rest, m), b.udiv(rest, m)
+        # the first element of the row and of the column, and how far it is to the next one
+        at_x = b.add(b.mul(batch, b.mul(m, k)), row if ta else b.mul(row, k))
+        at_y = b.add(b.mul(batch, b.mul(k, n)), b.mul(column, k) if tb else column)
+        step_x, step_y = (m if ta else I64(1)), (I64(1) if tb else n)
+        px, py = self._buffer(x), self._buffer(y)
+        total = cell(self.entry, b, constant(op.out.dtype, 0))
+        with counting(b, k) as i:
+            one = b.load(b.gep(px, [b.add(at_x, b.mul(i, step_x))], source_etype=kind), typ=kind)
+            other = b.load(b.gep(py, [b.add(at_y, b.mul(i, step_y))], source_etype=kind), typ=kind)
+            term = b.fmul(one, other)
+            if op.prim.name == "matmulz":
+                zero = constant(op.out.dtype, 0)
+                none = b.or_(b.fcmp_ordered("==", one, zero), b.fcmp_ordered("==", other, zero))
+                term = b.select(none, zero, term)
+            b.store(b.fadd(b.load(total, typ=kind), term), total)
+        b.store(b.load(total, typ=kind), b.gep(self.pointer(op.out), [place], source_etype=kind))
 
     def _pieces(self, m: ir.Value, k: ir.Value, n: ir.Value) -> tuple[ir.Value, ir.Value]:
         """(how many of the *k* rows of A and B are multiplied at once in A' B, how many times); m n is not 0."""

@@ -7,11 +7,9 @@ the same however many threads there are.
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
-
 from ..cpu.library_calls import CallEmitter
 from ..cpu.loop_values import Frame
-from ..cpu.scalar import I64, cell, constant, counting, memory_type
+from ..cpu.scalar import counting
 from ..lower.canonical import CanonicalOp
 from .threads import ThreadEmitter
 
@@ -22,27 +20,6 @@ class ThreadCalls(CallEmitter):
     def _matmul(self, op: CanonicalOp) -> None:
         with counting(self.b, self._count(op.out.dims)) as place:
             self._element(op, place)
-
-    def _element(self, op: CanonicalOp, place: ir.Value) -> None:
-        """Element number *place* of the product *op*."""
-        b, (x, y) = self.b, op.ins
-        ta, tb = op.params["ta"], op.params["tb"]
-        kind = memory_type(op.out.dtype)
-        m, n = (self.size(d) for d in op.out.dims[-2:])
-        k = self.size(x.dims[-2 if ta else -1])
-        column, rest = b.urem(place, n), b.udiv(place, n)
-        row, batch = b.urem(rest, m), b.udiv(rest, m)
-        # the first element of the row and of the column, and how far it is to the next one
-        at_x = b.add(b.mul(batch, b.mul(m, k)), row if ta else b.mul(row, k))
-        at_y = b.add(b.mul(batch, b.mul(k, n)), b.mul(column, k) if tb else column)
-        step_x, step_y = (m if ta else I64(1)), (I64(1) if tb else n)
-        px, py = self._buffer(x), self._buffer(y)
-        total = cell(self.entry, b, constant(op.out.dtype, 0))
-        with counting(b, k) as i:
-            one = b.load(b.gep(px, [b.add(at_x, b.mul(i, step_x))], source_etype=kind), typ=kind)
-            other = b.load(b.gep(py, [b.add(at_y, b.mul(i, step_y))], source_etype=kind), typ=kind)
-            b.store(b.fadd(b.load(total, typ=kind), b.fmul(one, other)), total)
-        b.store(b.load(total, typ=kind), b.gep(self.pointer(op.out), [place], source_etype=kind))
 
 
 class BlockCalls(ThreadCalls):

@@ -30,7 +30,7 @@ from .batched_calls import custom_rows, host_rows
 from .batched_indexing import INDEXED
 from .batched_loops import loop_rows
 from .batched_products import folded, matmul_rows, sum_rows
-from .batched_rows import Rows, Rule, behind, in_front
+from .batched_rows import Rule, StackedRows, behind, in_front
 
 
 def batch(nodes: Sequence[Node], batched: Mapping[Var, Atom], size: int) -> dict[Var, Atom]:
@@ -40,7 +40,7 @@ def batch(nodes: Sequence[Node], batched: Mapping[Var, Atom], size: int) -> dict
     force; those of *nodes* that depend on nothing batched are not among them, and have to be defined there.
     ShapeError, where an array in *batched* does not have *size* rows of its Var.
     """
-    rows = Rows(size, batched, batch_into)
+    rows = StackedRows(size, batched, batch_into)
     batch_into(nodes, rows)
     return {**{var: in_front(atom, size) for var, atom in rows.same.items()}, **rows.stacked}
 
@@ -81,7 +81,7 @@ def _alike(rows: Atom, answers: np.ndarray) -> Atom:
 # ---- the walk ------------------------------------------------------------------------------------------------------
 
 
-def batch_into(nodes: Sequence[Node], rows: Rows, anew: bool = False) -> None:
+def batch_into(nodes: Sequence[Node], rows: StackedRows, anew: bool = False) -> None:
     """Enter into *rows* the values of *nodes*, in order; *anew*: also those that are the same in all rows."""
     builder = current_builder()
     outer = builder.site_override
@@ -105,7 +105,7 @@ def batch_into(nodes: Sequence[Node], rows: Rows, anew: bool = False) -> None:
     builder.site_override = outer
 
 
-def _rows_of(node: Node, rows: Rows) -> Sequence[Atom | None]:
+def _rows_of(node: Node, rows: StackedRows) -> Sequence[Atom | None]:
     prim = node.prim
     if prim.kind == ELEMENTWISE:
         return [_elementwise(node, rows)]
@@ -123,7 +123,7 @@ def _rows_of(node: Node, rows: Rows) -> Sequence[Atom | None]:
     return [_by_axes(node, rows)]
 
 
-def _elementwise(node: Node, rows: Rows) -> Atom:
+def _elementwise(node: Node, rows: StackedRows) -> Atom:
     shape = (rows.size, *node.out.aval.shape)
     operands: list[Atom] = []
     for a in node.inputs:
@@ -144,7 +144,7 @@ def _elementwise(node: Node, rows: Rows) -> Atom:
     return current_builder().emit(node.prim, tuple(operands), params)[0]
 
 
-def _by_axes(node: Node, rows: Rows) -> Atom:
+def _by_axes(node: Node, rows: StackedRows) -> Atom:
     """The operation with one more axis in front, which the column ``axes`` has to allow."""
     operands = [rows.whole(a) for a in node.inputs]
     params = stacked_params(node.params, rows.size)
@@ -157,6 +157,7 @@ def _by_axes(node: Node, rows: Rows) -> Atom:
 
 RULES: dict[str, Rule] = {
     "matmul": matmul_rows,
+    "matmulz": matmul_rows,
     "reduce_sum": sum_rows,
     "host_call": host_rows,
     **INDEXED,

@@ -17,10 +17,10 @@ from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.ops.custom import custom_vjp
 from ...tracer.ops.reduce import reduce
 from ...tracer.ops.shape import reshape, slice_axis, zeros
-from .batched_rows import Rows, in_front
+from .batched_rows import StackedRows, in_front
 
 
-def custom_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def custom_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     count = node.params["count"]
     values, operands = node.inputs[:count], node.inputs[count:]
     given: Any = [rows.whole(v) for v in values]
@@ -30,7 +30,7 @@ def custom_rows(node: Node, rows: Rows) -> Sequence[Atom]:
     return custom_vjp(given, [_known(x, rows) for x in operands], pull, push)
 
 
-def _known(x: Atom, rows: Rows) -> Atom:
+def _known(x: Atom, rows: StackedRows) -> Atom:
     found = rows.of(x)
     return rows.one(x) if found is None else found
 
@@ -48,10 +48,10 @@ class RowsRule:
     operands: tuple[Aval, ...]
     differ: tuple[bool, ...]
     size: int
-    rows: Rows = field(compare=False)
+    rows: StackedRows = field(compare=False)
 
     @classmethod
-    def of(cls, rule: Any, values: Sequence[Atom], operands: Sequence[Atom], rows: Rows) -> Self:
+    def of(cls, rule: Any, values: Sequence[Atom], operands: Sequence[Atom], rows: StackedRows) -> Self:
         kinds, given = tuple([x.aval for x in values]), tuple([x.aval for x in operands])
         return cls(rule, kinds, given, tuple(rows.differ(operands)), rows.size, rows)
 
@@ -77,13 +77,13 @@ class RowsRule:
 
         return [later(ct, d) if callable(ct) else whole(ct, d) for ct, d in zip(found, self.differ, strict=False)]
 
-    def _row(self, xs: Sequence[Atom | None], avals: Any, differ: Sequence[bool], inside: Rows) -> list[Any]:
+    def _row(self, xs: Sequence[Atom | None], avals: Any, differ: Sequence[bool], inside: StackedRows) -> list[Any]:
         """Values that stand for one row of each of *xs*, of *avals*, that has rows."""
         one = _stand_in if self.closed else _one_row
         triples = zip(xs, avals, differ, strict=False)
         return [one(x, aval, inside) if differs and x is not None else x for x, aval, differs in triples]
 
-    def _entered(self, rule: Callable[[], Any], inside: Rows) -> Any:
+    def _entered(self, rule: Callable[[], Any], inside: StackedRows) -> Any:
         """The result of *rule*, whose nodes become those of all rows."""
         if self.closed:
             with building(Builder()) as aside:
@@ -111,14 +111,14 @@ class RowsPush(RowsRule):
         return [None if t is None else inside.whole(t) for t in found]
 
 
-def _stand_in(xs: Atom, aval: Aval, inside: Rows) -> Var:
+def _stand_in(xs: Atom, aval: Aval, inside: StackedRows) -> Var:
     """A value that stands for one of the rows *xs*, and is computed nowhere."""
     var = Var(Aval(aval.dtype, aval.shape))
     inside.stacked[var] = in_front(xs, inside.size) if isinstance(xs, Lit) else xs
     return var
 
 
-def _one_row(xs: Atom, aval: Aval, inside: Rows) -> Var:
+def _one_row(xs: Atom, aval: Aval, inside: StackedRows) -> Var:
     """A value that stands for one of the rows *xs*: the first, under a name of its own."""
     if isinstance(xs, Lit):
         xs = in_front(xs, inside.size)
@@ -130,7 +130,7 @@ def _one_row(xs: Atom, aval: Aval, inside: Rows) -> Var:
     return var
 
 
-def host_rows(node: Node, rows: Rows) -> Sequence[Atom | None]:
+def host_rows(node: Node, rows: StackedRows) -> Sequence[Atom | None]:
     function, caught = node.params["function"], node.params["caught"]
     differ = function.by_operand(rows.differ(node.inputs))
     lanes = function.by_lane(differ)

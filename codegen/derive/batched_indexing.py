@@ -14,10 +14,10 @@ from ...tracer.ir.graph import Atom, Lit, Node, bind
 from ...tracer.ops.elementwise import BROADCAST, F
 from ...tracer.ops.indexing import gather
 from ...tracer.ops.shape import iota, reshape
-from .batched_rows import Rows, Rule, behind
+from .batched_rows import Rule, StackedRows, behind
 
 
-def _gather_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def _gather_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     x, index = node.inputs
     xs, at = rows.of(x), rows.of(index)
     if xs is None:
@@ -26,7 +26,7 @@ def _gather_rows(node: Node, rows: Rows) -> Sequence[Atom]:
     return [gather(_joined(xs), _positions(index, x, rows))]
 
 
-def _scatter_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def _scatter_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     x, index, v = node.inputs
     xs = rows.whole(x)
     found = bind(node.prim, _joined(xs), _positions(index, x, rows), rows.whole(v))
@@ -39,7 +39,7 @@ def _joined(xs: Atom) -> Atom:
     return reshape(xs, (n * m, *rest))
 
 
-def _positions(index: Atom, x: Atom, rows: Rows) -> Atom:
+def _positions(index: Atom, x: Atom, rows: StackedRows) -> Atom:
     """The positions *index* along axis 0 of *x*, for all rows that are joined."""
     shape = (rows.size, *index.aval.shape)
     first = F.mul(iota(rows.size), Lit(x.aval.shape[0], INT))
@@ -50,14 +50,14 @@ def _positions(index: Atom, x: Atom, rows: Rows) -> Atom:
     return F.add(behind(first, shape), at)
 
 
-def _search_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def _search_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     points, numbers = node.inputs
     if rows.of(points) is None:
         return [bind(node.prim, rows.one(points), rows.whole(numbers), **node.params)]
     return [rows.enter_rule(lambda: node.prim.lower(points, numbers, **node.params))]
 
 
-def _nonzero_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def _nonzero_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     (mask,), count = node.inputs, node.params["count"]
     shape = (rows.size, count)
     found = bind(node.prim, rows.whole(mask), count=rows.size * count)

@@ -21,13 +21,13 @@ from ...tracer.ops.control import LoopView, before_consts, before_rows, loop, lo
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.reduce import reduce
 from ...tracer.ops.shape import full, move_axis, reshape, zeros
-from .batched_rows import Rows, behind, in_front, rows_var
+from .batched_rows import StackedRows, behind, in_front, rows_var
 
 _NUMBER = Aval(INT, ())
 _INLINED = (ELEMENTWISE, VIEW, REDUCE)  # kinds of which a branch may be that all rows compute
 
 
-class Spread(NamedTuple):
+class RowSpread(NamedTuple):
     """Where a loop's values differ from row to row."""
 
     values: set[Var]  # of the body
@@ -49,7 +49,7 @@ def dependent(nodes: Sequence[Node], sources: set[Var]) -> set[Var]:
     return found
 
 
-def _spread(node: Node, given: Sequence[bool]) -> Spread:
+def _spread(node: Node, given: Sequence[bool]) -> RowSpread:
     """How the rows spread in the loop *node*, of whose operands those in *given* differ."""
     view, lead = loop_view(node), before_consts(node.params)
     body, carries = view.body, view.inner.carries
@@ -65,10 +65,10 @@ def _spread(node: Node, given: Sequence[bool]) -> Spread:
         sources |= more
     outs = [v in sources for v in carries]
     outs += [ragged] * (view.taken is not None) + [ragged or row in values for row in view.rows]
-    return Spread(values, ragged, outs)
+    return RowSpread(values, ragged, outs)
 
 
-def loop_rows(node: Node, rows: Rows) -> Sequence[Atom | None]:
+def loop_rows(node: Node, rows: StackedRows) -> Sequence[Atom | None]:
     """The rows of the results of the loop *node*."""
     view = loop_view(node)
     spread = _spread(node, rows.differ(node.inputs))
@@ -84,17 +84,17 @@ def _is_branch(node: Node) -> bool:
     return bool(counted) and all(n.prim.kind in _INLINED for n in params["body"].nodes)
 
 
-def _both(view: LoopView, spread: Spread, rows: Rows) -> list[Atom | None]:
+def _both(view: LoopView, spread: RowSpread, rows: StackedRows) -> list[Atom | None]:
     """The results of a branch that some rows take: it is computed for all."""
     assert view.steps is not None
     taken = F.gt(rows.whole(view.steps), structural(0, INT))
     stacked, same = {}, {}
     for var, operand in zip(view.body.inputs, (*view.outer.consts, *view.outer.carries, *view.outer.xs), strict=True):
-        found = rows.of(operand)
-        if found is None:
+        whole = rows.of(operand)
+        if whole is None:
             same[var] = reshape(rows.one(operand), var.aval.shape)
         else:
-            stacked[var] = reshape(found, (rows.size, *var.aval.shape))
+            stacked[var] = reshape(whole, (rows.size, *var.aval.shape))
     inside = rows.within(stacked, same, rows.alive)
     inside.enter(view.body.nodes, anew=True)
     found: list[Atom | None] = []
@@ -121,7 +121,7 @@ class _Turns:
     """The rows of a ragged loop that take part in a step, by consts and carries of its own: pairs of the value in the
     body and the operand."""
 
-    def __init__(self, node: Node, view: LoopView, rows: Rows) -> None:
+    def __init__(self, node: Node, view: LoopView, rows: StackedRows) -> None:
         n, length, self.reverse = rows.size, node.params["length"], node.params["reverse"]
         self.steps = None if view.steps is None else rows.one(view.steps)
         self.consts: list[tuple[Var, Atom]] = []
@@ -143,7 +143,7 @@ class _Turns:
             everyone = full(structural(True, BOOL), (n,)) if rows.alive is None else rows.alive
             self.carries += [(self.alive, everyone), (self.taken, zeros((n,), INT))]
 
-    def now(self, inside: Rows, go_on: Atom | None) -> Atom:
+    def now(self, inside: StackedRows, go_on: Atom | None) -> Atom:
         """Whether each row takes part."""
         asked: list[Atom] = []
         if self.stops:
@@ -161,7 +161,7 @@ class _Turns:
         return [*found, now, F.add(self.taken, cast(now, INT))] if self.stops else found
 
 
-def _loop(node: Node, view: LoopView, spread: Spread, rows: Rows) -> list[Atom | None]:
+def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> list[Atom | None]:
     """The rows of the results of the loop *node*, by a loop."""
     body, params = view.body, node.params
     inputs = {v: rows_var(v, rows.size) if v in spread.values else Var(v.aval) for v in body.inputs}

@@ -16,34 +16,36 @@ from typing import NamedTuple
 
 from ...tracer.ir.aval import Ints
 from ...tracer.ir.graph import Atom, Node, Var, bind
-from ...tracer.ops.product import matmul
+from ...tracer.ir.primitive import Primitive
+from ...tracer.ops.product import MATMUL, MATMULZ
 from ...tracer.ops.shape import move_axis, reshape, transpose
-from .batched_rows import Rows
+from .batched_rows import StackedRows
 
+_PRODUCTS = {"mul": MATMUL, "mulz": MATMULZ}
 FEW = 8  # a matrix product in which an axis is no longer than that is as fast as a multiplication and a sum
 
 
-def matmul_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def matmul_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     x, y = node.inputs
     ta, tb = node.params["ta"], node.params["tb"]
     xs, ys = rows.of(x), rows.of(y)
     if xs is not None and ys is not None:
-        return [matmul(xs, ys, ta, tb)]
+        return [bind(node.prim, xs, ys, ta=ta, tb=tb)]
     if xs is not None:
-        return [_many(xs, ta, rows.one(y), tb)]
+        return [_many(node.prim, xs, ta, rows.one(y), tb)]
     assert ys is not None
-    found = _many(ys, not tb, rows.one(x), not ta)  # of the transposes
+    found = _many(node.prim, ys, not tb, rows.one(x), not ta)  # of the transposes
     return [_swapped(found)]
 
 
-def _many(xs: Atom, ta: bool, y: Atom, tb: bool) -> Atom:
+def _many(prim: Primitive, xs: Atom, ta: bool, y: Atom, tb: bool) -> Atom:
     """The products of matrices *xs*, (n, ..., i, j), and *y*, (..., j, k), which has no axis n."""
     if ta:
         xs = _swapped(xs)
     rank, n = xs.aval.ndim, xs.aval.shape[0]
     xs = move_axis(xs, 0, rank - 3)
     *batch, _, i, j = xs.aval.shape
-    found = matmul(reshape(xs, (*batch, n * i, j)), y, False, tb)
+    found = bind(prim, reshape(xs, (*batch, n * i, j)), y, ta=False, tb=tb)
     return move_axis(reshape(found, (*batch, n, i, found.aval.shape[-1])), rank - 3, 0)
 
 
@@ -52,7 +54,7 @@ def _swapped(x: Atom) -> Atom:
     return transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def folded(node: Node, rows: Rows) -> Atom | None:
+def folded(node: Node, rows: StackedRows) -> Atom | None:
     """The rows of *node*, merged with an axis of its result which its operands that are the same in all rows do not
     have, and along which it is independent; None where there is no such axis."""
     given = rows.differ(node.inputs)
@@ -87,20 +89,21 @@ class Factor(NamedTuple):
     dims: Ints
 
 
-def sum_rows(node: Node, rows: Rows) -> Sequence[Atom]:
+def sum_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     x = rows.whole(node.inputs[0])
     axes = tuple([a + 1 for a in node.params["axes"]])
     made = rows.producer(x)
-    if made is not None and made.prim.name == "mul" and x.aval.is_float:
+    if made is not None and made.prim.name in _PRODUCTS and x.aval.is_float:
         factors = [_factor(a, rows) for a in made.inputs]
         if None not in factors:
-            found = _contracted(factors[0], factors[1], x.aval.shape, axes)  # type: ignore[arg-type]
+            prim = _PRODUCTS[made.prim.name]
+            found = _contracted(prim, factors[0], factors[1], x.aval.shape, axes)  # type: ignore[arg-type]
             if found is not None:
                 return [found]
     return [bind(node.prim, x, axes=axes)]
 
 
-def _factor(x: Atom, rows: Rows) -> Factor | None:
+def _factor(x: Atom, rows: StackedRows) -> Factor | None:
     """*x* without its views that stretch and move axes."""
     dims: Ints = tuple(range(x.aval.ndim))
     while (made := rows.producer(x)) is not None:
@@ -121,7 +124,7 @@ def _factor(x: Atom, rows: Rows) -> Factor | None:
     return Factor(x, dims) if dims and isinstance(x, Var) else None
 
 
-def _contracted(x: Factor, y: Factor, shape: Ints, summed: Ints) -> Atom | None:
+def _contracted(prim: Primitive, x: Factor, y: Factor, shape: Ints, summed: Ints) -> Atom | None:
     """The sum of x * y over the axes *summed* as a matrix product; None where it is none, or where it is small."""
     if 0 not in x.dims:
         x, y = y, x
@@ -138,7 +141,7 @@ def _contracted(x: Factor, y: Factor, shape: Ints, summed: Ints) -> Atom | None:
         return None
     left, ta = _matrices(x, batch, lines, inner, shape)
     right, tb = _matrices(y, batch, inner, columns, shape)
-    found: Atom = matmul(left, right, ta, tb)
+    found: Atom = bind(prim, left, right, ta=ta, tb=tb)
     order = [*batch, *lines, *columns]
     found = transpose(reshape(found, tuple([shape[a] for a in order])), tuple(order.index(a) for a in sorted(order)))
     return reshape(found, tuple([n for a, n in enumerate(shape) if a not in summed]))

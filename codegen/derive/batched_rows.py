@@ -17,7 +17,7 @@ from ...tracer.ops.elementwise import BROADCAST
 from ...tracer.ops.shape import full
 
 
-class Rows:
+class StackedRows:
     """The values of a program for *size* rows at once, as far as it has been batched.
 
     ``stacked`` are the rows of each value that depends on the row; ``same`` are new names of values that do not.
@@ -61,9 +61,9 @@ class Rows:
         self.enter(aside.nodes, anew=True)
         return self.whole(found)
 
-    def within(self, stacked: Mapping[Var, Atom], same: Mapping[Var, Atom], alive: Atom | None) -> Rows:
+    def within(self, stacked: Mapping[Var, Atom], same: Mapping[Var, Atom], alive: Atom | None) -> StackedRows:
         """As many rows of another program, some of whose Vars are known."""
-        rows = Rows(self.size, stacked, self._walk, alive)
+        rows = StackedRows(self.size, stacked, self._walk, alive)
         rows.same.update(same)
         return rows
 
@@ -84,8 +84,8 @@ class Rows:
 
 
 # the rows of the results of a node; None for one that the rule has entered as the same in all rows
-Rule: TypeAlias = Callable[[Node, Rows], Sequence[Atom | None]]
-Walk: TypeAlias = Callable[[Sequence[Node], Rows, bool], None]
+Rule: TypeAlias = Callable[[Node, StackedRows], Sequence[Atom | None]]
+Walk: TypeAlias = Callable[[Sequence[Node], StackedRows, bool], None]
 
 
 def in_front(x: Atom, size: int) -> Var:

@@ -154,6 +154,7 @@ RULES: dict[str, Rule] = {
     "add": _sum,
     "cast": _cast,
     "matmul": _matmul,
+    "matmulz": _matmul,
     "argmax": _argument,
     "argmin": _argument,
     "mul": _product,

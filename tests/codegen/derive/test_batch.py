@@ -99,7 +99,7 @@ def test_many_rows_are_stacked_calls(prim: Primitive, dtype: np.dtype) -> None:
         judge(graph, values, which, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-RULES_OF_THEIR_OWN = ("matmul", "gather", "scatter", "scatter_add", "searchsorted", "nonzero", "lu_solve")
+RULES_OF_THEIR_OWN = ("matmul", "matmulz", "gather", "scatter", "scatter_add", "searchsorted", "nonzero", "lu_solve")
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,30 @@ def test_products_with_a_vector_become_one_product_of_matrices() -> None:
     points = [[*xs, np.float64(1)] for xs in values]
     judge(gradient, points, which, rtol=1e-11, atol=1e-11)
     assert names(batched(gradient, which, 9))["matmul"] == 2
+
+
+@pytest.mark.parametrize("dtype", [F64, F32], ids=str)
+def test_zero_times_infinity_is_zero_in_a_product_of_many_vectors(run: Any, dtype: np.dtype) -> None:
+    """Where a factor may be infinite, the product with a vector is a sum of ``mulz``; that of many is ``matmulz``."""
+    shapes = (10, 12), (12,)
+
+    def program(w: Any, x: Any) -> Any:
+        return reduce("sum", F.mulz(w, broadcast_to(x, (10, 12))), (1,))
+
+    graph = make_graph([Aval(dtype, s) for s in shapes], program)
+    assert names(batched(graph, (False, True), 9)) == {"matmulz": 1}
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=shapes[0])
+    w[0, 1], w[1, 2], w[2, 3], w[3, 4], w[4, 4] = np.inf, -np.inf, np.nan, 0, np.inf
+    values = []
+    for k in range(9):
+        x = rng.normal(size=12)
+        x[k % 5] = 0
+        x[(k + 1) % 7] = (np.inf, 0, 1)[k % 3]
+        values.append([w.astype(dtype), x.astype(dtype)])
+    expected = row_by_row(graph, values, (False, True))[0]
+    assert 0 < np.isnan(expected).sum() < np.isinf(expected).sum() < np.isfinite(expected).sum()
+    judge(graph, values, (False, True), run, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 def test_factors_that_are_the_same_in_all_rows_are_not_copied() -> None:

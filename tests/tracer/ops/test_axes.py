@@ -57,6 +57,7 @@ MORE: dict[str, list[tuple[dict[str, Any], tuple[tuple[int, ...], ...]]]] = {
         for ta in (False, True) for tb in (False, True)
     ],
 }  # fmt: skip
+MORE["matmulz"] = MORE["matmul"]
 OWN = {p.name: [(p.test.get("params", {}), tuple(a.shape for a in operand_avals(p, F64)))] for p in prims()}
 CASES = [
     pytest.param(PRIMITIVES[name], params, shapes, id=f"{name}-{number}")

@@ -10,20 +10,32 @@ from ...tracer.ir.aval import Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Node, Var, building, current_builder, live_nodes
 from ...tracer.ops.closure_conversion import closed, inlined
 from ...tracer.ops.host_call import GraphDerivatives, derivatives
-from .adjoint import vjp
+from .adjoint import jvp_all, vjp_seeded
 from .capacity import give_capacity, unlimited
-from .loop_adjoint import fresh
+from .loop_adjoint import fresh, materialise
 
 
 def pullback(graph: Graph, wrt: Sequence[int]) -> Graph:
-    """The graph of the cotangents of the inputs *wrt* of *graph*: of its inputs, then the cotangent of its output."""
-    (output,) = graph.outputs
-    cotangent = Var(Aval(output.aval.dtype, output.aval.shape))
+    """The graph of the cotangents of the inputs *wrt* of *graph*: of its inputs, then the cotangents of its outputs."""
+    cotangents = [Var(Aval(x.aval.dtype, x.aval.shape)) for x in graph.outputs]
     builder = Builder()
     builder.adopt(fresh(graph.nodes))
     with building(builder):
-        found = vjp(list(builder.nodes), output, cotangent, [graph.inputs[k] for k in wrt])
-    return Graph([*graph.inputs, cotangent], live_nodes(builder.nodes, found), found)
+        inputs = [graph.inputs[k] for k in wrt]
+        known, _ = vjp_seeded(list(builder.nodes), [*zip(graph.outputs, cotangents, strict=True)], inputs)
+        found = [materialise(ct, v) for ct, v in zip(known, inputs, strict=True)]
+    return Graph([*graph.inputs, *cotangents], live_nodes(builder.nodes, found), found)
+
+
+def pushforward(graph: Graph, wrt: Sequence[int]) -> Graph:
+    """The graph of the tangents of the outputs of *graph*: of its inputs, then the tangents of the inputs *wrt*."""
+    tangents = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in (graph.inputs[k] for k in wrt)]
+    builder = Builder()
+    builder.adopt(fresh(graph.nodes))
+    with building(builder):
+        known = jvp_all(list(builder.nodes), dict(zip([graph.inputs[k] for k in wrt], tangents, strict=True)))
+        found = [materialise(known.get(x) if isinstance(x, Var) else None, x) for x in graph.outputs]
+    return Graph([*graph.inputs, *tangents], live_nodes(builder.nodes, found), found)
 
 
 def limited(graph: Graph, operands: Sequence[Atom]) -> Graph:
@@ -46,4 +58,4 @@ def limited(graph: Graph, operands: Sequence[Atom]) -> Graph:
     return found
 
 
-derivatives.append(GraphDerivatives(pullback, limited))
+derivatives.append(GraphDerivatives(pullback, pushforward, limited))

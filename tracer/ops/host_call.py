@@ -43,6 +43,7 @@ class GraphDerivatives(NamedTuple):
     """Derivatives of graphs, for rules that are made of graphs (codegen/derive/pullback.py)."""
 
     pullback: Callable[[Graph, Sequence[int]], Graph]
+    pushforward: Callable[[Graph, Sequence[int]], Graph]
     limited: Callable[[Graph, Sequence[Atom]], Graph]
 
 

@@ -7,5 +7,14 @@ order.  ``host_code.py`` has code that runs on the host as it is, ``primitives.p
 
 from .custom_rules import custom_jvp, custom_vjp
 from .host_code import pure_callback
+from .roots import custom_linear_solve, custom_root, fixed_point, implicit_root
 
-__all__ = ["custom_jvp", "custom_vjp", "pure_callback"]
+__all__ = [
+    "custom_jvp",
+    "custom_linear_solve",
+    "custom_root",
+    "custom_vjp",
+    "fixed_point",
+    "implicit_root",
+    "pure_callback",
+]

@@ -457,8 +457,8 @@ def rule_of(
 
 
 _CONSTANTS = (
-    int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType, np.ufunc, np.generic, np.dtype,
-    range, slice, type(Ellipsis),
+    Graph, int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType, np.ufunc, np.generic,
+    np.dtype, range, slice, type(Ellipsis),
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import Aval
+from ..ir.equality import same_graph
 from ..ir.errors import DifferentiationError
 from ..ir.graph import Atom, Builder, Graph, Var, building, structural
 from ..ir.site import Site
@@ -77,6 +78,20 @@ class Implicit:
     apart: bool
     site: Site | None
     _made: dict[Any, Graph] = field(default_factory=dict)
+    closed = True  # a program (ops/custom.py)
+
+    def _key(self) -> tuple[Any, ...]:
+        names = tuple([n.prim.name for n in self.equation.nodes])
+        return (self.name, self.kind, tuple(self.reads), self.solution, self.success, self.bounds, self.apart, names)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Implicit or self._key() != other._key() or self.values.keys() != other.values.keys():
+            return False
+        pairs = [(self.equation, other.equation), *[(graph, other.values[k]) for k, graph in self.values.items()]]
+        return all(same_graph(a, b) for a, b in pairs)
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     def __call__(
         self, cotangents: Sequence[Atom | None], outs: Sequence[Var], operands: Sequence[Atom]

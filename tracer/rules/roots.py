@@ -330,7 +330,7 @@ def custom_root(
 
 
 class _Aux:
-    """What a solver returns besides: a leaf."""
+    """A leaf that holds the other results of a solver."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

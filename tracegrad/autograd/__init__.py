@@ -42,7 +42,7 @@ __all__ = [
     "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad", "function",
     "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd", "jacobian",
     "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly", "set_grad_enabled",
-    "sparse_hessian", "sparse_jacobian", "tapes",
-    "stop_gradient", "value_and_grad", "vhp", "vjp", "vmap", *_rules.__all__, *_primitives.__all__,
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "tapes", "value_and_grad", "vhp", "vjp", "vmap",
+    *_rules.__all__, *_primitives.__all__,
 ]  # fmt: skip
 __all__.sort()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tracegrad
-from tests.support.ir_parser import parse_graph
+from ir_parser import parse_graph
 from tracegrad import ShapeDtypeStruct, autograd, compile_grad, eval_shape, make_graph
 from tracegrad.tracer.ir.equality import same_graph
 from tracegrad.tracer.ir.evaluate import run_nodes

@@ -1,0 +1,565 @@
+"""Random programs under random compositions of transforms, each level judged against the one below it.
+
+    python tests/support/transform_programs.py 500             # hunt
+    python tests/support/transform_programs.py 1 --start 4711  # one seed again, with what it shrinks to
+
+A program is a small function of arrays (loops, branches, gathers, products), or one of ``loop_grammar.py``.  A
+composition is a stack of levels: ``vmap``, ``grad``, ``jacfwd`` ...  A level is right if its values, by the
+interpreter, are those that follow from the values of the level below: differences of these for a derivative, a call for
+each row for ``vmap``.  So no transform is judged by another one, but for second derivatives, which are differences of
+first ones.  Derivatives are of the branch that was taken, so the guards are ignored where differences are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import linecache
+import random
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import loop_grammar
+import loop_programs
+import numpy as np
+
+import tracegrad
+from tracegrad import autograd, compile_grad, tree
+from tracegrad.runtime.inspection import _see, _struct
+from tracegrad.tracer.ir.errors import TracegradError
+from tracegrad.tracer.ir.evaluate import run_nodes, stored
+
+Arrays = list[Any]
+TOLERANCE = 2e-6
+MOST = 60  # elements of all results of a level: beyond, it becomes a scalar first
+
+
+# ---- programs ------------------------------------------------------------------------------------------------------
+
+
+class Grower:
+    """Grows the source of one function of a vector, a matrix and a number."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.n, self.m = self.random.choice([(3, 2), (2, 3), (3, 3), (1, 2), (4, 2)])
+        self.vectors, self.others, self.matrices, self.scalars = ["x"], [], ["A"], ["s"]
+        self.lines: list[str] = []
+        self.count = 0
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return self.random.choice(list(options))
+
+    def number(self) -> str:
+        return str(round(self.random.uniform(-1.2, 1.2), 2))
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def vector(self) -> str:
+        return self.pick(self.vectors[-4:])
+
+    def scalar(self) -> str:
+        return self.pick(self.scalars[-3:])
+
+    def add(self, line: str, pool: list[str]) -> None:
+        name = self.fresh()
+        self.lines += [text.format(name) for text in line.split("\n")]
+        pool.append(name)
+
+    def step(self) -> None:
+        v, w, s, a = self.vector(), self.vector(), self.scalar(), self.pick(self.matrices)
+        n, c, d = self.n, self.number(), self.number()
+        i, trips = self.random.randrange(n), self.pick([1, 2, 3, 6, 12])
+        indices = [self.random.randrange(n) for _ in range(n)]
+        self.add(*self.pick([
+            ("{} = " + self.pick([
+                f"np.sin({v} * {c})", f"np.tanh({v} + {s})", f"{v} * {w}", f"np.exp(-{v} * {v})", f"{v} / (1 + {w} ** 2)",
+                f"np.log1p({v} * {v})", f"np.sqrt(1.0 + {v} * {w} * {v} * {w})", f"np.cumsum({v}) * 0.3", f"{v}[::-1] * {w}",
+                f"{v}[np.array({indices})] - {c} * {w}", f"np.roll({v}, 1)", f"np.tanh({a}).T @ ({a} @ {v})",
+                f"np.where({v} > {c}, np.sin({v}), {w} * {d})", f"np.maximum({v}, {w} * {c})", f"np.clip({v}, -0.7, 0.9)",
+                f"np.concatenate([{v}[{i}:], {w}[:{i}]])", f"np.mean(np.stack([{v}, {w}, np.cos({v})]), axis=0)",
+                f"np.outer({v}, {w}) @ np.cos({v})", f"np.einsum('i,j,ij->j', {v}, {w}, np.outer({w}, {v}))",
+                f"np.linalg.solve(3 * np.eye({n}) + 0.1 * np.outer({v}, {v}), {w})", f"inner({v}, {s})",
+                f"np.real(np.fft.ifft(np.fft.fft({v}) * np.fft.fft({w})))", f"np.sort({v})", f"{{'a': {v}, 'b': [{w}]}}['b'][0] + 0.5",
+                f"np.tanh({s}) * np.ones({n}) + {v}", f"np.where({s} > {c}, {v}, {w})",
+            ]), self.vectors),
+            (f"{{0}} = np.zeros({n})\n{{0}}[{i}] = {s}\n{{0}}[:] += {v}", self.vectors),
+            (f"{{0}} = {v}\nfor k in range({trips}):\n    {{0}} = np.sin({{0}} * {c} + {w}) + 0.1 * k", self.vectors),
+            (f"{{0}} = {v} * 1.0\nfor k in range({n}):\n    {{0}}[k] = np.tanh({{0}}[k - 1] * {c} + {w}[k])", self.vectors),
+            (f"{{0}} = tracegrad.fori_loop(0, {trips}, lambda k, u: np.sin(u + {w}) * {c}, {v})", self.vectors),
+            (f"{{0}} = tracegrad.scan(lambda u, z: (np.tanh(u + z), u * z), {s}, {v})[1]", self.vectors),
+            (f"{{0}} = tracegrad.cond({s} > {c}, lambda u: np.sin(u) * {d}, lambda u: u * {w}, {v})", self.vectors),
+            (f"{{0}} = tracegrad.while_loop(lambda u: np.sum(u[0] ** 2) > 0.5, lambda u: (u[0] * 0.7, u[1] + 1), ({v}, 0))[0]", self.vectors),
+            ("{} = " + self.pick([
+                f"np.sum({v} * {w})", f"np.mean(np.cos({v}))", f"{v}[{i}] * {c}", f"{v} @ {w}", f"np.log(np.sum(np.exp({v})))",
+                f"np.linalg.norm({v} + 2.0)", f"np.prod(1.0 + 0.2 * {v})", f"np.max({v})", f"np.sum({a} * {a})", f"np.tanh({s} * {c})",
+                f"sum(u * u for u in {v})", f"np.sum(np.abs(np.fft.fft({v})) ** 2)", f"np.linalg.slogdet(np.eye({n}) * 2 + 0.1 * np.outer({v}, {v}))[1]",
+                f"np.vdot({w}, {v}) / (1.0 + {s} ** 2)",
+            ]), self.scalars),
+            ("{} = " + self.pick([f"np.outer({v}, {w})[:1] * np.cos({a})", f"np.sin({a}) * {v}", f"{a} - np.mean({a}, axis=0)"]), self.matrices),
+        ]))  # fmt: skip
+
+    def source(self) -> str:
+        for _ in range(self.random.randrange(2, 7)):
+            self.step()
+        out = self.pick([
+            f"np.sum({self.vectors[-1]}) + {self.scalars[-1]}", f"{self.vectors[-1]} * {self.scalars[-1]}",
+            f"({self.vectors[-1]}, {self.scalars[-1]})", f"{{'v': {self.vectors[-1]}, 's': [{self.scalars[-1]}]}}", f"np.mean({self.vectors[-1]}) * {self.scalars[-1]}",
+            f"{self.scalars[-1]} * np.sum(np.cos({self.matrices[-1]}))",
+        ])  # fmt: skip
+        body = "\n".join(f"    {line}" for line in [*self.lines, f"return {out}"])
+        head = "def inner(u, z):\n    for k in range(4):\n        u = np.sin(u) * z + 0.2 * k\n    return u\n\n"
+        return f"{head}def f(x, A, s):\n{body}\n"
+
+
+@dataclass
+class Base:
+    """A function, its arguments and its source."""
+
+    fn: Callable[..., Any]
+    args: Arrays
+    source: str
+
+
+def _executed(source: str, name: str) -> dict[str, Any]:
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"__name__": "transform_program", "np": np, "tracegrad": tracegrad}
+    exec(compile(source, name, "exec"), space)
+    return space
+
+
+def small_base(seed: int) -> Base:
+    grower = Grower(seed)
+    source = grower.source()
+    rng = np.random.default_rng(seed)
+    args = [rng.normal(size=grower.n), rng.normal(size=(grower.m, grower.n)), np.float64(rng.normal())]
+    return Base(_executed(source, f"<transformed program {seed}>")["f"], args, source)
+
+
+def loop_base(seed: int) -> Base:
+    case = loop_grammar.program(seed)
+    given = dict(zip(case.names, loop_programs.arguments(case, loop_programs.SAME), strict=True))
+    fn = loop_programs.namespace(case, "compiled")["f"]
+    data = [name for name in ("w", "h", "c") if name in given]
+    rest = {name: value for name, value in given.items() if name not in data}
+
+    def f(*args: Any) -> Any:
+        return fn(**dict(zip(data, args, strict=True)), **rest)
+
+    return Base(f, [np.float64(given[n]) if np.ndim(given[n]) == 0 else given[n] for n in data], case.source)
+
+
+# ---- evaluation ----------------------------------------------------------------------------------------------------
+
+
+class Interpreted:
+    """A function of arrays by its recorded program, evaluated node by node; results are lists of leaves."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.seen: Any = None
+        self.key: Any = None
+
+    def record(self, args: Arrays) -> None:
+        self.seen = _see(self.fn, tuple(args), {}, as_recorded=False, what="the fuzzer")
+        self.key = [np.shape(a) for a in args]
+
+    def __call__(self, args: Arrays, *, guarded: bool = True) -> Arrays:
+        if self.seen is None or self.key != [np.shape(a) for a in args]:
+            self.record(args)
+        found = self._run(args, guarded)
+        if found is None:  # another branch
+            self.record(args)
+            found = self._run(args, False)
+        assert found is not None
+        return found
+
+    def _run(self, args: Arrays, guarded: bool) -> Arrays | None:
+        recording = self.seen.recording
+        graph = recording.graph
+        values = [*args, *recording.captured]
+        env = dict(zip(graph.inputs, map(np.asarray, values), strict=True)) | dict(graph.consts)
+        run_nodes(graph.nodes, env)
+        if guarded and any(stored(env, g.atom) != g.expected for g in graph.guards):
+            return None
+        out = recording.output.function()([stored(env, x)[()] for x in graph.outputs], list(args)) \
+            if recording.output.text is not None else [stored(env, x)[()] for x in graph.outputs]
+        return tree.leaves(out)
+
+
+class DelicateError(Exception):
+    """Differences of two lengths do not agree: they are no judge here."""
+
+
+def difference(run: Interpreted, args: Arrays, direction: Sequence[Any], step: float = 2e-3) -> Arrays:
+    """The derivative of the results along *direction* by differences, to the fourth order.  DelicateError where those of
+    half the length are others."""
+
+    def at(t: float) -> Arrays:
+        return run([a + t * d for a, d in zip(args, direction, strict=True)], guarded=False)
+
+    points = {t: at(t) for t in (step / 2, -step / 2, step, -step, 2 * step, -2 * step)}
+
+    def along(h: float) -> Arrays:
+        parts = zip(points[h], points[-h], points[2 * h], points[-2 * h], strict=True)
+        return [np.asarray((8 * (p - m) - (pp - mm)) / (12 * h)) for p, m, pp, mm in parts]
+
+    coarse, fine = along(step), along(step / 2)
+    if disagreement(coarse, fine, TOLERANCE / 4):
+        raise DelicateError
+    return fine
+
+
+def jacobians(run: Interpreted, args: Arrays, k: int) -> Arrays:
+    """For each result its Jacobian with respect to argument *k*."""
+    columns = []
+    for index in np.ndindex(np.shape(args[k])):
+        direction = [np.zeros(np.shape(a)) for a in args]
+        direction[k][index] = 1.0
+        columns.append(difference(run, args, direction))
+    shape = np.shape(args[k])
+    stacked = [np.stack(parts, axis=-1) for parts in zip(*columns, strict=True)]
+    return [j.reshape((*j.shape[:-1], *shape)) for j in stacked]
+
+
+# ---- levels --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Level:
+    """A function made of the one *below*; *expected* gives its results at *args* from that one's."""
+
+    name: str
+    fn: Callable[..., Any]
+    args: Arrays
+    below: Level | None = None
+    expected: Callable[[], Arrays] | None = None
+    run: Interpreted = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.run = Interpreted(self.fn)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [x.shape for x in tree.leaves(self.out)]
+
+    @property
+    def out(self) -> Any:
+        """The result with structs in place of arrays."""
+        if self.run.seen is None:
+            self.run.record(self.args)
+        graph = self.run.seen.recording.graph
+        return tree.map(_struct, self.run.seen.result([""] * len(graph.inputs), [""] * len(graph.outputs)))
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.below}" if self.below is not None else self.name
+
+
+class Composer:
+    """Draws levels."""
+
+    def __init__(self, seed: int, transforms: Sequence[str]) -> None:
+        self.random, self.rng = random.Random(seed), np.random.default_rng(seed)
+        self.transforms = list(transforms)
+
+    def like(self, x: Any) -> Any:
+        drawn = self.rng.normal(size=np.shape(x))
+        return np.float64(drawn) if drawn.ndim == 0 else drawn
+
+    def argnums(self, level: Level) -> tuple[int | tuple[int, ...], tuple[int, ...]]:
+        """(argnums as given, as a tuple)"""
+        count = len(level.args)
+        if self.random.random() < 0.6:
+            k = self.random.randrange(count)
+            return k, (k,)
+        chosen = tuple(sorted(self.random.sample(range(count), min(2, count))))
+        return chosen, chosen
+
+    def compose(self, base: Base, depth: int) -> list[Level]:
+        levels = [Level("f", base.fn, base.args)]
+        while len(levels) <= depth:
+            name = self.random.choice(self.transforms)
+            levels.append(getattr(self, name)(self.scalar(levels[-1]) if name in NEED_SCALARS else self.small(levels[-1])))
+        return levels
+
+    # -- glue
+
+    def small(self, level: Level) -> Level:
+        total = sum(int(np.prod(shape)) for shape in level.shapes)
+        return self.loss(level) if total > MOST else level
+
+    def scalar(self, level: Level) -> Level:
+        out = level.out
+        return level if isinstance(out, tracegrad.ShapeDtypeStruct) and out.shape == () else self.loss(level)
+
+    def loss(self, level: Level) -> Level:
+        def fn(*args: Any) -> Any:
+            return sum(np.sum(np.sin(x * 0.7 + 0.1)) for x in tree.leaves(level.fn(*args)))
+
+        def expected() -> Arrays:
+            return [sum(np.sum(np.sin(x * 0.7 + 0.1)) for x in level.run(level.args))]
+
+        return Level("loss", fn, level.args, level, expected)
+
+    # -- transforms
+
+    def compiled(self, level: Level) -> Level:
+        return Level("compile_grad", compile_grad(level.fn), level.args, level, lambda: level.run(level.args))
+
+    def checkpoint(self, level: Level) -> Level:
+        return Level("checkpoint", tracegrad.checkpoint(level.fn), level.args, level, lambda: level.run(level.args))
+
+    def grad(self, level: Level) -> Level:
+        given, nums = self.argnums(level)
+        return Level(
+            f"grad(argnums={given})", autograd.grad(level.fn, given), level.args, level,
+            lambda: [jacobians(level.run, level.args, k)[0] for k in nums],
+        )  # fmt: skip
+
+    def value_and_grad(self, level: Level) -> Level:
+        given, nums = self.argnums(level)
+        return Level(
+            f"value_and_grad(argnums={given})", autograd.value_and_grad(level.fn, given), level.args, level,
+            lambda: [*level.run(level.args), *[jacobians(level.run, level.args, k)[0] for k in nums]],
+        )  # fmt: skip
+
+    def closure(self, level: Level) -> Level:
+        """The gradient with respect to one argument, of a function that closes over all."""
+        k = self.random.randrange(len(level.args))
+
+        def fn(*args: Any) -> Any:
+            return autograd.grad(lambda z: level.fn(*args[:k], z, *args[k + 1 :]) * np.sum(np.cos(args[k])))(args[k])
+
+        def expected() -> Arrays:
+            return [jacobians(level.run, level.args, k)[0] * np.sum(np.cos(level.args[k]))]
+
+        return Level(f"closure({k})", fn, level.args, level, expected)
+
+    def _jacobian(self, level: Level, name: str) -> Level:
+        given, nums = self.argnums(level)
+
+        def expected() -> Arrays:
+            found = [jacobians(level.run, level.args, k) for k in nums]
+            return [j for parts in zip(*found, strict=True) for j in parts]
+
+        return Level(f"{name}(argnums={given})", getattr(autograd, name)(level.fn, given), level.args, level, expected)
+
+    def jacfwd(self, level: Level) -> Level:
+        return self._jacobian(level, "jacfwd")
+
+    def jacrev(self, level: Level) -> Level:
+        return self._jacobian(level, "jacrev")
+
+    def jacobian(self, level: Level) -> Level:
+        return self._jacobian(level, "jacobian")
+
+    def hessian(self, level: Level) -> Level:
+        given, nums = self.argnums(level)
+
+        def expected() -> Arrays:
+            gradient = Interpreted(autograd.grad(level.fn, nums))
+            found = [jacobians(gradient, level.args, k) for k in nums]
+            return [j for parts in zip(*found, strict=True) for j in parts]
+
+        return Level(f"hessian(argnums={given})", autograd.hessian(level.fn, given), level.args, level, expected)
+
+    def _product(self, level: Level, name: str) -> Level:
+        k = self.random.randrange(len(level.args))
+        vector = self.like(level.args[k])
+        args = [*level.args[: k + 1], vector, *level.args[k + 1 :]]
+
+        def expected() -> Arrays:
+            direction = [vector if j == k else np.zeros(np.shape(a)) for j, a in enumerate(level.args)]
+            return difference(Interpreted(autograd.grad(level.fn, k)), level.args, direction)
+
+        return Level(f"{name}(argnums={k})", getattr(autograd, name)(level.fn, k), args, level, expected)
+
+    def hvp(self, level: Level) -> Level:
+        return self._product(level, "hvp")
+
+    def vhp(self, level: Level) -> Level:
+        return self._product(level, "vhp")
+
+    def jvp(self, level: Level) -> Level:
+        count, tangents = len(level.args), [self.like(a) for a in level.args]
+
+        def fn(*args: Any) -> Any:
+            return autograd.jvp(level.fn, args[:count], args[count:])
+
+        def expected() -> Arrays:
+            return [*level.run(level.args), *difference(level.run, level.args, tangents)]
+
+        return Level("jvp", fn, [*level.args, *tangents], level, expected)
+
+    def linearize(self, level: Level) -> Level:
+        count, tangents = len(level.args), [self.like(a) for a in level.args]
+
+        def fn(*args: Any) -> Any:
+            return autograd.linearize(level.fn, *args[:count])[1](*args[count:])
+
+        return Level(
+            "linearize", fn, [*level.args, *tangents], level, lambda: difference(level.run, level.args, tangents)
+        )
+
+    def vjp(self, level: Level) -> Level:
+        count, treedef = len(level.args), tree.structure(level.out)
+        cotangents = [self.like(np.zeros(shape)) for shape in level.shapes]
+
+        def fn(*args: Any) -> Any:
+            return autograd.vjp(level.fn, *args[:count])[1](tree.unflatten(treedef, args[count:]))
+
+        def expected() -> Arrays:
+            found = []
+            for k in range(count):
+                parts = zip(cotangents, jacobians(level.run, level.args, k), strict=True)
+                found.append(sum(np.tensordot(ct, j, axes=np.ndim(ct)) for ct, j in parts))
+            return found
+
+        return Level("vjp", fn, [*level.args, *cotangents], level, expected)
+
+    def vmap(self, level: Level) -> Level:
+        size = self.random.choice([1, 2, 3])
+        chosen = [k for k in range(len(level.args)) if self.random.random() < 0.7] or [0]
+        axes = [self.random.randrange(-np.ndim(a) - 1, np.ndim(a) + 1) if k in chosen else None for k, a in enumerate(level.args)]
+        rows = [[a, *[self.like(a) for _ in range(size - 1)]] for a in level.args]
+        args = [a if axis is None else np.stack(r, axis) for a, axis, r in zip(level.args, axes, rows, strict=True)]
+        ranks = [len(shape) + 1 for shape in level.shapes]
+        out = self.random.choice([0, 0, -1, None])
+        if out is None:
+            out = tree.unflatten(tree.structure(level.out), [self.random.randrange(-r, r) for r in ranks])
+        outs = [out] * len(ranks) if isinstance(out, int) else tree.leaves(out)
+        given: Any = tuple(axes) if len(set(axes)) > 1 or self.random.random() < 0.5 else axes[0]
+
+        def expected() -> Arrays:
+            found = [
+                level.run([a if axis is None else r[i] for a, axis, r in zip(level.args, axes, rows, strict=True)])
+                for i in range(size)
+            ]
+            return [np.stack(parts, axis) for axis, parts in zip(outs, zip(*found, strict=True), strict=True)]
+
+        return Level(f"vmap(in_axes={given}, out_axes={out})", tracegrad.vmap(level.fn, given, out), args, level, expected)
+
+
+NEED_SCALARS = frozenset(("grad", "value_and_grad", "closure", "hessian", "hvp", "vhp"))
+TRANSFORMS = (
+    "compiled", "grad", "value_and_grad", "closure", "jacfwd", "jacrev", "jacobian", "hessian", "hvp", "vhp", "jvp",
+    "linearize", "vjp", "vmap", "vmap", "vmap",
+)  # fmt: skip
+
+
+# ---- judging -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    found: str = ""  # what is wrong
+    refused: str = ""  # an error of ours, which may be right
+    level: Level | None = None
+    compared: int = 0  # levels
+    delicate: int = 0
+
+
+def disagreement(found: Arrays, expected: Arrays, tolerance: float = TOLERANCE) -> str:
+    if [np.shape(x) for x in found] != [np.shape(x) for x in expected]:
+        return f"shapes {[np.shape(x) for x in found]}, not {[np.shape(x) for x in expected]}"
+    scale = max([1.0, *[float(np.max(np.abs(x))) for x in expected if np.size(x)]])
+    for k, (x, y) in enumerate(zip(found, expected, strict=True)):
+        if not np.allclose(x, y, rtol=tolerance, atol=tolerance * scale):
+            return f"result {k}:\n{x}\nnot\n{y}"
+    return ""
+
+
+def judge(base: Base, seed: int, depth: int, transforms: Sequence[str] = TRANSFORMS) -> Verdict:
+    """Compose, and compare each level with the one below."""
+    composer = Composer(seed, transforms)
+    verdict = Verdict()
+    try:
+        levels = composer.compose(base, depth)
+    except TracegradError as error:
+        return Verdict(refused=f"{type(error).__name__}: {error}")
+    chain: list[Level] = []
+    top: Level | None = levels[-1]
+    while top is not None:
+        chain.insert(0, top)
+        top = top.below
+    for level in chain[1:]:
+        verdict.level = level
+        assert level.expected is not None
+        try:
+            expected = level.expected()
+        except TracegradError as error:
+            verdict.refused = f"{type(error).__name__}: {error}"
+            return verdict
+        except DelicateError:
+            verdict.delicate += 1
+            continue
+        if not all(np.all(np.isfinite(x)) for x in expected) or max([0.0, *[float(np.max(np.abs(x))) for x in expected if np.size(x)]]) > 1e6:
+            return verdict
+        try:
+            found = level.run(level.args)
+        except TracegradError as error:
+            verdict.refused = f"{type(error).__name__}: {error}"
+            return verdict
+        verdict.found = disagreement(found, expected)
+        verdict.compared += 1
+        if verdict.found:
+            return verdict
+    verdict.level = chain[-1]
+    return verdict
+
+
+def judge_kernel(level: Level) -> str:
+    """The kernel of a level against the interpreter: the first calls, and a cached one."""
+    compiled = compile_grad(level.fn)
+    expected = level.run(level.args)
+    for _ in range(3):
+        wrong = disagreement(tree.leaves(compiled(*level.args)), expected, 1e-9)
+        if wrong:
+            return wrong
+    return ""
+
+
+def case(seed: int) -> tuple[Base, int]:
+    """(the program, the depth) of a seed."""
+    return (loop_base(seed) if seed % 5 == 4 else small_base(seed)), 1 + seed % 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("count", type=int)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--kernel", action="store_true")
+    options = parser.parse_args()
+    transforms = options.only.split(",") if options.only else TRANSFORMS
+    wrong, compared, delicate, refused = 0, 0, 0, dict[str, list[int]]()
+    warnings.simplefilter("ignore")
+    for seed in range(options.start, options.start + options.count):
+        base, depth = case(seed)
+        try:
+            verdict = judge(base, seed, depth, transforms)
+            if options.kernel and not verdict.found and not verdict.refused and verdict.level is not None:
+                verdict.found = judge_kernel(verdict.level)
+        except Exception:
+            verdict = Verdict(found=traceback.format_exc(limit=-6))
+        compared, delicate = compared + verdict.compared, delicate + verdict.delicate
+        if verdict.refused:
+            first = verdict.refused.splitlines()[0][:150]
+            refused.setdefault(first, []).append(seed)
+        if verdict.found:
+            wrong += 1
+            print(f"==== seed {seed}: {verdict.level}\n{verdict.found}\n{base.source if options.count < 5 else ''}", flush=True)
+    for text, found in sorted(refused.items(), key=lambda item: -len(item[1])):
+        print(f"refused {len(found)} times ({', '.join(map(str, itertools.islice(found, 5)))}): {text}")
+    print(f"{options.count} seeds, {compared} levels, {wrong} wrong, {delicate} delicate, {sum(map(len, refused.values()))} refused")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -69,7 +69,7 @@ class Grower:
 
     def add(self, line: str, pool: list[str]) -> None:
         name = self.fresh()
-        self.lines += [text.format(name) for text in line.split("\n")]
+        self.lines += line.replace("{0}", name).replace("{}", name).split("\n")
         pool.append(name)
 
     def step(self) -> None:
@@ -146,6 +146,7 @@ def loop_base(seed: int) -> Base:
     case = loop_grammar.program(seed)
     given = dict(zip(case.names, loop_programs.arguments(case, loop_programs.SAME), strict=True))
     fn = loop_programs.namespace(case, "compiled")["f"]
+    fn.__globals__.update(zeros=np.zeros, array=np.array)  # no tensors
     data = [name for name in ("w", "h", "c") if name in given]
     rest = {name: value for name, value in given.items() if name not in data}
 
@@ -267,6 +268,7 @@ class Composer:
     def __init__(self, seed: int, transforms: Sequence[str]) -> None:
         self.random, self.rng = random.Random(seed), np.random.default_rng(seed)
         self.transforms = list(transforms)
+        self.drawn: list[str] = []
 
     def like(self, x: Any) -> Any:
         drawn = self.rng.normal(size=np.shape(x))
@@ -285,6 +287,7 @@ class Composer:
         levels = [Level("f", base.fn, base.args)]
         while len(levels) <= depth:
             name = self.random.choice(self.transforms)
+            self.drawn.append(name)
             levels.append(getattr(self, name)(self.scalar(levels[-1]) if name in NEED_SCALARS else self.small(levels[-1])))
         return levels
 
@@ -480,9 +483,15 @@ def judge(base: Base, seed: int, depth: int, transforms: Sequence[str] = TRANSFO
     composer = Composer(seed, transforms)
     verdict = Verdict()
     try:
+        Interpreted(base.fn).record(base.args)
+    except TracegradError:
+        raise
+    except Exception:  # a program that raises by itself
+        return verdict
+    try:
         levels = composer.compose(base, depth)
     except TracegradError as error:
-        return Verdict(refused=f"{type(error).__name__}: {error}")
+        return Verdict(refused=f"{type(error).__name__}: {error}\n{', '.join(composer.drawn)}")
     chain: list[Level] = []
     top: Level | None = levels[-1]
     while top is not None:
@@ -536,6 +545,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--only", default="")
     parser.add_argument("--kernel", action="store_true")
+    parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     transforms = options.only.split(",") if options.only else TRANSFORMS
     wrong, compared, delicate, refused = 0, 0, 0, dict[str, list[int]]()
@@ -548,6 +558,8 @@ def main() -> int:
                 verdict.found = judge_kernel(verdict.level)
         except Exception:
             verdict = Verdict(found=traceback.format_exc(limit=-6))
+        if options.show:
+            print(f"seed {seed}: {verdict.level}", flush=True)
         compared, delicate = compared + verdict.compared, delicate + verdict.delicate
         if verdict.refused:
             first = verdict.refused.splitlines()[0][:150]

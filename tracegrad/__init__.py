@@ -11,7 +11,7 @@ from . import amp, autograd, cuda, linalg, nn, optim, random, tree
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
 from .runtime.inspection import eval_shape, make_graph
-from .runtime.transforms import vmap
+from .runtime.transforms import vectorize, vmap
 from .steps.step import CompiledStep, compile
 from .tensors import create as _create
 from .tensors import dtypes as _dtypes
@@ -61,7 +61,7 @@ __all__ = [
     "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "eval_shape",
     "finfo", "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "make_graph", "map", "nan",
     "nn", "optim", "pi", "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "tree",
-    "vmap", "while_loop",
+    "vectorize", "vmap", "while_loop",
     *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *_rules.__all__, *PUBLIC,
 ]  # fmt: skip
 __all__.sort()

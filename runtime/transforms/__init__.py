@@ -11,10 +11,11 @@ from .jacobians import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from .reverse import elementwise_grad, make_vjp, vjp
 from .sparse import sparse_hessian, sparse_jacobian
 from .transform import Transform
+from .vectorize import vectorize
 from .vmap import vmap
 
 __all__ = [
     "Derivative", "Transform", "derivative", "elementwise_grad", "grad", "hessian", "hvp", "jacfwd", "jacobian",
-    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "sparse_hessian", "sparse_jacobian", "value_and_grad", "vhp",
-    "vjp", "vmap",
+    "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "sparse_hessian", "sparse_jacobian", "value_and_grad",
+    "vectorize", "vhp", "vjp", "vmap",
 ]  # fmt: skip

@@ -135,7 +135,7 @@ def _spread(prefix: Any, spec: Any, what: str, where: str) -> Iterator[int | Non
         yield from _spread(part, child, what, where)
 
 
-def _axes(tree: Any, what: str) -> RowAxes:
+def row_axes(tree: Any, what: str) -> RowAxes:
     leaves, structure = tree_flatten(tree, none_is_leaf=True)
     if not all(x is None or (isinstance(x, int) and not isinstance(x, bool)) for x in leaves):
         raise TypeError(f"{what} is an axis, None, or a tree of these, not {tree!r}")
@@ -157,4 +157,4 @@ def vmap(
     :raises ShapeError: where axes do not fit, or have different lengths.
     :raises UnsupportedError: where Python asks for a value that differs from row to row, as an ``if`` does.
     """
-    return transformed(rule_of(Vmap, _axes(in_axes, "in_axes"), _axes(out_axes, "out_axes"), axis_size), fn)
+    return transformed(rule_of(Vmap, row_axes(in_axes, "in_axes"), row_axes(out_axes, "out_axes"), axis_size), fn)

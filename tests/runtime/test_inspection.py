@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from ir_parser import parse_graph
 
 import tracegrad
-from ir_parser import parse_graph
 from tracegrad import ShapeDtypeStruct, autograd, compile_grad, eval_shape, make_graph
 from tracegrad.tracer.ir.equality import same_graph
 from tracegrad.tracer.ir.evaluate import run_nodes

@@ -13,7 +13,6 @@ first ones.  Derivatives are of the branch that was taken, so the guards are ign
 from __future__ import annotations
 
 import argparse
-import itertools
 import linecache
 import random
 import sys
@@ -69,49 +68,61 @@ class Grower:
 
     def add(self, line: str, pool: list[str]) -> None:
         name = self.fresh()
-        self.lines += line.replace("{0}", name).replace("{}", name).split("\n")
+        self.lines += line.replace("{}", name).split("\n")
         pool.append(name)
 
     def step(self) -> None:
+        """One more value, by a line or a few."""
         v, w, s, a = self.vector(), self.vector(), self.scalar(), self.pick(self.matrices)
         n, c, d = self.n, self.number(), self.number()
         i, trips = self.random.randrange(n), self.pick([1, 2, 3, 6, 12])
         indices = [self.random.randrange(n) for _ in range(n)]
-        self.add(*self.pick([
-            ("{} = " + self.pick([
-                f"np.sin({v} * {c})", f"np.tanh({v} + {s})", f"{v} * {w}", f"np.exp(-{v} * {v})", f"{v} / (1 + {w} ** 2)",
-                f"np.log1p({v} * {v})", f"np.sqrt(1.0 + {v} * {w} * {v} * {w})", f"np.cumsum({v}) * 0.3", f"{v}[::-1] * {w}",
-                f"{v}[np.array({indices})] - {c} * {w}", f"np.roll({v}, 1)", f"np.tanh({a}).T @ ({a} @ {v})",
-                f"np.where({v} > {c}, np.sin({v}), {w} * {d})", f"np.maximum({v}, {w} * {c})", f"np.clip({v}, -0.7, 0.9)",
-                f"np.concatenate([{v}[{i}:], {w}[:{i}]])", f"np.mean(np.stack([{v}, {w}, np.cos({v})]), axis=0)",
-                f"np.outer({v}, {w}) @ np.cos({v})", f"np.einsum('i,j,ij->j', {v}, {w}, np.outer({w}, {v}))",
-                f"np.linalg.solve(3 * np.eye({n}) + 0.1 * np.outer({v}, {v}), {w})", f"inner({v}, {s})",
-                f"np.real(np.fft.ifft(np.fft.fft({v}) * np.fft.fft({w})))", f"np.sort({v})", f"{{'a': {v}, 'b': [{w}]}}['b'][0] + 0.5",
-                f"np.tanh({s}) * np.ones({n}) + {v}", f"np.where({s} > {c}, {v}, {w})",
-            ]), self.vectors),
-            (f"{{0}} = np.zeros({n})\n{{0}}[{i}] = {s}\n{{0}}[:] += {v}", self.vectors),
-            (f"{{0}} = {v}\nfor k in range({trips}):\n    {{0}} = np.sin({{0}} * {c} + {w}) + 0.1 * k", self.vectors),
-            (f"{{0}} = {v} * 1.0\nfor k in range({n}):\n    {{0}}[k] = np.tanh({{0}}[k - 1] * {c} + {w}[k])", self.vectors),
-            (f"{{0}} = tracegrad.fori_loop(0, {trips}, lambda k, u: np.sin(u + {w}) * {c}, {v})", self.vectors),
-            (f"{{0}} = tracegrad.scan(lambda u, z: (np.tanh(u + z), u * z), {s}, {v})[1]", self.vectors),
-            (f"{{0}} = tracegrad.cond({s} > {c}, lambda u: np.sin(u) * {d}, lambda u: u * {w}, {v})", self.vectors),
-            (f"{{0}} = tracegrad.while_loop(lambda u: np.sum(u[0] ** 2) > 0.5, lambda u: (u[0] * 0.7, u[1] + 1), ({v}, 0))[0]", self.vectors),
-            ("{} = " + self.pick([
-                f"np.sum({v} * {w})", f"np.mean(np.cos({v}))", f"{v}[{i}] * {c}", f"{v} @ {w}", f"np.log(np.sum(np.exp({v})))",
-                f"np.linalg.norm({v} + 2.0)", f"np.prod(1.0 + 0.2 * {v})", f"np.max({v})", f"np.sum({a} * {a})", f"np.tanh({s} * {c})",
-                f"sum(u * u for u in {v})", f"np.sum(np.abs(np.fft.fft({v})) ** 2)", f"np.linalg.slogdet(np.eye({n}) * 2 + 0.1 * np.outer({v}, {v}))[1]",
-                f"np.vdot({w}, {v}) / (1.0 + {s} ** 2)",
-            ]), self.scalars),
-            ("{} = " + self.pick([f"np.outer({v}, {w})[:1] * np.cos({a})", f"np.sin({a}) * {v}", f"{a} - np.mean({a}, axis=0)"]), self.matrices),
-        ]))  # fmt: skip
+        vectors = [
+            f"np.sin({v} * {c})", f"np.tanh({v} + {s})", f"{v} * {w}", f"np.exp(-{v} * {v})", f"{v} / (1 + {w} ** 2)",
+            f"np.log1p({v} * {v})", f"np.sqrt(1.0 + {v} * {w} * {v} * {w})", f"np.cumsum({v}) * 0.3",
+            f"{v}[::-1] * {w}", f"{v}[np.array({indices})] - {c} * {w}", f"np.roll({v}, 1)", f"np.sort({v})",
+            f"np.tanh({a}).T @ ({a} @ {v})", f"np.where({v} > {c}, np.sin({v}), {w} * {d})", f"inner({v}, {s})",
+            f"np.maximum({v}, {w} * {c})", f"np.clip({v}, -0.7, 0.9)", f"np.concatenate([{v}[{i}:], {w}[:{i}]])",
+            f"np.mean(np.stack([{v}, {w}, np.cos({v})]), axis=0)", f"np.outer({v}, {w}) @ np.cos({v})",
+            f"np.einsum('i,j,ij->j', {v}, {w}, np.outer({w}, {v}))", f"{{'a': {v}, 'b': [{w}]}}['b'][0] + 0.5",
+            f"np.linalg.solve(3 * np.eye({n}) + 0.1 * np.outer({v}, {v}), {w})", f"np.where({s} > {c}, {v}, {w})",
+            f"np.real(np.fft.ifft(np.fft.fft({v}) * np.fft.fft({w})))", f"np.tanh({s}) * np.ones({n}) + {v}",
+            f"np.vectorize(lambda p, q: np.sin(p) * q)({v}, {w})",
+        ]  # fmt: skip
+        loops = [
+            f"{{}} = np.zeros({n})\n{{}}[{i}] = {s}\n{{}}[:] += {v}",
+            f"{{}} = {v}\nfor k in range({trips}):\n    {{}} = np.sin({{}} * {c} + {w}) + 0.1 * k",
+            f"{{}} = {v} * 1.0\nfor k in range({n}):\n    {{}}[k] = np.tanh({{}}[k - 1] * {c} + {w}[k])",
+            f"{{}} = tracegrad.fori_loop(0, {trips}, lambda k, u: np.sin(u + {w}) * {c}, {v})",
+            f"{{}} = tracegrad.scan(lambda u, z: (np.tanh(u + z), u * z), {s}, {v})[1]",
+            f"{{}} = tracegrad.cond({s} > {c}, lambda u: np.sin(u) * {d}, lambda u: u * {w}, {v})",
+            f"{{}} = tracegrad.while_loop(lambda u: np.sum(u * u) > 0.5, lambda u: 0.7 * u, {v})",
+        ]  # fmt: skip
+        scalars = [
+            f"np.sum({v} * {w})", f"np.mean(np.cos({v}))", f"{v}[{i}] * {c}", f"{v} @ {w}", f"np.tanh({s} * {c})",
+            f"np.log(np.sum(np.exp({v})))", f"np.linalg.norm({v} + 2)", f"np.prod(1 + {v} / 5)",
+            f"np.max({v})", f"np.sum({a} * {a})", f"sum(u * u for u in {v})",
+            f"np.linalg.slogdet(np.eye({n}) * 2 + 0.1 * np.outer({v}, {v}))[1]", f"np.vdot({w}, {v}) / (1 + {s} * {s})",
+            f"np.sum(np.abs(np.fft.fft({v})) ** 2)",
+        ]  # fmt: skip
+        matrices = [f"np.outer({v}, {w})[:1] * np.cos({a})", f"np.sin({a}) * {v}", f"{a} - np.mean({a}, axis=0)"]
+        kind = self.random.random()
+        if kind < 0.35:
+            self.add(f"{{}} = {self.pick(vectors)}", self.vectors)
+        elif kind < 0.65:
+            self.add(self.pick(loops), self.vectors)
+        elif kind < 0.9:
+            self.add(f"{{}} = {self.pick(scalars)}", self.scalars)
+        else:
+            self.add(f"{{}} = {self.pick(matrices)}", self.matrices)
 
     def source(self) -> str:
         for _ in range(self.random.randrange(2, 7)):
             self.step()
+        v, s, a = self.vectors[-1], self.scalars[-1], self.matrices[-1]
         out = self.pick([
-            f"np.sum({self.vectors[-1]}) + {self.scalars[-1]}", f"{self.vectors[-1]} * {self.scalars[-1]}",
-            f"({self.vectors[-1]}, {self.scalars[-1]})", f"{{'v': {self.vectors[-1]}, 's': [{self.scalars[-1]}]}}", f"np.mean({self.vectors[-1]}) * {self.scalars[-1]}",
-            f"{self.scalars[-1]} * np.sum(np.cos({self.matrices[-1]}))",
+            f"np.sum({v}) + {s}", f"{v} * {s}", f"({v}, {s})", f"{{'v': {v}, 's': [{s}]}}", f"np.mean({v}) * {s}",
+            f"{s} * np.sum(np.cos({a}))",
         ])  # fmt: skip
         body = "\n".join(f"    {line}" for line in [*self.lines, f"return {out}"])
         head = "def inner(u, z):\n    for k in range(4):\n        u = np.sin(u) * z + 0.2 * k\n    return u\n\n"
@@ -145,8 +156,8 @@ def small_base(seed: int) -> Base:
 def loop_base(seed: int) -> Base:
     case = loop_grammar.program(seed)
     given = dict(zip(case.names, loop_programs.arguments(case, loop_programs.SAME), strict=True))
+    case.source = case.source.replace(" zeros(", " np.zeros(").replace("(array(", "(np.array(")  # no tensors
     fn = loop_programs.namespace(case, "compiled")["f"]
-    fn.__globals__.update(zeros=np.zeros, array=np.array)  # no tensors
     data = [name for name in ("w", "h", "c") if name in given]
     rest = {name: value for name, value in given.items() if name not in data}
 
@@ -189,8 +200,11 @@ class Interpreted:
         run_nodes(graph.nodes, env)
         if guarded and any(stored(env, g.atom) != g.expected for g in graph.guards):
             return None
-        out = recording.output.function()([stored(env, x)[()] for x in graph.outputs], list(args)) \
-            if recording.output.text is not None else [stored(env, x)[()] for x in graph.outputs]
+        out = (
+            recording.output.function()([stored(env, x)[()] for x in graph.outputs], list(args))
+            if recording.output.text is not None
+            else [stored(env, x)[()] for x in graph.outputs]
+        )
         return tree.leaves(out)
 
 
@@ -199,8 +213,8 @@ class DelicateError(Exception):
 
 
 def difference(run: Interpreted, args: Arrays, direction: Sequence[Any], step: float = 2e-3) -> Arrays:
-    """The derivative of the results along *direction* by differences, to the fourth order.  DelicateError where those of
-    half the length are others."""
+    """The derivative of the results along *direction* by differences, to the fourth order.  DelicateError where those
+    of half the length are others."""
 
     def at(t: float) -> Arrays:
         return run([a + t * d for a, d in zip(args, direction, strict=True)], guarded=False)
@@ -288,7 +302,9 @@ class Composer:
         while len(levels) <= depth:
             name = self.random.choice(self.transforms)
             self.drawn.append(name)
-            levels.append(getattr(self, name)(self.scalar(levels[-1]) if name in NEED_SCALARS else self.small(levels[-1])))
+            levels.append(
+                getattr(self, name)(self.scalar(levels[-1]) if name in NEED_SCALARS else self.small(levels[-1]))
+            )
         return levels
 
     # -- glue
@@ -429,7 +445,10 @@ class Composer:
     def vmap(self, level: Level) -> Level:
         size = self.random.choice([1, 2, 3])
         chosen = [k for k in range(len(level.args)) if self.random.random() < 0.7] or [0]
-        axes = [self.random.randrange(-np.ndim(a) - 1, np.ndim(a) + 1) if k in chosen else None for k, a in enumerate(level.args)]
+        axes = [
+            self.random.randrange(-np.ndim(a) - 1, np.ndim(a) + 1) if k in chosen else None
+            for k, a in enumerate(level.args)
+        ]
         rows = [[a, *[self.like(a) for _ in range(size - 1)]] for a in level.args]
         args = [a if axis is None else np.stack(r, axis) for a, axis, r in zip(level.args, axes, rows, strict=True)]
         ranks = [len(shape) + 1 for shape in level.shapes]
@@ -446,7 +465,9 @@ class Composer:
             ]
             return [np.stack(parts, axis) for axis, parts in zip(outs, zip(*found, strict=True), strict=True)]
 
-        return Level(f"vmap(in_axes={given}, out_axes={out})", tracegrad.vmap(level.fn, given, out), args, level, expected)
+        return Level(
+            f"vmap(in_axes={given}, out_axes={out})", tracegrad.vmap(level.fn, given, out), args, level, expected
+        )
 
 
 NEED_SCALARS = frozenset(("grad", "value_and_grad", "closure", "hessian", "hvp", "vhp"))
@@ -508,7 +529,10 @@ def judge(base: Base, seed: int, depth: int, transforms: Sequence[str] = TRANSFO
         except DelicateError:
             verdict.delicate += 1
             continue
-        if not all(np.all(np.isfinite(x)) for x in expected) or max([0.0, *[float(np.max(np.abs(x))) for x in expected if np.size(x)]]) > 1e6:
+        if (
+            not all(np.all(np.isfinite(x)) for x in expected)
+            or max([0.0, *[float(np.max(np.abs(x))) for x in expected if np.size(x)]]) > 1e6
+        ):
             return verdict
         try:
             found = level.run(level.args)
@@ -566,10 +590,16 @@ def main() -> int:
             refused.setdefault(first, []).append(seed)
         if verdict.found:
             wrong += 1
-            print(f"==== seed {seed}: {verdict.level}\n{verdict.found}\n{base.source if options.count < 5 else ''}", flush=True)
+            print(
+                f"==== seed {seed}: {verdict.level}\n{verdict.found}\n{base.source if options.count < 5 else ''}",
+                flush=True,
+            )
     for text, found in sorted(refused.items(), key=lambda item: -len(item[1])):
-        print(f"refused {len(found)} times ({', '.join(map(str, itertools.islice(found, 5)))}): {text}")
-    print(f"{options.count} seeds, {compared} levels, {wrong} wrong, {delicate} delicate, {sum(map(len, refused.values()))} refused")
+        print(f"refused {len(found)} times ({', '.join(map(str, found[:5]))}): {text}")
+    print(
+        f"{options.count} seeds, {compared} levels, {wrong} wrong, {delicate} delicate, "
+        f"{sum(map(len, refused.values()))} refused"
+    )
     return int(wrong > 0)
 
 

@@ -177,12 +177,19 @@ def hook_class(cls: type, **own: Callable[..., Any]) -> None:
             hook_to_source(value.fset, over_traced)
 
 
+#: (func, args, otypes, signature) -> the results for all elements at once, or None where Python asks for one's value
+BATCHED: list[Callable[..., Any]] = []
+
+
 def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:
-    """``np.vectorize(func)(*args)``: *func* of each element, as a Python number."""
-    if self.signature is not None:
-        return self._vectorize_call_with_signature(func, args)
+    """``np.vectorize(func)(*args)``: all elements at once, or *func* of each one, as a Python number."""
     if not args:
         raise unsupported("np.vectorize of a function without arguments")
+    found = BATCHED[0](func, args, self.otypes, self.signature) if BATCHED else None
+    if found is not None:
+        return found
+    if self.signature is not None:
+        return self._vectorize_call_with_signature(func, args)
     arrays: Any = np.broadcast_arrays(*[wrap_array(to_atom(x)) for x in args])
     shape, found = arrays[0].shape, []
     for index in np.ndindex(shape):

@@ -39,6 +39,7 @@ from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
 from ..ops.control import CAPACITY
 from ..ops.host_call import HOST_CALL, unrecorded
+from ..ops.loop_pruning import prune_loops
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 from .python_numbers import Number, note_number, numbers_of
@@ -736,15 +737,25 @@ class Recorder(Builder):
         self.settle_premise()
         self.active = False
         roots = [*outputs, *[g.atom for g in self.guards]]
-        nodes = live_nodes(self.nodes, roots)
-        used = read_vars(nodes, roots)
-        if any(not used.isdisjoint(batch) for batch in self.row_inputs):
+        graph = Graph(list(self.inputs), live_nodes(self.nodes, roots), list(outputs), list(self.guards), self.consts)
+        used = _read(graph)
+        if self._reads_rows(used):  # or a loop does that is read for others of its results
+            graph = prune_loops(graph, lambda body: body)
+            used = _read(graph)
+        if self._reads_rows(used):
             raise UnsupportedError.here(
                 "a value of one row of the batch was kept by the function given to vmap, in a list, an attribute or a "
                 "global, and is read outside of it: return it from the function"
             )
-        consts = [c for c in self.consts if c[0] in used]
-        return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), consts)
+        graph.consts = [c for c in self.consts if c[0] in used]
+        return graph
+
+    def _reads_rows(self, used: set[Var]) -> bool:
+        return any(not used.isdisjoint(batch) for batch in self.row_inputs)
+
+
+def _read(graph: Graph) -> set[Var]:
+    return read_vars(graph.nodes, [*graph.outputs, *[g.atom for g in graph.guards]])
 
 
 class _NotAll(dict[Var, Any]):

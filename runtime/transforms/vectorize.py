@@ -20,7 +20,7 @@ from ...tracer.ops.shape import reshape
 from ...tracer.record.array import to_atom, wrap_array
 from ...tracer.record.recorder import Recorder, require_recorder
 from ..record.differentiable import leaf_names, name_of
-from .rows import by_lane
+from ..record.rows import by_lane
 from .transform import call_of, rule_of, transformed
 from .vmap import Vmap, row_axes
 
@@ -39,7 +39,7 @@ def parse_signature(signature: str) -> tuple[list[Core], list[Core]]:
     return given, results
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Vectorize:
     """The function for all elements at once.  *excluded*: arguments by position or name that are passed on as they
     are; *signature*: of the core axes; *otypes*: dtypes of the results."""
@@ -110,7 +110,7 @@ class Vectorize:
 
     def _shaped(self, x: Any, loops: Sequence[int], looped: int, k: int) -> Any:
         shape = (*loops, *x.shape[looped:])
-        atom = x.atom if x.shape == shape else by_lane(lambda y: reshape(y, shape), x.atom)
+        atom = x.atom if x.shape == shape else by_lane(reshape, x.atom, shape)
         if self.otypes is not None:
             if k >= len(self.otypes):
                 raise UnsupportedError.here(f"otypes has {len(self.otypes)} dtypes, but there are more results")
@@ -127,7 +127,7 @@ def _without_ones(x: Any, front: Sequence[int], loops: Sequence[int]) -> Any:
     """*x* without the axes of size 1 in *front* that others loop over, or nobody."""
     kept = [size for size in front if size != 1]
     shape = (*kept, *x.shape[len(front) :])
-    return x if x.shape == shape else wrap_array(by_lane(lambda y: reshape(y, shape), x.atom))
+    return x if x.shape == shape else wrap_array(by_lane(reshape, x.atom, shape))
 
 
 def _fit(what: str, shape: Sequence[int], core: Core, sizes: dict[str, int], known: bool = True) -> None:

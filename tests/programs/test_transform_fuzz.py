@@ -8,8 +8,11 @@ from selection import seeds
 from transform_programs import case, judge, judge_kernel
 
 BLOCK = 10
-# What a transform may refuse: a branch on what differs between rows, the reverse mode of a loop that data ends.
-REFUSALS = ("differs between the rows", "needs the value of an argument of vmap")
+# What may be refused: a branch on what differs between rows, the reverse mode of a loop that data ends, a rule of a
+# function that closes over what is differentiated.
+REFUSALS = (
+    "differs between the rows", "needs the value of an argument of vmap", "gradient of a while_loop", "closes over",
+)  # fmt: skip
 
 
 def failed(seed: int, source: str, level: object, found: str) -> None:

@@ -318,8 +318,10 @@ class Composer:
         return level if isinstance(out, tracegrad.ShapeDtypeStruct) and out.shape == () else self.loss(level)
 
     def loss(self, level: Level) -> Level:
+        below = level.fn
+
         def fn(*args: Any) -> Any:
-            return sum(np.sum(np.sin(x * 0.7 + 0.1)) for x in tree.leaves(level.fn(*args)))
+            return sum(np.sum(np.sin(x * 0.7 + 0.1)) for x in tree.leaves(below(*args)))
 
         def expected() -> Arrays:
             return [sum(np.sum(np.sin(x * 0.7 + 0.1)) for x in level.run(level.args))]
@@ -329,31 +331,48 @@ class Composer:
     # -- transforms
 
     def compiled(self, level: Level) -> Level:
-        return Level("compile_grad", compile_grad(level.fn), level.args, level, lambda: level.run(level.args))
+        below = level.fn
+        return Level("compile_grad", compile_grad(below), level.args, level, lambda: level.run(level.args))
 
     def checkpoint(self, level: Level) -> Level:
-        return Level("checkpoint", tracegrad.checkpoint(level.fn), level.args, level, lambda: level.run(level.args))
+        below = level.fn
+        return Level("checkpoint", tracegrad.checkpoint(below), level.args, level, lambda: level.run(level.args))
+
+    def custom_vjp(self, level: Level) -> Level:
+        below = level.fn
+        fn = tracegrad.custom_vjp(lambda *args: below(*args))
+        fn.defvjp(lambda *args: (below(*args), args), lambda args, ct: autograd.vjp(below, *args)[1](ct))
+        return Level("custom_vjp", lambda *args: fn(*args), level.args, level, lambda: level.run(level.args))
+
+    def custom_jvp(self, level: Level) -> Level:
+        below = level.fn
+        fn = tracegrad.custom_jvp(lambda *args: below(*args))
+        fn.defjvp(lambda primals, tangents: autograd.jvp(below, primals, tangents))
+        return Level("custom_jvp", lambda *args: fn(*args), level.args, level, lambda: level.run(level.args))
 
     def grad(self, level: Level) -> Level:
+        below = level.fn
         given, nums = self.argnums(level)
         return Level(
-            f"grad(argnums={given})", autograd.grad(level.fn, given), level.args, level,
+            f"grad(argnums={given})", autograd.grad(below, given), level.args, level,
             lambda: [jacobians(level.run, level.args, k)[0] for k in nums],
         )  # fmt: skip
 
     def value_and_grad(self, level: Level) -> Level:
+        below = level.fn
         given, nums = self.argnums(level)
         return Level(
-            f"value_and_grad(argnums={given})", autograd.value_and_grad(level.fn, given), level.args, level,
+            f"value_and_grad(argnums={given})", autograd.value_and_grad(below, given), level.args, level,
             lambda: [*level.run(level.args), *[jacobians(level.run, level.args, k)[0] for k in nums]],
         )  # fmt: skip
 
     def closure(self, level: Level) -> Level:
         """The gradient with respect to one argument, of a function that closes over all."""
+        below = level.fn
         k = self.random.randrange(len(level.args))
 
         def fn(*args: Any) -> Any:
-            return autograd.grad(lambda z: level.fn(*args[:k], z, *args[k + 1 :]) * np.sum(np.cos(args[k])))(args[k])
+            return autograd.grad(lambda z: below(*args[:k], z, *args[k + 1 :]) * np.sum(np.cos(args[k])))(args[k])
 
         def expected() -> Arrays:
             return [jacobians(level.run, level.args, k)[0] * np.sum(np.cos(level.args[k]))]
@@ -361,13 +380,14 @@ class Composer:
         return Level(f"closure({k})", fn, level.args, level, expected)
 
     def _jacobian(self, level: Level, name: str) -> Level:
+        below = level.fn
         given, nums = self.argnums(level)
 
         def expected() -> Arrays:
             found = [jacobians(level.run, level.args, k) for k in nums]
             return [j for parts in zip(*found, strict=True) for j in parts]
 
-        return Level(f"{name}(argnums={given})", getattr(autograd, name)(level.fn, given), level.args, level, expected)
+        return Level(f"{name}(argnums={given})", getattr(autograd, name)(below, given), level.args, level, expected)
 
     def jacfwd(self, level: Level) -> Level:
         return self._jacobian(level, "jacfwd")
@@ -379,25 +399,27 @@ class Composer:
         return self._jacobian(level, "jacobian")
 
     def hessian(self, level: Level) -> Level:
+        below = level.fn
         given, nums = self.argnums(level)
 
         def expected() -> Arrays:
-            gradient = Interpreted(autograd.grad(level.fn, nums))
+            gradient = Interpreted(autograd.grad(below, nums))
             found = [jacobians(gradient, level.args, k) for k in nums]
             return [j for parts in zip(*found, strict=True) for j in parts]
 
-        return Level(f"hessian(argnums={given})", autograd.hessian(level.fn, given), level.args, level, expected)
+        return Level(f"hessian(argnums={given})", autograd.hessian(below, given), level.args, level, expected)
 
     def _product(self, level: Level, name: str) -> Level:
+        below = level.fn
         k = self.random.randrange(len(level.args))
         vector = self.like(level.args[k])
         args = [*level.args[: k + 1], vector, *level.args[k + 1 :]]
 
         def expected() -> Arrays:
             direction = [vector if j == k else np.zeros(np.shape(a)) for j, a in enumerate(level.args)]
-            return difference(Interpreted(autograd.grad(level.fn, k)), level.args, direction)
+            return difference(Interpreted(autograd.grad(below, k)), level.args, direction)
 
-        return Level(f"{name}(argnums={k})", getattr(autograd, name)(level.fn, k), args, level, expected)
+        return Level(f"{name}(argnums={k})", getattr(autograd, name)(below, k), args, level, expected)
 
     def hvp(self, level: Level) -> Level:
         return self._product(level, "hvp")
@@ -406,10 +428,11 @@ class Composer:
         return self._product(level, "vhp")
 
     def jvp(self, level: Level) -> Level:
+        below = level.fn
         count, tangents = len(level.args), [self.like(a) for a in level.args]
 
         def fn(*args: Any) -> Any:
-            return autograd.jvp(level.fn, args[:count], args[count:])
+            return autograd.jvp(below, args[:count], args[count:])
 
         def expected() -> Arrays:
             return [*level.run(level.args), *difference(level.run, level.args, tangents)]
@@ -417,21 +440,23 @@ class Composer:
         return Level("jvp", fn, [*level.args, *tangents], level, expected)
 
     def linearize(self, level: Level) -> Level:
+        below = level.fn
         count, tangents = len(level.args), [self.like(a) for a in level.args]
 
         def fn(*args: Any) -> Any:
-            return autograd.linearize(level.fn, *args[:count])[1](*args[count:])
+            return autograd.linearize(below, *args[:count])[1](*args[count:])
 
         return Level(
             "linearize", fn, [*level.args, *tangents], level, lambda: difference(level.run, level.args, tangents)
         )
 
     def vjp(self, level: Level) -> Level:
+        below = level.fn
         count, treedef = len(level.args), tree.structure(level.out)
         cotangents = [self.like(np.zeros(shape)) for shape in level.shapes]
 
         def fn(*args: Any) -> Any:
-            return autograd.vjp(level.fn, *args[:count])[1](tree.unflatten(treedef, args[count:]))
+            return autograd.vjp(below, *args[:count])[1](tree.unflatten(treedef, args[count:]))
 
         def expected() -> Arrays:
             found = []
@@ -443,6 +468,7 @@ class Composer:
         return Level("vjp", fn, [*level.args, *cotangents], level, expected)
 
     def vmap(self, level: Level) -> Level:
+        below = level.fn
         size = self.random.choice([1, 2, 3])
         chosen = [k for k in range(len(level.args)) if self.random.random() < 0.7] or [0]
         axes = [
@@ -465,15 +491,13 @@ class Composer:
             ]
             return [np.stack(parts, axis) for axis, parts in zip(outs, zip(*found, strict=True), strict=True)]
 
-        return Level(
-            f"vmap(in_axes={given}, out_axes={out})", tracegrad.vmap(level.fn, given, out), args, level, expected
-        )
+        return Level(f"vmap(in_axes={given}, out_axes={out})", tracegrad.vmap(below, given, out), args, level, expected)
 
 
 NEED_SCALARS = frozenset(("grad", "value_and_grad", "closure", "hessian", "hvp", "vhp"))
 TRANSFORMS = (
     "compiled", "grad", "value_and_grad", "closure", "jacfwd", "jacrev", "jacobian", "hessian", "hvp", "vhp", "jvp",
-    "linearize", "vjp", "vmap", "vmap", "vmap",
+    "linearize", "vjp", "vmap", "vmap", "vmap", "custom_vjp", "custom_jvp",
 )  # fmt: skip
 
 

@@ -417,7 +417,7 @@ class Recorder(Builder):
 
     def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
         """The values of *atoms* in this run; None where they differ from step to step of a loop, or from row to row."""
-        if self.row_inputs and any(map(self.of_row, atoms)):
+        if self.row_inputs and not self._asked and any(map(self.of_row, atoms)):
             return None
         return [self.value(x) for x in atoms]
 

@@ -254,7 +254,8 @@ def apply_rules(graph: Graph) -> Graph:
     with building(builder):
         for node in graph.nodes:
             inputs = tuple(current(a) for a in node.inputs)
-            if node.prim.kind == CUSTOM:  # its derivative has been taken, or nobody asked
+            # derivatives have been taken, or nobody asked
+            if node.prim.kind == CUSTOM or node.prim.name == "stop_gradient":
                 changed = True
                 renamed.update(zip(node.outs, inputs, strict=False))
                 continue

@@ -1,0 +1,117 @@
+"""``checkpoint``: the same derivatives with less memory, counted in the memory plan and in the loop's residuals."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from agreement import agree
+
+import tracegrad as tg
+from tracegrad import autograd, checkpoint_policies, compile_grad
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(40, 12))
+WEIGHTS = RNG.normal(size=(24, 12, 12)) / 4
+V3 = np.array([0.3, -1.2, 2.0])
+POLICIES = (
+    None, checkpoint_policies.nothing_saveable, checkpoint_policies.dots_saveable,
+    lambda prim, *avals, **params: prim.name == "tanh", checkpoint_policies.everything_saveable,
+)  # fmt: skip
+
+
+def block(x, weights):
+    for w in weights:
+        x = np.tanh(x @ w)
+    return x
+
+
+def deep(layers):
+    def loss(weights):
+        x = X
+        for k in range(0, 24, 6):
+            x = layers(x, [weights[k + j] for j in range(6)])
+        return np.sum(x**2)
+
+    return loss
+
+
+def scanned(layers):
+    weights = WEIGHTS.reshape(8, 3, 12, 12)
+    return lambda x: np.sum(tg.scan(lambda c, w: (layers(c, [w[0], w[1], w[2]]), None), x, weights)[0] ** 2)
+
+
+def workspace(compiled, *args):
+    """(bytes of the workspace, matrix products) of a gradient."""
+    text = compiled.explain(*args)
+    (found,) = re.findall(r"workspace (\d+) bytes", text)
+    return int(found), len(re.findall(r"= matmul v", text))
+
+
+@pytest.mark.parametrize(("make", "argument"), [pytest.param(deep, WEIGHTS, marks=pytest.mark.slow), (scanned, X)])
+def test_memory(make, argument) -> None:
+    """Values are not kept, but computed once more; gradients are equal to the last bit."""
+    plain = compile_grad(make(block))
+    remat = compile_grad(make(tg.checkpoint(block)))
+    dots = compile_grad(make(tg.remat(block, policy=checkpoint_policies.dots_saveable)))
+    expected = plain.grad(argument)
+    for other in (remat, dots):
+        np.testing.assert_array_equal(other.grad(argument), expected)
+    (most, few), (least, more), (_, same) = (workspace(f, argument) for f in (plain, remat, dots))
+    assert least < 0.75 * most, (least, most)
+    assert more > few and (same == few or make is scanned)
+
+
+def test_everything_saved_is_the_function() -> None:
+    same = tg.checkpoint(block, policy=checkpoint_policies.everything_saveable)
+    programs = [str(tg.make_graph(autograd.grad(deep(f)))(WEIGHTS)) for f in (block, same)]
+    assert len(programs[0].splitlines()) == len(programs[1].splitlines())
+
+
+def closure(f):
+    return lambda x: np.sum(f(lambda y: np.sin(y) * np.exp(x * y))(x))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_derivatives(policy) -> None:
+    """With respect to arguments and to what it closes over, in loops, of order two and forward."""
+
+    def remat(f):
+        return tg.checkpoint(f, policy=policy)
+
+    inner = remat(lambda tree, k=2: {"a": np.sin(tree[0]) ** k * tree[1], "n": 3})
+
+    def rolled(x):
+        for _ in range(6):
+            x = inner((x, V3))["a"] + 0.5 * x
+        return np.sum(x) * inner((x, V3), k=3)["n"]
+
+    def ended(x):
+        step = remat(lambda x: tg.while_loop(lambda c: np.sum(c) < 50, lambda c: c * 1.5 + np.cos(c), x))
+        return np.sum(step(x**2 + 1) * x)
+
+    for program in (closure(remat), rolled, ended):
+        agree(compile_grad(program), program, V3)
+    v = np.array([1.0, 0.5, -0.3])
+    program, plain = closure(remat), closure(lambda f: f)
+    np.testing.assert_allclose(autograd.hessian(program)(V3), autograd.hessian(plain)(V3), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(autograd.jvp(program, (V3,), (v,))[1], autograd.jvp(plain, (V3,), (v,))[1])
+    batch = np.stack([V3, V3 + 1])
+    np.testing.assert_allclose(
+        autograd.vmap(autograd.grad(program))(batch), autograd.vmap(autograd.grad(plain))(batch), rtol=1e-9
+    )
+
+
+def test_settings_and_control_flow() -> None:
+    @tg.checkpoint
+    def f(x, name):
+        return np.sin(x) if x > 0 and name == "sine" else np.cos(x)
+
+    gradient = autograd.grad(lambda x, name: f(x, name) ** 2)
+    for _ in range(3):
+        assert gradient(0.5, "sine") == pytest.approx(np.sin(1.0))
+        assert gradient(-0.5, "sine") == pytest.approx(np.sin(1.0))
+    static = tg.checkpoint(lambda g, x, n: g(x) * n, static_argnums=(0, 2))
+    assert autograd.grad(lambda x: static(np.sin, x, n=3))(0.5) == pytest.approx(3 * np.cos(0.5))
+    assert static(np.sin, 0.5, 2) == 2 * np.sin(0.5)

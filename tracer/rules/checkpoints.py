@@ -1,0 +1,286 @@
+"""``checkpoint``: values of a function are computed again for its derivative, and not kept until then.
+
+The function is recorded as a graph, whose pullback is a graph too (``codegen/derive/pullback.py``): it computes the
+function's values again from the operands, but for those that the policy saves, which are operands of the rule.  The
+operands have new names there, so that no value is the one from before.  In the body of a loop the residuals of a step
+are then the operands and what was saved (``codegen/derive/residual_cut.py``), elsewhere buffers end with the function.
+
+What is inside a kernel's loop is computed again anyway, where that costs less than memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from ..control.sub_program import FunctionRecorder
+from ..ir.aval import Aval
+from ..ir.equality import same_graph
+from ..ir.errors import BadIndexError, UnsupportedError, unrecordable
+from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
+from ..ir.primitive import LOOP, PRIMITIVES, PRODUCT
+from ..ir.site import user_site
+from ..ir.trees import tree_flatten, tree_unflatten
+from ..ops.closure_conversion import closed, inlined
+from ..ops.complex import put_together, taken_apart
+from ..ops.custom import custom_vjp as named_anew
+from ..ops.elementwise import broadcast_to
+from ..ops.host_call import derivatives
+from ..ops.shape import zeros
+from ..record.array import TracedArray, to_atom
+from ..record.recorder import Recorder, current_recorder, recording
+from .arguments import is_data, positional, positions_of
+from .custom_rules import traced
+
+Function = Callable[..., Any]
+# of a primitive, the avals of its operands and its params: whether its results are saved
+Policy = Callable[..., bool]
+
+
+# ---- policies --------------------------------------------------------------------------------------------------------
+
+
+def everything_saveable(prim: Any, *avals: Any, **params: Any) -> bool:
+    """As without ``checkpoint``."""
+    return True
+
+
+def nothing_saveable(prim: Any, *avals: Any, **params: Any) -> bool:
+    """Only the arguments: the default."""
+    return False
+
+
+def dots_saveable(prim: Any, *avals: Any, **params: Any) -> bool:
+    """Results of matrix products."""
+    return prim.kind == PRODUCT
+
+
+def dots_with_no_batch_dims_saveable(prim: Any, *avals: Any, **params: Any) -> bool:
+    """Results of products of matrices and vectors, not of batches of them."""
+    return prim.kind == PRODUCT and all(len(a.shape) <= 2 for a in avals)
+
+
+def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
+    """Whatever one of two policies saves."""
+    return lambda prim, *avals, **params: policy_1(prim, *avals, **params) or policy_2(prim, *avals, **params)
+
+
+checkpoint_policies = SimpleNamespace(
+    everything_saveable=everything_saveable, nothing_saveable=nothing_saveable, dots_saveable=dots_saveable,
+    checkpoint_dots=dots_saveable, dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
+    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
+    save_from_both_policies=save_from_both_policies,
+)  # fmt: skip
+
+
+# ---- checkpoint ------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(
+    fun: Function, *, prevent_cse: bool = True, policy: Policy | None = None, static_argnums: Any = ()
+) -> Function:
+    """*fun*, whose values are computed again where its derivative is, and are not kept until then, as
+    ``jax.checkpoint``; ``remat`` is another name of it.
+
+    :param policy: which values are kept nevertheless, one of ``tracegrad.checkpoint_policies`` or a function of a
+    primitive (with ``name`` and ``kind``), the avals of its operands and its params; by default none are.
+    :param prevent_cse: taken for compatibility: values of the derivative are never those from before.
+    :param static_argnums: positions of arguments that are settings.  Other settings than numbers in arrays are found.
+    """
+    static = positions_of(fun, static_argnums, ())
+
+    @functools.wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        recorder = current_recorder()
+        if recorder is None or policy is everything_saveable:
+            return fun(*args, **kwargs)
+        given = positional(fun, args, kwargs) if static else args
+        moving = [x for k, x in enumerate(given) if k not in static]
+        leaves, structure = tree_flatten((moving, {} if static else kwargs))
+        places = [k for k, leaf in enumerate(leaves) if is_data(leaf)]
+        if not any(type(leaf) is TracedArray for leaf in leaves):
+            return fun(*args, **kwargs)
+
+        def call(values: Sequence[Any]) -> Any:
+            filled = dict(zip(places, values, strict=True))
+            moved, named = tree_unflatten(structure, [filled.get(k, leaf) for k, leaf in enumerate(leaves)])
+            rest = iter(moved)
+            return fun(*[x if k in static else next(rest) for k, x in enumerate(given)], **named)
+
+        name = getattr(fun, "__name__", "a function")
+        return _Region(recorder, f"checkpoint of {name}", call, [leaves[k] for k in places]).result(
+            policy or nothing_saveable
+        )
+
+    return wrapped
+
+
+remat = checkpoint
+
+
+class _Region:
+    """A checkpointed call as a graph of the lanes of its operands, then of what it closes over."""
+
+    def __init__(self, recorder: Recorder, what: str, call: Function, operands: Sequence[Any]) -> None:
+        self.recorder, self.what = recorder, what
+        self.error: Callable[[], Exception] | None = None
+        atoms = [to_atom(x) for x in operands]
+        try:
+            self._record(call, operands, atoms)
+        except UnsupportedError as error:
+            if recorder.parent is not None or recorder.arms:
+                raise
+            unrecordable.discard(error)  # it asks for values: the nodes of the run
+            self._run(call, operands, atoms)
+
+    def _record(self, call: Function, operands: Sequence[Any], atoms: Sequence[Atom]) -> None:
+        body = FunctionRecorder(self.recorder, 0, self.what)
+        given = [body.fresh(x.aval) if x.aval.is_complex else body.variable(x.aval) for x in atoms]
+        with recording(body):
+            outputs = self._flattened(call([traced(v, x) for v, x in zip(given, operands, strict=True)]))
+            if body.checks:
+                site, what = user_site(), self.what
+                held = [functools.reduce(_both, body.checks)]
+                index = lambda: BadIndexError.here(f"an index in the {what} is out of bounds", site)  # noqa: E731
+                self.error = body.relied[0] if len(body.relied) == len(body.checks) else index
+            else:
+                held = []
+        with building(self.recorder):
+            found = body.close(taken_apart(given), {}, [*outputs, *held])  # type: ignore[arg-type]
+        self.graph, self.inputs = found.graph, [*found.consts, *taken_apart(atoms)]
+
+    def _run(self, call: Function, operands: Sequence[Any], atoms: Sequence[Atom]) -> None:
+        recorder = self.recorder
+        with recorder.in_full():
+            start = len(recorder.nodes)
+            given = [recorder_alias(recorder, x) for x in taken_apart(atoms)]
+            values = put_together(given, atoms)
+            outputs = self._flattened(call([traced(v, x) for v, x in zip(values, operands, strict=True)]))
+            nodes = live_nodes(recorder.nodes[start + len(given) :], outputs)
+        self.graph, consts = closed(nodes, outputs, given)
+        self.inputs = [*consts, *taken_apart(atoms)]
+
+    def _flattened(self, result: Any) -> list[Atom]:
+        self.leaves, self.structure = tree_flatten(result)
+        self.places = [k for k, leaf in enumerate(self.leaves) if is_data(leaf)]
+        self.outs = [to_atom(self.leaves[k]) for k in self.places]
+        return taken_apart(self.outs)
+
+    def result(self, policy: Policy) -> Any:
+        """The result of the call, with its derivative."""
+        graph, known = self.graph, dict[Atom, Atom](zip(self.graph.inputs, self.inputs, strict=True))
+        saved: list[Var] = []
+        for node in graph.nodes:
+            inputs = tuple([known.get(a, a) for a in node.inputs])
+            known.update(zip(node.outs, self.recorder.emit(node.prim, inputs, node.params), strict=False))
+            if node.prim.kind != LOOP and policy(node.prim, *[a.aval for a in node.inputs], **node.params):
+                saved += node.outs
+        found = [known.get(a, a) for a in graph.outputs]
+        if self.error is not None:
+            self.recorder.rely(found.pop(), self.error)
+            graph = Graph(graph.inputs, graph.nodes, graph.outputs[:-1])
+        floats = [k for k, x in enumerate(found) if x.aval.is_float and isinstance(x, Var)]
+        if floats:
+            graph = Graph(graph.inputs, graph.nodes, [graph.outputs[k] for k in floats])
+            rule, push = Recomputed(self.what, graph, tuple(saved)), Pushed(self.what, graph, tuple(saved))
+            operands = [*self.inputs, *[known[v] for v in saved]]
+            for k, out in zip(floats, named_anew([found[k] for k in floats], operands, rule, push), strict=True):  # type: ignore[misc]
+                found[k] = out
+        leaves = list(self.leaves)
+        for k, atom in zip(self.places, put_together(found, self.outs), strict=True):
+            leaves[k] = traced(atom, leaves[k])
+        return tree_unflatten(self.structure, leaves)
+
+
+def _both(x: Any, y: Any) -> Any:
+    return current_builder().emit(PRIMITIVES["logical_and"], (x, y), {})[0]
+
+
+def recorder_alias(builder: Any, atom: Atom) -> Var:
+    """*atom* under a name that nothing else has."""
+    alias = Var(atom.aval)
+    builder.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), builder.site()))
+    return alias
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Recomputed:
+    """The pullback of ``graph``, which computes its values again but for the ``saved`` ones; operands of the rule are
+    the inputs, then these."""
+
+    what: str
+    graph: Graph
+    saved: tuple[Var, ...]
+    _pulled: dict[Any, Graph] = field(default_factory=dict)
+    closed = True
+
+    def __call__(self, cts: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Atom | None]:
+        count = len(self.graph.inputs)
+        inputs, saved = atoms[:count], list(atoms[count:])
+        graph = derivatives[0].limited(self.graph, inputs)
+        wrt = [k for k, x in enumerate(inputs) if isinstance(x, Var) and x.aval.is_float]
+        if graph is self.graph:
+            pulled = self._pullback(wrt)
+        else:  # loops whose capacity belongs to these values
+            pulled, saved = derivatives[0].pullback(graph, wrt), []
+        builder = current_builder()
+        renamed = [recorder_alias(builder, x) if isinstance(x, Var) else x for x in inputs]
+        seeds = [_materialised(ct, x.aval) for ct, x in zip(cts, self.graph.outputs, strict=True)]
+        found: list[Atom | None] = [None] * len(atoms)
+        for k, ct in zip(wrt, inlined(pulled, [*renamed, *saved, *seeds]), strict=True):
+            found[k] = ct
+        return found
+
+    def _pullback(self, wrt: Sequence[int]) -> Graph:
+        key = tuple(wrt)
+        if key not in self._pulled:
+            pulled, count = derivatives[0].pullback(self.graph, wrt), len(self.graph.inputs)
+            kept = set(self.saved)
+            nodes = [n for n in pulled.nodes if kept.isdisjoint(n.outs)]
+            inputs = [*pulled.inputs[:count], *self.saved, *pulled.inputs[count:]]
+            self._pulled[key] = Graph(inputs, live_nodes(nodes, pulled.outputs), pulled.outputs)
+        return self._pulled[key]
+
+    def _places(self) -> list[tuple[int, int]]:
+        where = {out: (j, i) for j, node in enumerate(self.graph.nodes) for i, out in enumerate(node.outs)}
+        return [where[v] for v in self.saved]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(other) is not type(self):
+            return False
+        return self._places() == other._places() and same_graph(self.graph, other.graph)
+
+    def __hash__(self) -> int:
+        return hash((self.what, len(self.graph.nodes), len(self.saved)))
+
+
+class Pushed(Recomputed):
+    """The pushforward of ``graph``: forward mode keeps nothing."""
+
+    __slots__ = ()
+
+    def __call__(self, tangents: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Any]:
+        count = len(self.graph.inputs)
+        moving = [k for k in range(count) if tangents[k] is not None]
+        key = tuple(moving)
+        if key not in self._pulled:
+            self._pulled[key] = derivatives[0].pushforward(self.graph, moving)
+        given = [_materialised(tangents[k], atoms[k].aval) for k in moving]
+        return inlined(self._pulled[key], [*atoms[:count], *given])
+
+
+def _materialised(x: Atom | None, aval: Aval) -> Atom:
+    if x is None:
+        return zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
+    return broadcast_to(x, aval.shape) if isinstance(x, Lit) and aval.shape else x
+
+
+__all__ = ["checkpoint", "checkpoint_policies", "remat"]

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..control.trees import function_name, structure_text
 from ..ir.aval import Aval, check_dtype
-from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.errors import ShapeError, UnsupportedError, unrecordable
 from ..ir.graph import Atom
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_unflatten
@@ -126,7 +126,11 @@ def _values(recorder: Recorder, operands: Sequence[Atom]) -> list[Any] | None:
         while around is not None:
             asked.enter_context(around.asking())
             around = around.parent
-        return recorder.values(operands)
+        try:
+            return [recorder.value(x) for x in operands]
+        except UnsupportedError as error:
+            unrecordable.discard(error)
+            return None
 
 
 def as_outside(value: Any, originals: Mapping[int, Any], made: dict[int, Any] | None = None) -> Any:

@@ -30,6 +30,7 @@ from ...tracer.ops.indexing import SCATTER_SET, gather
 from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, reverse
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
+from .columns import Columnwise
 from .loop_adjoint import materialise
 from .sparsity import VIEWS, Known, Lookup, Pattern, pattern_of
 from .sparsity_loops import loop_sets
@@ -40,6 +41,7 @@ Seed = tuple[Atom, Doubt]
 REVERSE_COST = 1.5  # of a cotangent, where a tangent is 1
 _SPREAD = 4  # times as many elements, from which on a broadcast value is one of copies
 LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
+WIDEST = 256  # entries of one row of what has many rows alike
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
 
 
@@ -284,6 +286,10 @@ def emit(program: SparseProgram, const: Const) -> Atom:
     dtype = np.result_type(*dtypes) if dtypes else np.dtype(float)
     if not program.pattern.nnz:
         return zeros((0,), dtype)
+    if program.mode == "reverse" and program.colors <= UNROLLED:
+        found = by_columns(program, dtype, const)
+        if found is not None:
+            return found
     seeded = program.outputs if program.mode == "reverse" else program.wrt
     product = _cotangents if program.mode == "reverse" else _tangents
     if program.colors <= UNROLLED:
@@ -294,8 +300,13 @@ def emit(program: SparseProgram, const: Const) -> Atom:
         flat = concat([cast(reshape(x, (x.aval.size,)), dtype) for x in whole], 0)
     else:
         flat = _by_loop(program, product, seeded, dtype, const)
+    return _gathered(flat, program.places, dtype, const)
+
+
+def _gathered(flat: Atom, terms: np.ndarray, dtype: np.dtype, const: Const) -> Atom:
+    """The sums of the elements of *flat* at these places, -1 for none."""
     total: Atom | None = None
-    for places in program.places:
+    for places in terms:
         there = places >= 0
         if there.all():
             term: Atom = gather(flat, const(places))
@@ -343,6 +354,79 @@ def _cotangents(program: SparseProgram, seeds: Sequence[Seed | None]) -> list[At
     given = [(x, *seed) for x, seed in zip(program.outputs, seeds, strict=True) if seed is not None]
     found, _ = reverse(program.nodes, given, program.wrt, inner=False)
     return [materialise(ct, v) for ct, v in zip(found, program.wrt, strict=True)]
+
+
+def by_columns(program: SparseProgram, dtype: np.dtype, const: Const) -> Atom | None:
+    """As ``emit`` in reverse mode, where what there are copies of, and the results, have the same number of rows, and
+    rows do not meet: then cotangents are taken of the columns, each an array over all rows (``columns.py``)."""
+    outer = current_builder()
+    with building(Builder()) as builder:
+        for node in program.nodes:
+            builder.know(node)
+        apart = Columnwise(program.nodes, program.wrt)
+        if not apart.found or not all(x in apart.of for x in program.outputs):
+            return None
+        rows = apart.rows
+        columns = [c for v in program.wrt for c in apart.of[v]]
+        results = [(x, column) for x in program.outputs for column in apart.of[x]]
+        nodes = list(builder.nodes)
+        found: list[Atom | None] = []
+        for color in range(program.colors):
+            masks: list[np.ndarray] = []
+            for _, mask in _parts(program.outputs, program.coloring.of_column == color):
+                masks += list(mask.reshape(rows, -1).T)
+            seeds = []
+            for (_, column), mask in zip(results, masks, strict=True):
+                if isinstance(column, Var) and mask.all():
+                    seeds.append((column, broadcast_to(structural(1, column.dtype), column.shape), NONE))
+                elif isinstance(column, Var) and mask.any():
+                    seeds.append((column, const(mask.astype(column.dtype)), ZEROS))
+            found += reverse(nodes, seeds, columns, inner=False)[0]  # type: ignore[arg-type]
+        parts = [cast(materialise(ct, columns[k % len(columns)]), dtype) for k, ct in enumerate(found)]
+        entries = _interleaved(program, parts, rows, dtype, const)
+    for node in live_nodes(builder.nodes, [entries]):
+        outer.append(node)
+    return entries
+
+
+def _interleaved(program: SparseProgram, parts: Sequence[Atom], rows: int, dtype: np.dtype, const: Const) -> Atom:
+    """The entries from the columns *parts* of the products: runs of rows of some of them, side by side."""
+    sizes = [v.aval.size for v in program.wrt]
+    starts, widths = np.concatenate([[0], np.cumsum(sizes)]), np.array([n // rows for n in sizes])
+    firsts = np.concatenate([[0], np.cumsum(widths)])
+    color, place = np.divmod(program.places, starts[-1])
+    which = np.searchsorted(starts, place, side="right") - 1
+    row, column = np.divmod(place - starts[which], widths[which])
+    part = color * firsts[-1] + firsts[which] + column
+    blocks = _blocks(row[0], part[0], rows) if len(program.places) == 1 else None
+    if blocks is None:
+        used, number = np.unique(part, return_inverse=True)
+        flat = concat([parts[k] for k in used], 0)
+        there = program.places >= 0
+        return _gathered(flat, np.where(there, number.reshape(part.shape) * rows + row, -1), dtype, const)
+    found: list[Atom] = []
+    for block in blocks:
+        side_by_side = concat([reshape(parts[k], (rows, 1)) for k in block], 1)
+        found.append(reshape(side_by_side, (rows * len(block),)))
+    return concat(found, 0)
+
+
+def _blocks(row: np.ndarray, part: np.ndarray, rows: int) -> list[np.ndarray] | None:
+    """The parts of which the entries are made in runs: in a run each row has one entry of each of them, in this order.
+    None where it is otherwise."""
+    found, at = [], 0
+    while at < len(row):
+        later = np.flatnonzero(row[at : at + WIDEST + 1] != row[at])
+        width = int(later[0]) if len(later) else 0
+        end = at + rows * width
+        if not width or end > len(row):
+            return None
+        block = part[at : at + width]
+        if np.any(row[at:end] != np.repeat(np.arange(rows), width)) or np.any(part[at:end] != np.tile(block, rows)):
+            return None
+        found.append(block)
+        at = end
+    return found
 
 
 def _by_loop(

@@ -140,12 +140,25 @@ class Fixed:
         return not made.isdisjoint(values)
 
     def rely_on(self, values: dict[Var, np.ndarray]) -> None:
-        """Let the recording hold for these *values* alone."""
-        for var, value in values.items():
-            if var in self._given and value.size:
+        """Let the recording hold for these *values* alone, or for those of the inputs that they are made of."""
+        asked = {var: value for var, value in values.items() if var in self._given}
+        inputs = self._inputs_of(asked)
+        if sum(var.aval.size for var in inputs) <= sum(var.aval.size for var in asked):
+            asked = {var: self._recorder.value(var) for var in inputs}
+        for var, value in asked.items():
+            if value.size:
                 self._recorder.questions.append(SamePositions(hashlib.sha256(value.tobytes()).digest()))
                 same = F.eq(var, self._recorder.const(np.ascontiguousarray(value)))
                 self._recorder.guard(reduce("all", same, tuple(range(value.ndim))) if value.ndim else same, "bool")
+
+
+    def _inputs_of(self, values: Iterable[Var]) -> list[Var]:
+        """The inputs that *values* are made of."""
+        needed = set(values)
+        for node in reversed(self._recorder.nodes):
+            if not needed.isdisjoint(node.outs):
+                needed.update(x for x in node.inputs if isinstance(x, Var))
+        return [var for var in self._recorder.inputs if var in needed]
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from .index_maps import Condition, Indices
 from .loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, produces, statements_of, streams
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
-MAX_ARRAYS = 24  # arrays streamed by one innermost loop
+MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
 SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
 CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
@@ -41,6 +41,7 @@ class Placer:
     def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
         self.stored = stored
+        self.outputs = {x for x in program.outputs if isinstance(x, Sym)}
         self.body: list[ScheduleItem] = []
         self.where: dict[Sym, Statement | LibraryCall] = {}
         self.reads: dict[Sym, Reads] = {}
@@ -107,7 +108,8 @@ class Placer:
                 return self._refuse(Refusal.FUSE_FINISHED, statement, producer)
             if at is None or not self._same_row(producer, at, depth):
                 return self._refuse(Refusal.FUSE_ROW, statement, producer)
-        if len(streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}) > MAX_ARRAYS:
+        arrays = streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}
+        if len(arrays - (inside - self.outputs)) > MAX_ARRAYS:
             return self._refuse(Refusal.FUSE_ARRAYS, statement, statements_of(loop)[-1])
         return True
 

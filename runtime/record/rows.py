@@ -50,7 +50,9 @@ def all_rows(
         found |= batch(recorder.nodes[before:], found, size)
         recorder.withdraw(asked)
         for guard in batch_guards(weak, found):
-            if not recorder.value(guard.atom):
+            with recorder.asking():
+                held = recorder.value(guard.atom)
+            if not held:
                 raise UnsupportedError.here(_DIFFERS.format(what), guard.site)
             recorder.add_guard(guard)
     return found

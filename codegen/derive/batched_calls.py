@@ -8,7 +8,7 @@ batched in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from ...tracer.ir.aval import Aval
@@ -35,7 +35,7 @@ def _known(x: Atom, rows: StackedRows) -> Atom:
     return rows.one(x) if found is None else found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class RowsRule:
     """The derivative ``rule`` of one row, as one of all rows at once.
 
@@ -48,7 +48,7 @@ class RowsRule:
     operands: tuple[Aval, ...]
     differ: tuple[bool, ...]
     size: int
-    rows: StackedRows = field(compare=False)
+    rows: StackedRows
 
     @classmethod
     def of(cls, rule: Any, values: Sequence[Atom], operands: Sequence[Atom], rows: StackedRows) -> Self:
@@ -58,6 +58,15 @@ class RowsRule:
     @property
     def closed(self) -> bool:
         return getattr(self.rule, "closed", False)
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.rule, self.values, self.operands, self.differ, self.size)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     def __call__(self, cotangents: Sequence[Atom | None], outs: Sequence[Var], given: Sequence[Atom]) -> list[Any]:
         inside = self.rows.within({}, {}, None)

@@ -21,11 +21,13 @@ from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS, Aval, is_number
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.site import user_site
 from ..tracer.ops.custom import custom_vjp
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.array import TracedArray, to_atom, wrap, wrap_array
 from ..tracer.record.recorder import Recorder, current_recorder, require_recorder
+from ..tracer.rules.programs import REVERSE, Layout, rule_of
 from .function_context import FunctionCtx, backward_of, fitted, gradients, run_forward
 
 ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
@@ -146,13 +148,29 @@ def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             arguments = tuple([isinstance(t, Tensor) for t in passed])
             results = [(_aval(r), p) for r, p in zip(given, positions, strict=True)]
             rule = _Rule(cls, ctx, f"{cls.__name__}Backward", arguments, results, saved)
-            outs = custom_vjp(values, [*operands, *extra], rule)
+            outs = _with_rule(recorder, rule, values, [*operands, *extra])
         ctx._to_save = ctx._non_differentiable = ()
         finished = [
             _finished(r, outs[p] if outs and p is not None else None, as_tensors) if isinstance(r, Tensor) else r
             for r, p in zip(given, positions, strict=True)
         ]
     return tuple(finished) if isinstance(result, tuple) else finished[0]
+
+
+def _with_rule(recorder: Recorder, rule: _Rule, values: list[Var], operands: list[Atom]) -> tuple[Var, ...]:
+    """*values* with the *rule* as a program, which goes into loops and batches; but where the backward is to see which
+    cotangents there are."""
+    if not rule.ctx._materialize:
+        return custom_vjp(values, operands, rule)
+    layout = Layout(REVERSE, tuple([x.aval for x in operands]), tuple([x.aval for x in values]))
+
+    def apply(operands: list[Atom], outs: list[Any], cotangents: list[Atom]) -> list[Atom | None]:
+        return rule(cotangents, outs, operands)
+
+    program = rule_of(
+        recorder, rule.label, layout, (rule.label, id(rule)), [rule], [rule], apply, user_site(), None, strict=False
+    )
+    return custom_vjp(values, [*operands, *program.consts, *values], program)
 
 
 def _argument(value: Any) -> Any:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -50,8 +50,7 @@ DEPTH = 2  # programs within programs that are recorded at once
 Apply = Callable[[list[Atom], list[Atom], list[Atom]], Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Avals of the operands and of the floating results between which a rule maps."""
 
     direction: str
@@ -75,6 +74,7 @@ class OwnRule:
     The operands of its node are the lanes of the function's, the ``consts`` from outside, and the values."""
 
     closed: bool
+    strict = True  # whether a derivative by way of what the rule says nothing of is an error, or zero
     layout: Layout
     label: str
     site: Site | None
@@ -102,7 +102,7 @@ class OwnRule:
                 if given[k] is not None:
                     error()
             return found
-        return [*found, *[self._refuse] * (len(atoms) - lanes)]
+        return [*found, *[self._refuse if self.strict else None] * (len(atoms) - lanes)]
 
     def applied(
         self, operands: Sequence[Atom], consts: Sequence[Atom], outs: Sequence[Var], given: Sequence[Atom]
@@ -268,6 +268,8 @@ class RuleProgram(OwnRule):
     def record(self, parent: Recorder, apply: Apply, opened: Callable[[Sequence[Atom], Sequence[Atom]], Any]) -> None:
         """Record *apply*; *opened*: a context, of the variables for operands and results, in which that is done."""
         body = FunctionRecorder(parent, 0, f"the rule of {self.label}")
+        if _may_ask(parent) and not parent.row_inputs:
+            body.choices = None  # a rule that asks is none of its own; a second run would be made for nothing
         layout = self.layout
         operands, outs, given = (
             [body.fresh(a) if a.is_complex else body.variable(a) for a in avals]
@@ -419,7 +421,7 @@ _known: WeakKeyDictionary[Recorder, dict[Any, tuple[OwnRule, list[Any], list[Any
 
 def rule_of(
     recorder: Recorder, label: str, layout: Layout, key: Any, alive: list[Any], functions: Sequence[Any], apply: Apply,
-    site: Site | None, results: Any,
+    site: Site | None, results: Any, strict: bool = True,
 ) -> OwnRule:  # fmt: skip
     """The rule *apply* for calls of *layout*: a program, unless it asks for values.
 
@@ -431,7 +433,9 @@ def rule_of(
     if seen is not None and found is not None and [*map(id, seen)] == [*map(id, found[2])]:
         return found[0]
     if len(open_programs()) >= DEPTH:
-        return LaterRule(label, layout, apply, site, (label, *map(function_key, functions)))
+        later = LaterRule(label, layout, apply, site, (label, *map(function_key, functions)))
+        later.strict = strict
+        return later
     program = RuleProgram(label, layout, site)
 
     @contextmanager
@@ -449,11 +453,17 @@ def rule_of(
         errors = [x.error for x in (*program._present, *program.missing.values()) if isinstance(x, Deferred)]
     except Exception as error:
         rule, errors = FailedRule(label, layout, site, Deferred(error)), [error]
-    if any(isinstance(x, UnsupportedError) for x in errors) and recorder.parent is None and not recorder.arms:
+    if any(isinstance(x, UnsupportedError) for x in errors) and _may_ask(recorder):
         rule = PythonRule(label, layout, apply, site)
+    rule.strict = strict
     if seen is not None:
         known[key, layout] = (rule, alive, seen)
     return rule
+
+
+def _may_ask(recorder: Recorder) -> bool:
+    """Whether a rule that asks for values can do so, where it is no program."""
+    return recorder.parent is None and not recorder.arms
 
 
 _CONSTANTS = (

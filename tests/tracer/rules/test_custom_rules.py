@@ -451,3 +451,19 @@ def test_a_batch_of_some_arguments() -> None:
     expected = autograd.grad(lambda x, y: np.sum((np.sin(x) * y) ** 2), argnums=(0, 1))(batch, Y)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b)
+
+
+def test_what_fwd_computes_again_is_computed_once() -> None:
+    """The function and ``fwd`` have a product each; the kernel has one of them."""
+
+    @tg.custom_vjp
+    def layer(x, w):
+        return np.tanh(x @ w)
+
+    def fwd(x, w):
+        y = np.tanh(x @ w)
+        return y, (x, w, y)
+
+    layer.defvjp(fwd, lambda res, g: ((g * (1 - res[2] ** 2)) @ res[1].T, res[0].T @ (g * (1 - res[2] ** 2))))
+    compiled = compile_grad(lambda x, w: np.sum(layer(x, w) ** 2), argnums=(0, 1))
+    assert compiled.explain(MATRIX * np.ones((1, 1)), MATRIX).count("= matmul v") == 3

@@ -151,7 +151,6 @@ class Fixed:
                 same = F.eq(var, self._recorder.const(np.ascontiguousarray(value)))
                 self._recorder.guard(reduce("all", same, tuple(range(value.ndim))) if value.ndim else same, "bool")
 
-
     def _inputs_of(self, values: Iterable[Var]) -> list[Var]:
         """The inputs that *values* are made of."""
         needed = set(values)

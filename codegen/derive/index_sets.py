@@ -55,6 +55,8 @@ class IndexSets:
 
     def taken(self, rows: np.ndarray) -> IndexSets:
         """The sets of these *rows*, flat; the empty set for -1."""
+        if not len(self):
+            return nothing(len(rows))
         if self.indptr is None:
             _check(len(rows) * self.indices.shape[1])
             found = self.indices[rows]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import gradient_case, program
+from selection import seeds
 from support import (
     F64,
     differentiated,
@@ -22,9 +24,12 @@ from support import (
 )
 
 from tracegrad.codegen.derive.adjoint import vjp
+from tracegrad.codegen.derive.compressed import emit, hessian_program, jacobian_program
+from tracegrad.codegen.derive.loop_adjoint import fresh
 from tracegrad.codegen.derive.sparsity import Pattern, pattern_of
 from tracegrad.codegen.derive.sparsity_loops import loop_sets
-from tracegrad.tracer.ir.graph import Graph
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.graph import Builder, Graph, Var, building, live_nodes, structural
 from tracegrad.tracer.ir.primitive import Primitive, differentiable
 
 
@@ -89,3 +94,64 @@ def test_of_a_primitive_and_of_its_gradient(prim):
     for k in range(len(which)):
         single = Graph(gradient.inputs, gradient.nodes, [gradient.outputs[k]])
         check(single, [*values, weights])
+
+
+# ---- random programs: the pattern, and the entries by compressed products ------------------------------------------
+
+
+def compressed(graph: Graph, values: Sequence[Any], hessian: bool) -> np.ndarray | None:
+    """The Jacobian of the first output, or the Hessian of it, by compressed products, evaluated node by node."""
+    consts: list[tuple[Var, np.ndarray]] = []
+
+    def const(array: np.ndarray) -> Var:
+        consts.append((Var(Aval(array.dtype, array.shape)), array))
+        return consts[-1][0]
+
+    known = {v: x for v, x in zip(graph.inputs, values, strict=True) if not v.aval.is_float}
+    wrt = [graph.inputs[k] for k in float_inputs(graph)]
+    builder = Builder()
+    builder.adopt(fresh(graph.nodes))
+    with building(builder):
+        outputs = [graph.outputs[0]]
+        if hessian:
+            outputs = vjp(list(builder.nodes), graph.outputs[0], structural(1), wrt)
+        nodes = live_nodes(builder.nodes, outputs)
+        program = (hessian_program if hessian else jacobian_program)(nodes, outputs, wrt, known.get)
+        if program is None:
+            return None
+        entries = emit(program, const)
+    found = Graph(graph.inputs, live_nodes(builder.nodes, [entries]), [entries], consts=consts)
+    (data,) = evaluate(found, values)
+    dense = np.zeros(program.pattern.shape)
+    dense[program.pattern.rows, program.pattern.indices] = data
+    return dense
+
+
+def agrees(found: np.ndarray | None, dense: np.ndarray) -> None:
+    if found is not None and np.all(np.isfinite(dense)):
+        size = max(1.0, float(np.abs(dense).max(initial=0.0)))
+        np.testing.assert_allclose(found / size, dense / size, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", seeds(200, quick=20, block=1))
+def test_of_random_programs(seed):
+    case = program(seed)
+    floats = [k for k, out in enumerate(case.graph.outputs) if out.aval.is_float and isinstance(out, Var)]
+    if not floats or not float_inputs(case.graph):
+        return
+    graph = Graph(case.graph.inputs, case.graph.nodes, [case.graph.outputs[floats[0]]])
+    if graph.outputs[0].aval.size > 200:
+        return
+    check(graph, case.inputs)
+    agrees(compressed(graph, case.inputs, hessian=False), jacobian(graph, case.inputs))
+    scalar = gradient_case(case, seed)
+    if scalar is None or sum(x.size for x in scalar.inputs) > 60:
+        return
+    loss = Graph(scalar.graph.inputs, scalar.graph.nodes, scalar.graph.outputs[:1])
+    gradient = grad_graph(loss)
+    parts = [Graph(gradient.inputs, gradient.nodes, [out]) for out in gradient.outputs]
+    for part in parts:
+        check(part, scalar.inputs)
+    with np.errstate(all="ignore"):
+        dense = np.concatenate([jacobian(part, scalar.inputs) for part in parts])
+        agrees(compressed(loss, scalar.inputs, hessian=True), dense)

@@ -29,7 +29,7 @@ import numpy as np
 import tracegrad
 from tracegrad import autograd, compile_grad, tree
 from tracegrad.runtime.inspection import _see, _struct
-from tracegrad.tracer.ir.errors import TracegradError
+from tracegrad.tracer.ir.errors import TracegradError, UnsupportedError
 from tracegrad.tracer.ir.evaluate import run_nodes, stored
 
 Arrays = list[Any]
@@ -529,7 +529,7 @@ def judge(base: Base, seed: int, depth: int, transforms: Sequence[str] = TRANSFO
     verdict = Verdict()
     try:
         Interpreted(base.fn).record(base.args)
-    except TracegradError:
+    except UnsupportedError:
         raise
     except Exception:  # a program that raises by itself
         return verdict

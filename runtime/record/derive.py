@@ -29,7 +29,7 @@ from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.custom import runs_python
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.recorder import NotHeldError, Recorder, recording
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..state.state_plan import StatePlan
@@ -127,6 +127,10 @@ def recording_of(
     def derivative(nodes: Sequence[Node], loss: Atom, cotangent: Atom, wrt: Sequence[Var]) -> Sequence[Atom]:
         _tell_unconnected(fn, plan, recorder, nodes, loss, variables)
         found = vjp(nodes, loss, cotangent, wrt)
+        try:
+            recorder.settle_premise()  # what the rules of derivation rely on
+        except NotHeldError as unmet:
+            raise unmet.error from None
         return [conjugated(g) if k in lanes else g for k, g in enumerate(found)]
 
     atoms, output = outputs_of(

@@ -467,3 +467,20 @@ def test_what_fwd_computes_again_is_computed_once() -> None:
     layer.defvjp(fwd, lambda res, g: ((g * (1 - res[2] ** 2)) @ res[1].T, res[0].T @ (g * (1 - res[2] ** 2))))
     compiled = compile_grad(lambda x, w: np.sum(layer(x, w) ** 2), argnums=(0, 1))
     assert compiled.explain(MATRIX * np.ones((1, 1)), MATRIX).count("= matmul v") == 3
+
+
+def test_an_index_out_of_bounds_in_a_rule_is_an_error_in_a_later_call() -> None:
+    """The check of the rule is made anew where the derivative is: the run is not made again without end."""
+
+    @tg.custom_vjp
+    def pick(x, i):
+        return x.sum()
+
+    pick.defvjp(lambda x, i: (x.sum(), (x, i)), lambda kept, g: (np.zeros(3) + g * kept[0][kept[1]].sum(), None))
+    gradient = autograd.grad(pick)
+    x = np.arange(3.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(gradient(x, np.array([0, 1])), np.ones(3))
+    with pytest.raises(IndexError, match="an index in the rule of pick"):
+        gradient(x, np.array([0, 7]))
+    np.testing.assert_array_equal(gradient(x, np.array([0, 2])), 2 * np.ones(3))

@@ -175,3 +175,13 @@ def test_errors() -> None:
     with pytest.raises(ShapeError, match="values of the shapes"):
         wrong = tg.implicit_root(lambda x, a: np.sum(x) - a)(lambda init, a: init * 0 + a)
         autograd.grad(lambda a: np.sum(wrong(X, a)))(1.0)
+
+
+@pytest.mark.parametrize(
+    "program", [host_root, square_roots, *[pytest.param(p, marks=pytest.mark.slow) for p in (newton_root, scanned)]]
+)
+def test_batches(program) -> None:
+    batch = np.stack([X, X * 0.9, X + 0.1])
+    np.testing.assert_allclose(autograd.vmap(program)(batch), [program(x) for x in batch], rtol=1e-9)
+    gradient = autograd.grad(program)
+    np.testing.assert_allclose(autograd.vmap(gradient)(batch), [gradient(x) for x in batch], rtol=1e-7)

@@ -27,7 +27,8 @@ from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.array import TracedArray, to_atom, wrap, wrap_array
 from ..tracer.record.recorder import Recorder, current_recorder, require_recorder
-from ..tracer.rules.programs import REVERSE, Layout, rule_of
+from ..tracer.rules.known_programs import rule_of
+from ..tracer.rules.programs import REVERSE, Layout
 from .function_context import FunctionCtx, backward_of, fitted, gradients, run_forward
 
 ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"

@@ -24,7 +24,8 @@ from ..ops.elementwise import F
 from ..record.array import TracedArray, class_of, outranks, to_atom, wrap, wrap_array
 from ..record.recorder import Recorder, current_recorder
 from .arguments import FLOAT0, Results, RuleArguments, fitted, leaves_like, positional, positions_of, refuse_tensors
-from .programs import FORWARD, REVERSE, Apply, Layout, OwnRule, opened, rule_of
+from .known_programs import opened, rule_of
+from .programs import FORWARD, REVERSE, Apply, Layout, OwnRule
 
 Function = Callable[..., Any]
 # of the call's arguments and results: what gives cotangents, or tangents, at the level of atoms

@@ -19,12 +19,10 @@ runs on ``stop_gradient`` of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, NoReturn
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,15 +31,13 @@ from ..ir.aval import COMPLEX, Aval
 from ..ir.equality import same_graph
 from ..ir.errors import BadIndexError, DifferentiationError, UnrecordableError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, structural
-from ..ir.site import Site, is_internal
+from ..ir.site import Site
 from ..ops.closure_conversion import inlined
 from ..ops.complex import conjugate, put_together, taken_apart
 from ..ops.elementwise import F, broadcast_to
 from ..ops.host_call import HostFunction, host_call
 from ..ops.shape import zeros
-from ..record.array import TracedArray
 from ..record.recorder import Recorder, recording, require_recorder
-from .arguments import function_key
 
 REVERSE, FORWARD = "reverse", "forward"
 DEPTH = 2  # programs within programs that are recorded at once
@@ -254,7 +250,7 @@ class FailedRule(OwnRule):
 class RuleProgram(OwnRule):
     """A rule as a graph of the lanes of its operands, its consts, the results, and what is given for these."""
 
-    __slots__ = ("_error", "_hash", "_missing", "_present", "consts", "graph", "label", "layout", "site")
+    __slots__ = ("_error", "_hash", "_missing", "consts", "graph", "label", "layout", "present", "site")
     closed = True
     graph: Graph
 
@@ -263,12 +259,12 @@ class RuleProgram(OwnRule):
         self._hash = hash((label, layout))
         self._error: Callable[[], Exception] | None = None
         self._missing: dict[int, Deferred] = {}
-        self._present: list[Any] = []  # True for each that the rule gives, None, or a function that raises its error
+        self.present: list[Any] = []  # True for each that the rule gives, None, or a function that raises its error
 
     def record(self, parent: Recorder, apply: Apply, opened: Callable[[Sequence[Atom], Sequence[Atom]], Any]) -> None:
         """Record *apply*; *opened*: a context, of the variables for operands and results, in which that is done."""
         body = FunctionRecorder(parent, 0, f"the rule of {self.label}")
-        if _may_ask(parent) and not parent.row_inputs:
+        if may_ask(parent) and not parent.row_inputs:
             body.choices = None  # a rule that asks is none of its own; a second run would be made for nothing
         layout = self.layout
         operands, outs, given = (
@@ -288,7 +284,7 @@ class RuleProgram(OwnRule):
                 self._error = body.relied[0] if len(body.relied) == len(body.checks) else self._index_error
         with building(parent):
             closed = body.close([v for part in lanes for v in part], {}, outputs)  # type: ignore[misc]
-        self._present, self.consts = [isinstance(x, (Var, Lit)) or x for x in found], closed.consts
+        self.present, self.consts = [isinstance(x, (Var, Lit)) or x for x in found], closed.consts
         inside, inputs = closed.graph.inputs[: len(self.consts)], closed.graph.inputs[len(self.consts) :]
         count = len(lanes[0])
         self.graph = Graph([*inputs[:count], *inside, *inputs[count:]], closed.graph.nodes, closed.graph.outputs)
@@ -327,7 +323,7 @@ class RuleProgram(OwnRule):
             elif results:
                 results[0] = self._checked(held, results[0])
         rest = iter(results)
-        return [next(rest) if there is True else there for there in self._present]
+        return [next(rest) if there is True else there for there in self.present]
 
     def _checked(self, held: Atom, x: Atom) -> Atom:
         """*x*, which is an error where the rule does not hold what it relies on: in the body of a loop."""
@@ -350,7 +346,7 @@ class RuleProgram(OwnRule):
             return False
         mine, its = getattr(self, "graph", None), getattr(other, "graph", None)
         pair = (id(self), id(other))
-        if mine is None or its is None or (self._present, self._missing) != (other._present, other._missing):
+        if mine is None or its is None or (self.present, self._missing) != (other.present, other._missing):
             return False
         if pair in _compared():  # a program that calls itself
             return True
@@ -362,6 +358,11 @@ class RuleProgram(OwnRule):
 
     def __hash__(self) -> int:
         return self._hash
+
+
+def may_ask(recorder: Recorder) -> bool:
+    """Whether a rule that asks for values can do so, where it is no program."""
+    return recorder.parent is None and not recorder.arms
 
 
 def _param(rule: OwnRule) -> str:
@@ -387,126 +388,3 @@ def _compared() -> set[tuple[int, int]]:
     if not hasattr(_state, "compared"):
         _state.compared = set()
     return _state.compared
-
-
-# ---- programs that are known ---------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Open:
-    """A program that is being recorded: variables for its operands and results."""
-
-    key: Any
-    program: RuleProgram
-    operands: Sequence[Atom]
-    outs: Sequence[Atom]
-    results: Any
-
-
-def open_programs() -> list[_Open]:
-    """The programs that are being recorded, the innermost last."""
-    if not hasattr(_state, "open"):
-        _state.open = []
-    return _state.open
-
-
-def opened(key: Any) -> _Open | None:
-    """The program of *key* that is being recorded, if there is one."""
-    return next((x for x in reversed(open_programs()) if x.key == key), None)
-
-
-# of each recorder: the programs in it by key, with the objects that their rules saw
-_known: WeakKeyDictionary[Recorder, dict[Any, tuple[OwnRule, list[Any], list[Any]]]] = WeakKeyDictionary()
-
-
-def rule_of(
-    recorder: Recorder, label: str, layout: Layout, key: Any, alive: list[Any], functions: Sequence[Any], apply: Apply,
-    site: Site | None, results: Any, strict: bool = True,
-) -> OwnRule:  # fmt: skip
-    """The rule *apply* for calls of *layout*: a program, unless it asks for values.
-
-    *key* tells calls apart that the rule may, with the objects *alive* in it; *functions* are those of the rule: a
-    program is known again for as long as all that they read is the same.  *results*: the ``Results`` of the call."""
-    seen = _seen(functions)
-    known = _known.setdefault(recorder, {})
-    found = known.get((key, layout))
-    if seen is not None and found is not None and [*map(id, seen)] == [*map(id, found[2])]:
-        return found[0]
-    if len(open_programs()) >= DEPTH:
-        later = LaterRule(label, layout, apply, site, (label, *map(function_key, functions)))
-        later.strict = strict
-        return later
-    program = RuleProgram(label, layout, site)
-
-    @contextmanager
-    def in_progress(operands: Sequence[Atom], outs: Sequence[Atom]) -> Iterator[None]:
-        open_programs().append(_Open(key, program, operands, outs, results))
-        try:
-            yield
-        finally:
-            open_programs().pop()
-
-    rule: OwnRule = program
-    errors: list[Exception]
-    try:
-        program.record(recorder, apply, in_progress)
-        errors = [x.error for x in (*program._present, *program.missing.values()) if isinstance(x, Deferred)]
-    except Exception as error:
-        rule, errors = FailedRule(label, layout, site, Deferred(error)), [error]
-    if any(isinstance(x, UnsupportedError) for x in errors) and _may_ask(recorder):
-        rule = PythonRule(label, layout, apply, site)
-    rule.strict = strict
-    if seen is not None:
-        known[key, layout] = (rule, alive, seen)
-    return rule
-
-
-def _may_ask(recorder: Recorder) -> bool:
-    """Whether a rule that asks for values can do so, where it is no program."""
-    return recorder.parent is None and not recorder.arms
-
-
-_CONSTANTS = (
-    Graph, int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType, np.ufunc, np.generic,
-    np.dtype, range, slice, type(Ellipsis),
-)  # fmt: skip
-
-
-def _seen(functions: Sequence[Any]) -> list[Any] | None:
-    """All that *functions* read from outside by name; None where something of it may have changed since."""
-    found: list[Any] = []
-    todo, visited = list(functions), set()
-    while todo:
-        x = todo.pop()
-        if id(x) in visited:
-            continue
-        visited.add(id(x))
-        found.append(x)
-        if isinstance(x, MethodType):
-            todo += [x.__func__, x.__self__]
-        elif isinstance(x, FunctionType):
-            if not is_internal(x.__code__.co_filename):
-                todo += [*_cells(x), *_globals(x), *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
-        elif isinstance(x, tuple):
-            todo += x
-        elif not isinstance(x, _CONSTANTS) and not (type(x) is TracedArray and x._storage.owner is not None):
-            return None
-    return found
-
-
-def _cells(function: FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            yield None
-
-
-def _globals(function: FunctionType) -> Iterator[Any]:
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        codes += [c for c in code.co_consts if hasattr(c, "co_names")]
-        for name in code.co_names:
-            if name in function.__globals__:
-                yield function.__globals__[name]

@@ -6,7 +6,7 @@
 A ``RuleProgram`` is a closed graph.  What the rule reads from outside becomes operands of its node, so the node can
 stand in the body of a loop, in a batch, and in a run that is kept for other modes; equal programs are one, so a Python
 loop that calls the function is rolled.  Where the rule asks for values (``if x > 0``) it is ``PythonRule`` instead,
-which runs in the recording whenever a derivative is taken, as that of ``autograd.Function``.
+which runs in the recording whenever a derivative is taken.  The backward of an ``autograd.Function`` is such a rule.
 
 A rule may call its own function.  Of the same operands that is the result, which is known.  Of others it is a node
 with the very program that is being recorded: derivatives of any order unfold it as often as they need.

@@ -5,7 +5,8 @@
                    -> [cotangents of carries, sums for consts], cotangents of xs
 
 The backward body holds the forward body's nodes, run again, and its adjoint; what no cotangent needs is not in it.
-Of a loop that runs some of its rows (counted, or until it stops) the adjoint runs as many; so does forward mode.
+Of a loop that runs some of its rows (counted, or until it stops) the adjoint runs as many; forward mode counts or stops
+as it does.
 Only the incoming carries that it reads, and what is dear to compute again, are stored by the forward loop, which gets
 them as further results (``add_results``): a sum is not.  The derivative is made of loops, so it can be derived again.
 """
@@ -220,7 +221,8 @@ def loop_jvp(
         if not more:
             break
         doubted |= more
-    outputs = [*view.ends, *ends, *stacked]
+    asked = [] if view.go_on is None else [view.go_on]
+    outputs = [*asked, *view.ends, *ends, *stacked]
     inputs = [
         *inner.consts, *[dots[inner.consts[k]] for k in consts],
         *inner.carries, *[dots[inner.carries[k]] for k in moving],
@@ -231,11 +233,12 @@ def loop_jvp(
         [*outer.consts, *[materialise(tangents[k], outer.consts[k]) for k in consts]],
         [*outer.carries, *[materialise(tangents[first + k], outer.carries[k]) for k in moving]],
         [*outer.xs, *[materialise(tangents[first + count + k], outer.xs[k]) for k in xs]],
-        node.params["length"], node.params["reverse"], steps=view.ran,
+        node.params["length"], node.params["reverse"], steps=view.steps, stops=bool(asked),
     )  # fmt: skip
+    pushed_out = [*found[count : count + len(moving)], *found[count + len(moving) + len(asked) :]]
     dotted: list[Atom | None] = [None] * len(node.outs)
     places = [*moving, *[before_rows(node.params) + k for k in rows]]
-    for place, value in zip(places, found[count:], strict=True):
+    for place, value in zip(places, pushed_out, strict=True):
         dotted[place] = value
     within = dict(zip(places, [*[inner.carries[k] for k in moving], *[view.rows[k] for k in rows]], strict=True))
     return dotted, [within.get(place) in held for place in range(len(node.outs))]

@@ -29,6 +29,7 @@ from ...tracer.ir.graph import (
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
 from ...tracer.ops.shape import reshape, take_slice, transpose
+from .covered_loops import merge_covered_loops
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
 
@@ -190,8 +191,8 @@ def widen_sums(graph: Graph) -> Graph:
 
 
 def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
-    """*graph* with unread parts of loops removed, sums widened, the rules applied, and arithmetic on float16 and
-    bfloat16 in float32.
+    """*graph* with loops merged that others cover, unread parts of loops removed, sums widened, the rules applied, and
+    arithmetic on float16 and bfloat16 in float32.
 
     *half_products*: the target has matrix products of these dtypes.
     """
@@ -199,7 +200,7 @@ def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
 
 
 def _reduced(graph: Graph) -> Graph:
-    return apply_rules(values_alone(widen_sums(prune_loops(graph, _reduced))))
+    return apply_rules(values_alone(widen_sums(prune_loops(merge_covered_loops(graph), _reduced))))
 
 
 _VALUES = {

@@ -14,7 +14,7 @@ Seeds of ones alone are the literal 1, so a product with all rows at once costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -211,13 +211,13 @@ def _copies(
     """The values that cotangents are taken of: *wrt*, or views of them in which elements stand many times, and which
     the program computes with; with the numbers of their elements among those of *wrt*, -1 for none."""
     found: dict[Var, np.ndarray] = {}
-    roots: dict[Var, tuple[Var, ...]] = {}  # the values that a view is read from
     first = 1
     for v in wrt:
-        found[v], roots[v] = np.arange(first, first + v.aval.size).reshape(v.aval.shape), (v,)
+        found[v] = np.arange(first, first + v.aval.size).reshape(v.aval.shape)
         first += v.aval.size
     varied = set(wrt)
-    used: dict[Var, None] = {}
+    views: list[tuple[Var, list[Var], bool]] = []  # (a view, what it is of, whether elements stand in it many times)
+    used = [a for a in outputs if isinstance(a, Var)]
     for node in nodes:
         given = [a for a in node.inputs if isinstance(a, Var) and a in varied and a.aval.is_float]
         if not given:
@@ -225,15 +225,30 @@ def _copies(
         varied.update(o for o in node.outs if o.aval.is_float)
         view = _numbered(node, known, [found.get(a) for a in node.inputs]) if all(a in found for a in given) else None  # type: ignore[arg-type]
         if view is None:
-            used.update((root, None) for a in given if a in found for root in roots[a])
+            used += given
             continue
         found[node.out] = view
         repeated = view.size > _SPREAD * sum([a.aval.size for a in given])
         if node.prim.name == "gather" and not repeated:
             repeated = bool(np.bincount(view.reshape(-1))[1:].max(initial=0) > 1)
-        roots[node.out] = (node.out,) if repeated else tuple(dict.fromkeys(r for a in given for r in roots[a]))
-    used.update((root, None) for a in outputs if isinstance(a, Var) and a in found for root in roots[a])
-    return [(v, found[v].reshape(-1) - 1) for v in used]
+        views.append((node.out, given, repeated))
+    used = [a for a in used if a in found]
+    roots = _roots(used, wrt, views, parts=False)
+    if not roots <= dict.fromkeys(wrt).keys():
+        roots = _roots(used, wrt, views, parts=True)
+    return [(v, found[v].reshape(-1) - 1) for v in found if v in roots]
+
+
+def _roots(
+    used: Sequence[Var], wrt: Sequence[Var], views: Sequence[tuple[Var, list[Var], bool]], parts: bool
+) -> Set[Var]:
+    """The values that *used* are views of: *wrt*, or copies; with *parts* the first parts that are read of *wrt*, so
+    that it has the length of what is computed."""
+    of: dict[Var, dict[Var, None]] = {v: {v: None} for v in wrt}
+    for view, given, repeated in views:
+        part = parts and len(given) == 1 and view.aval.size < given[0].aval.size and given[0] in wrt
+        of[view] = {view: None} if repeated or part else {root: None for a in given for root in of[a]}
+    return {root for a in used for root in of[a]}
 
 
 def _sources(

@@ -254,3 +254,20 @@ def test_errors():
     with pytest.raises(DifferentiationError, match="Tensor"):
         sparse_jacobian(residuals)(tracegrad.ones(3))
     assert autograd.sparse_jacobian is sparse_jacobian
+
+
+def test_parts_of_one_vector_that_many_rows_read():
+    """As bundle adjustment has its unknowns: groups that rows look up, and a part with an element for each row."""
+
+    def errors(unknowns, group, seen):
+        cameras, weights = unknowns[:12].reshape(4, 3), unknowns[12:]
+        mine = cameras[group]
+        found = np.stack([mine[:, 0] * seen[:, 1] + mine[:, 2], np.sin(mine[:, 1]) * seen[:, 0]], axis=1)
+        return np.concatenate([(weights[:, None] * found).ravel(), 1.0 - weights**2])
+
+    group, seen = RNG.integers(0, 4, 30), RNG.standard_normal((30, 2))
+    found, dense = sparse_jacobian(errors), jacobian(errors)
+    for _ in range(3):
+        unknowns = RNG.standard_normal(42)
+        same(found(unknowns, group, seen), dense(unknowns, group, seen))
+    assert colors(found, unknowns, group, seen) == 3

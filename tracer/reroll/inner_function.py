@@ -70,7 +70,11 @@ class InnerFunction:
             monitor.asked = {k: asked for k, asked in monitor.asked.items() if k < self.items}
         apart = {id(guard) for part in self._unread(roots) for guard in part.guards}
         asked = [guard.atom for guard in recorder.guards[self.guards :] if id(guard) not in apart]
-        return live_nodes(recorder.nodes[self.nodes :], [*roots, *asked])
+        part = recorder.nodes[self.nodes :]
+        found = live_nodes(part, [*roots, *asked])
+        own = set(map(id, found))
+        recorder.disown([node for node in part if id(node) not in own])  # a transform of the others would miss them
+        return found
 
     def _unread(self, roots: Sequence[Atom]) -> list[Unrolled]:
         """Loops as they were before they were rolled, of which nobody has read anything yet."""

@@ -139,3 +139,20 @@ def test_a_loop_that_is_read_for_what_no_row_has() -> None:
         return t + np.sum(z[::2] * z[1::2])
 
     np.testing.assert_allclose(vmap(f)(X), [f(x) for x in X])
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_a_value_that_only_a_derivative_within_has_computed(clip: bool) -> None:
+    """``sin`` of the inner gradient is no part of what the function returns, and part of the gradient of that."""
+
+    def f(x: Any, s: float) -> Any:
+        return np.sin(np.sum(x / (1 + np.clip(x, -0.7, 0.9) ** 2)) + s if clip else np.sum(x * x) + s)
+
+    def inner(x: Any) -> Any:
+        return autograd.grad(f, 1)(x, 0.3)
+
+    expected = autograd.jacrev(autograd.jacrev(inner))(V)
+    for hessian in (autograd.hessian(inner), autograd.jacfwd(autograd.grad(inner))):
+        np.testing.assert_allclose(hessian(V), expected, rtol=1e-9)
+    np.testing.assert_allclose(autograd.sparse_hessian(inner)(V).toarray(), expected, rtol=1e-9)
+    np.testing.assert_allclose(autograd.hvp(inner)(V, X[1]), expected @ X[1], rtol=1e-9)

@@ -27,6 +27,7 @@ from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
+MANY_TURNS = 8  # of a loop of known length, which are written out where conditions depend on the turn
 MAX_LOOPS = 2  # within a nest, up to which rows of one chunk have loops of their own
 MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 
@@ -242,8 +243,11 @@ class ItemEmitter(ValueEmitter):
 
     def _decides(self, loop: Loop) -> bool:
         """Whether the index of a short loop decides what sums inside of it read (the parts of a stack): each turn is
-        written out, or they would not be vectorised."""
+        written out, or they would not be vectorised.  So is each of many turns that read through pads (the columns of
+        a gradient that is a sum of slices' parts), which is more than LLVM unrolls."""
         inner = loops_of(loop)
+        if self.program.static.get(loop.dim, 0) >= MANY_TURNS and not inner and self._masked(loop):
+            return True
         if loop.dim not in self.program.static or any(item.dim in self.program.static for item in inner):
             return False
         sums = [s for item in inner for s in statements_of(item) if carries(s.op)]

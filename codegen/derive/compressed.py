@@ -42,6 +42,7 @@ REVERSE_COST = 1.5  # of a cotangent, where a tangent is 1
 _SPREAD = 4  # times as many elements, from which on a broadcast value is one of copies
 LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
 WIDEST = 256  # entries of one row of what has many rows alike
+EVERY = 1 << 30  # products: no limit
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
 
 
@@ -80,12 +81,12 @@ class SparseProgram:
 
 
 def hessian_program(
-    nodes: Sequence[Node], gradients: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int = 1 << 30
+    nodes: Sequence[Node], gradients: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int = EVERY
 ) -> SparseProgram | None:
     """The Hessian of a scalar whose *gradients* with respect to *wrt* the *nodes* compute; None where it is dense, or
     needs more than *most* products."""
     pattern = pattern_of(nodes, gradients, wrt, known, loop_sets)
-    if pattern is None or is_dense(pattern.nnz, pattern.shape):
+    if pattern is None or is_dense(pattern.nnz, pattern.shape, most):
         return None
     pattern = symmetric(pattern)
     coloring = star_colored(pattern, most)
@@ -95,9 +96,10 @@ def hessian_program(
     return SparseProgram(pattern, "symmetric", coloring, nodes, gradients, wrt, places[None])
 
 
-def is_dense(entries: int, shape: tuple[int, int]) -> bool:
-    """Whether a matrix is large, and half full."""
-    return 2 * entries > shape[0] * shape[1] > LARGEST
+def is_dense(entries: int, shape: tuple[int, int], most: int) -> bool:
+    """Whether a matrix is half full, and large; or one of any size that is wanted in at *most* so many products."""
+    size = shape[0] * shape[1]
+    return 2 * entries > size and (size > LARGEST or most < EVERY)
 
 
 def symmetric(pattern: Pattern) -> Pattern:
@@ -124,7 +126,7 @@ def _of_keys(keys: np.ndarray, shape: tuple[int, int], relies_on: dict[Var, np.n
 
 
 def jacobian_program(
-    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int = 1 << 30
+    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int = EVERY
 ) -> SparseProgram | None:
     """The Jacobian of *outputs* with respect to *wrt*; None where it is dense, or needs more than *most* products."""
     known_values = Known(nodes, known)
@@ -135,7 +137,7 @@ def jacobian_program(
     inner = live_nodes(inner, sources)
     local = pattern_of(inner, sources, [v for v, _ in copies], known, loop_sets)
     shape = (len(origin), sum([v.aval.size for v in wrt]))
-    if local is None or is_dense(local.nnz, shape):
+    if local is None or is_dense(local.nnz, shape, most):
         return None
     columns = np.concatenate([c for _, c in copies]) if copies else np.zeros(0, np.int64)
     # each entry is made of the entries of the local Jacobian: at these rows, in these columns of `wrt`

@@ -547,7 +547,7 @@ def test_printing_in_a_body_shows_a_step_once(capsys):
     assert len(shown) == 2 and all(line.startswith("step <traced i64") and "recording" in line for line in shown)
 
 
-def test_a_function_with_its_own_backward_is_refused():
+def test_a_function_with_its_own_backward_stands_in_a_body():
     class Square(tg.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -557,7 +557,10 @@ def test_a_function_with_its_own_backward_is_refused():
         def backward(ctx, g):
             return g
 
-    refused(UnsupportedError, "write a Python loop", lambda w: tg.fori_loop(0, 3, lambda i, c: Square.apply(c), w), V3)
+    f = compile_grad(lambda w: np.sum(tg.fori_loop(0, 3, lambda i, c: Square.apply(c), w)))
+    value, gradient = f.value_and_grad(V3)
+    assert value == pytest.approx(np.sum(V3**8))
+    np.testing.assert_allclose(gradient, np.ones(3))
 
 
 def test_a_branch_on_outside_values_is_a_guard():

@@ -52,6 +52,7 @@ def scanned(cube):
 
 
 @pytest.mark.parametrize("make", [rolled, scanned])
+@pytest.mark.slow
 def test_in_loops_and_transforms(make) -> None:
     own, plain = make(Cube.apply), make(lambda x: x**3)
     compiled, expected = compile_grad(own), compile_grad(plain)

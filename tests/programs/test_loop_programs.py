@@ -182,6 +182,7 @@ def test_a_wrong_compiler_is_found():
     assert "gradient" in kinds[True]
 
 
+@pytest.mark.slow
 def test_programs_are_shrunk():
     """To what still fails: here, to run and to call ``descend``."""
 

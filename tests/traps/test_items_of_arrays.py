@@ -145,6 +145,7 @@ def test_a_list_of_them():
     assert not step.stats.live and step.stats.traces <= 3, step.stats
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_by_data():
     def fn(x):
         total, turns = 0, 0

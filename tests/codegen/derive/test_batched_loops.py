@@ -142,6 +142,7 @@ def test_one_loop_for_all_rows(name: str) -> None:
         assert len(loops_of(batched(graph, which, ROWS))) <= len(loops_of(graph))
 
 
+@pytest.mark.slow
 def test_loops_in_kernels(kernel: Any) -> None:
     inputs, nodes, outputs = [], [], []
     given, expected = [], []

@@ -68,6 +68,7 @@ def test_rules_of_rows(f: Any, in_axes: Any) -> None:
 
 
 @pytest.mark.parametrize("f", [reverse, forward], ids=["custom_vjp", "custom_jvp"])
+@pytest.mark.slow
 def test_rules_in_loops_of_rows(f: Any) -> None:
     def run(x, w):
         return tg.scan(lambda carry, row: (f(carry, w) + row, carry.sum()), x, np.arange(4.0))[0].sum()

@@ -81,6 +81,7 @@ def test_loops():
         assert sparse_jacobian(f)(x).nnz == count, f
 
 
+@pytest.mark.slow
 def test_carries_that_grow():
     def heat(x):
         def step(c, _):
@@ -156,6 +157,7 @@ def test_shared_parameters_of_many_rows():
     assert "cotangents of rows" in found.explain(p, group, t)
 
 
+@pytest.mark.slow
 def test_many_colors_are_the_turns_of_a_loop():
     def rows(x):
         return np.concatenate([np.sin(x) * np.sum(x**2), x**2])
@@ -207,6 +209,7 @@ def test_within_a_compiled_function_and_of_one():
         np.testing.assert_allclose(normal(x, v), dense.T @ (dense @ v))
 
 
+@pytest.mark.slow
 def test_derivative_of_the_entries():
     x = RNG.uniform(-1, 1, 6)
     found = jacobian(lambda x: sparse_hessian(rosenbrock)(x).data)(x)

@@ -129,6 +129,7 @@ def test_questions_of_python_have_one_answer_in_all_rows() -> None:
         assert "by_sign" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_loop_has_room_for_the_row_that_needs_most() -> None:
     def slow(a: Any) -> Any:
         return tracegrad.while_loop(lambda x: x < a, lambda x: x * 1.0001, 1.0 + 0 * a) * a

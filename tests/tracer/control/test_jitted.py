@@ -308,6 +308,7 @@ def test_division_and_math_as_numba_does_them():
     assert h(4.0) == 4.0 and np.isnan(h(-1.0)) and h(9.0) == 6.0 and not h.stats.paths[0].answers
 
 
+@pytest.mark.slow
 def test_ufuncs():
     def branches(x, y):
         if x > y:

@@ -63,6 +63,7 @@ def test_first_and_second_order(name, n):
     np.testing.assert_allclose(second, along, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_batches_and_float32():
     a = matrix(3, 2, 4)
     for name in ("solve_matrix", "inv", "det", "slogdet", "cholesky", "power"):
@@ -122,6 +123,7 @@ def test_right_hand_sides_are_broadcast_as_in_numpy():
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_integers_and_mixed_dtypes_and_empty_matrices():
     whole = np.array([[2, 1], [1, 3]])
     for f in (np.linalg.inv, np.linalg.det, np.linalg.cholesky, lambda a: np.linalg.solve(a, a)):

@@ -177,6 +177,7 @@ def test_the_rest_of_a_basis_has_no_derivative():
         assert np.isnan(derivative(f, RNG.normal(size=(5, 3)))).any()
 
 
+@pytest.mark.slow
 def test_kernels_do_as_the_interpreter():
     """Second order: of eigenvalues it exists, of vectors it is NaN."""
     f, a = INVARIANT["exponential"][0], TWICE

@@ -245,6 +245,7 @@ def test_matrices() -> None:
         compile_grad(lambda A: np.linalg.inv(A))(np.ones((2, 2)) * 1j)
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_a_constant():
     """``x + 1j`` has one number as its imaginary lane: views and others see an array of it."""
     x, A = np.array([0.7, -1.3, 2.1, 0.4]), np.arange(8.0).reshape(2, 4) - 3

@@ -253,6 +253,7 @@ def evolved(theta: Any, field: Any) -> Any:
 
 
 @pytest.mark.parametrize("f", [self_consistent, *[pytest.param(f, marks=SLOW) for f in (truncated_often, evolved)]])
+@pytest.mark.slow
 def test_rolled_loops(f: Any) -> None:
     """Also where vectors that are left out have equal values, or 0."""
     field = np.array([[-2, 0.3 + 0.2j, 0], [0.3 - 0.2j, 3, 0], [0, 0, 3.1]])
@@ -263,6 +264,7 @@ def test_rolled_loops(f: Any) -> None:
         np.testing.assert_allclose(compiled.grad(0.3, matrix), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_decompositions_of_odd_matrices() -> None:
     """Without elements, singular, with NaN."""
     for f in (np.linalg.svd, np.linalg.qr, np.linalg.eig, np.linalg.eigvals, np.linalg.pinv):
@@ -312,6 +314,7 @@ def test_vectors_with_zeros_and_equal_eigenvalues() -> None:
     np.testing.assert_allclose(trace.grad(equal), 4.0 * np.eye(3), atol=1e-14)
 
 
+@pytest.mark.slow
 def test_determinants_without_an_inverse() -> None:
     """Of singular matrices, large ones and empty ones."""
     singular = np.ones((4, 4)) * 1j

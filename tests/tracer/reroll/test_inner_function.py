@@ -351,6 +351,7 @@ def test_what_nobody_reads_leaves_nothing():
     assert size(recording.graph) < 60
 
 
+@pytest.mark.slow
 def test_long_loops_are_followed_within(monkeypatch):
     """Few of the turns of a long inner loop are recorded; what is read of them later is what it was."""
     counts = []
@@ -508,6 +509,7 @@ def slope_of(program, x):
     return numerical_gradient(lambda y: program(y, autograd.grad), (x,))
 
 
+@pytest.mark.slow
 def test_a_derivative_of_few_turns_has_their_number():
     """Where the turns do not become a node, the derivative is that of this number of turns, and another number is
     another path: also where the derivative reads no value of theirs."""

@@ -263,6 +263,7 @@ def carries(fn, x):
     return len(found), sum(found)
 
 
+@pytest.mark.slow
 def test_arrays_are_updated_in_place():
     programs = (gauss_seidel, X), (matmul, M), (time_warping, X), (floyd_warshall, M), (lu, M), (cholesky, M + M.T)
     for fn, x in programs:

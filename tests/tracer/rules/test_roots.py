@@ -151,6 +151,7 @@ def test_gradients(program) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.slow
 def test_other_derivatives(program) -> None:
     """Forward mode, and order two."""
     v = np.array([1.0, -0.5, 0.2])

@@ -73,6 +73,7 @@ def test_gradients_of_fits():
     assert f(theta) == pytest.approx(fits(theta), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_columns_of_steps():
     """Without t_eval the number of columns is data: asked for, a path for each; the last one is a value like others."""
 

@@ -1,7 +1,8 @@
 """Jacobians and Hessians, and products with Hessians.
 
 A Jacobian in forward mode is one tangent for each input, in reverse mode one cotangent for each result: all at once, as
-a batch whose rows are the unit vectors (``rows.py``).  A Hessian is the forward Jacobian of the reverse one.
+a batch whose rows are the unit vectors (``record/rows.py``).  A Hessian is the forward Jacobian of the reverse one.
+Where most of a matrix is known to be zero, both are compressed (``sparse.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..compiled import TRANSFORMS
 from ..declare import positions
-from ..record.call_key import Call
 from ..record.differentiable import differentiated, leaf_names
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed, run_within
@@ -50,17 +50,12 @@ class Jacobian:
         return {FORWARD: "jacfwd", REVERSE: "jacrev", CHEAPEST: "jacobian"}[self.mode]
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = Mode(GRAD, self.argnums, holomorphic=self.holomorphic)
-        call = call_of(self.name, fn, args, kwargs, mode.positions)
-        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=self.has_aux)
-        results = numbers_of(fn, run.out, self.name)
-        if not self.holomorphic:
-            _refuse_complex(self.name, run, results)
+        mode, run, results = _run(self, fn, recorder, args, kwargs)
         if self.mode == CHEAPEST:
             blocks = _cheapest(self.name, run, results)
         else:
             blocks = (by_columns if self.mode == FORWARD else by_rows)(self.name, run, results.atoms)
-        trees = [_in_arguments(call, mode, block) for block in blocks]
+        trees = [_in_arguments(run, mode, block) for block in blocks]
         found = tree_unflatten(results.form.structure, trees)
         return (found, run.aux) if self.has_aux else found
 
@@ -75,34 +70,37 @@ class Hessian:
     name = "hessian"
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = Mode(GRAD, self.argnums, holomorphic=self.holomorphic)
-        call = call_of(self.name, fn, args, kwargs, mode.positions)
-        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=self.has_aux)
-        results = numbers_of(fn, run.out, self.name)
-        if not self.holomorphic:
-            _refuse_complex(self.name, run, results)
+        mode, run, results = _run(self, fn, recorder, args, kwargs)
         first = by_rows(self.name, run, results.atoms)
         gradients, count = [x for block in first for x in block], len(run.variables)
         matrix = None
         if len(first) == 1 and results.atoms[0].aval.size == 1 and not self.holomorphic:
             matrix = compressed(run.nodes, gradients, run.lanes, recorder, symmetric=True)
         second = by_columns(self.name, run, gradients) if matrix is None else _blocks(matrix, gradients, run.variables)
-        rows = [_in_arguments(call, mode, block) for block in second]
-        trees = [in_arguments(call, mode, rows[k * count : (k + 1) * count]) for k in range(len(first))]
+        rows = [_in_arguments(run, mode, block) for block in second]
+        trees = [in_arguments(run.call, mode, rows[k * count : (k + 1) * count]) for k in range(len(first))]
         found = tree_unflatten(results.form.structure, trees)
         return (found, run.aux) if self.has_aux else found
 
 
-def _in_arguments(call: Call, mode: Mode, blocks: Sequence[Atom]) -> Any:
-    return in_arguments(call, mode, [wrap_array(x) for x in blocks])
-
-
-def _refuse_complex(name: str, run: InnerRun, results: Values) -> None:
-    if any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
+def _run(
+    rule: Jacobian | Hessian, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Mode, InnerRun, Values]:
+    """(the arguments that are differentiated, the run of *fn* within *recorder*, its results)."""
+    mode = Mode(GRAD, rule.argnums, holomorphic=rule.holomorphic)
+    call = call_of(rule.name, fn, args, kwargs, mode.positions)
+    run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=rule.has_aux)
+    results = numbers_of(fn, run.out, rule.name)
+    if not rule.holomorphic and any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
         raise DifferentiationError.here(
-            f"{name} of a function of complex values: with holomorphic=True it is the complex derivative of one that "
-            "takes and returns complex numbers; else take the Jacobian of np.real(z) and np.imag(z)"
+            f"{rule.name} of a function of complex values: with holomorphic=True it is the complex derivative of one "
+            "that takes and returns complex numbers; else take the Jacobian of np.real(z) and np.imag(z)"
         )
+    return mode, run, results
+
+
+def _in_arguments(run: InnerRun, mode: Mode, blocks: Sequence[Atom]) -> Any:
+    return in_arguments(run.call, mode, [wrap_array(x) for x in blocks])
 
 
 # ---- blocks: for each result one for each variable ---------------------------------------------------------------

@@ -43,6 +43,7 @@ _SPREAD = 4  # times as many elements, from which on a broadcast value is one of
 LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
 WIDEST = 256  # entries of one row of what has many rows alike
 EVERY = 1 << 30  # products: no limit
+FEW_IN_A_ROW = 4  # entries: so many comparisons cost less than zeros that are written over
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
 
 
@@ -338,11 +339,31 @@ def _gathered(flat: Atom, terms: np.ndarray, dtype: np.dtype, const: Const) -> A
 def in_full(program: SparseProgram, entries: Atom, const: Const) -> Atom:
     """The matrix as an array, from its *entries*."""
     rows, columns = program.pattern.shape
+    counts = np.diff(program.pattern.indptr)
+    most = int(counts.max(initial=0))
+    if 0 < most <= FEW_IN_A_ROW:
+        return _by_rows(program, entries, most, const)
     places = program.pattern.rows.astype(np.int64) * columns + program.pattern.indices
     flat = zeros((rows * columns,), entries.aval.dtype)
     if len(places):
         flat = bind(SCATTER_SET, flat, const(places), entries)
     return reshape(flat, (rows, columns))
+
+
+def _by_rows(program: SparseProgram, entries: Atom, most: int, const: Const) -> Atom:
+    """The matrix in one pass, each element of which is compared with the columns of the entries of its row, at *most*
+    so many."""
+    (rows, columns), indptr = program.pattern.shape, program.pattern.indptr.astype(np.int64)
+    found: Atom = zeros((rows, columns), entries.aval.dtype)
+    here = broadcast_to(iota(columns), (rows, columns))
+    for k in range(most):
+        there = indptr[:-1] + k < indptr[1:]
+        places = np.where(there, indptr[:-1] + k, 0)
+        column = const(np.where(there, program.pattern.indices[places], -1))
+        value = gather(entries, const(places))
+        stretched = [broadcast_to(reshape(x, (rows, 1)), (rows, columns)) for x in (column, value)]
+        found = F.select(F.eq(here, stretched[0]), stretched[1], found)
+    return found
 
 
 def _parts(values: Sequence[Atom], mask: np.ndarray) -> list[tuple[Atom, np.ndarray]]:

@@ -19,6 +19,7 @@ EXTREMES = [0.0, 1.0, 0.5, 1.5, 2.0, 7.25, INF, 1e-310, 5e-324, 1e-200, 1e-20, 1
 EXTREMES += [0.3, 20.0, 100.0, 709.0, 745.0, 1 - 1e-10, 0.5 + 1e-12]
 VALUES = np.array([NAN, *EXTREMES, *[-x for x in EXTREMES]])
 WITHIN = np.finfo(np.float32)
+SUMS_OF_PRODUCTS = ("convolve", "convolve with zeros", "correlate")
 NOT_COMPARED = ("fmax", "fmin")  # of zeros of two signs NumPy itself gives either, by the width of its vectors
 
 
@@ -108,6 +109,9 @@ def test_functions(name: str) -> None:
     for values in ARRAYS:
         x = np.array(values)
         found, expected = compile_grad(FUNCTIONS[name])(x), FUNCTIONS[name](x)
+        if name in SUMS_OF_PRODUCTS and np.all(np.isfinite(x)):
+            within = np.isfinite(FUNCTIONS[name](np.abs(x)))  # elsewhere inf - inf, unless BLAS adds without rounding
+            found, expected = found[within], expected[within]
         np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=str(values))
 
 

@@ -246,6 +246,7 @@ def compressed(
     program = find(nodes, outputs, wrt, fixed.value, most)
     if program is None or program.pattern.nnz * FEWER > rows * columns or fixed.of_arguments(program.pattern.relies_on):
         return None
+    fixed.rely_on(program.pattern.relies_on)
     recorder.notes.append(str(program))
     return in_full(program, emit(program, recorder.const), recorder.const)
 

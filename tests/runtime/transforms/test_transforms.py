@@ -326,6 +326,13 @@ def test_a_jacobian_of_mostly_zeros_is_of_compressed_products() -> None:
     given = autograd.jacobian(surface)  # an argument decides where the zeros are: each call may be of another pattern
     assert_allclose(given(x, CORNERS), expected, rtol=1e-6, atol=1e-8)
     assert "colors" not in given.explain(x, CORNERS)
+    moved = np.arange(14)
+    mirrored = autograd.jacobian(lambda x: x[moved] ** 2)
+    for _ in range(3):
+        assert_allclose(mirrored(x), np.diag(2 * x))
+    moved[:] = moved[::-1].copy()  # the captured positions decide where the zeros are: a guard holds calls to them
+    for _ in range(3):
+        assert_allclose(mirrored(x), np.diag(2 * x)[::-1])
     hessian = autograd.hessian(rosenbrock)
     assert_allclose(hessian(x), scipy.optimize.rosen_hess(x))
     assert "3 colors" in hessian.explain(x)

@@ -12,9 +12,8 @@ from typing import Any
 
 from ...codegen.derive.adjoint import jvp_all
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Var, structural
+from ...tracer.ir.graph import Atom, Var
 from ...tracer.ops.complex import real_atoms
-from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.record.array import to_atom
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
@@ -23,7 +22,7 @@ from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
-from .values import fitting, joined, lanes_like, values_of
+from .values import fitting, joined, lanes_like, ones_like, values_of
 
 
 def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Sequence[Atom]) -> list[Atom]:
@@ -114,13 +113,7 @@ class Directional:
         call = call_of("derivative", fn, args, kwargs, mode.positions)
         run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
         results = values_of(run.out)
-        ones: list[Atom] = []
-        for x in run.variables:
-            one = structural(1, lanes_like([x])[0].aval.dtype)
-            ones.append(broadcast_to(one, x.aval.shape) if x.aval.shape else one)
-            if x.aval.is_complex:
-                ones.append(structural(0, one.aval.dtype))
-        return results.form.tree(tangents_of(run, ones, results.atoms))
+        return results.form.tree(tangents_of(run, ones_like(run.variables), results.atoms))
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

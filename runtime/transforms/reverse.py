@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...codegen.derive.adjoint import vjp_seeded
-from ...tracer.ir.graph import Atom, structural
+from ...tracer.ir.graph import Atom
 from ...tracer.ops.complex import real_atoms
-from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.record.array import wrap
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
@@ -19,7 +18,7 @@ from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
-from .values import joined, lanes_like, numbers_of, values_of
+from .values import joined, lanes_like, numbers_of, ones_like, values_of
 
 
 def cotangents_of(
@@ -67,13 +66,7 @@ class ElementwiseGrad:
         call = call_of(self.name, fn, args, kwargs, mode.positions)
         run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
         results = numbers_of(fn, run.out, self.name)
-        ones: list[Atom] = []
-        for x in results.atoms:
-            one = structural(1, lanes_like([x])[0].aval.dtype)
-            ones.append(broadcast_to(one, x.aval.shape) if x.aval.shape else one)
-            if x.aval.is_complex:
-                ones.append(structural(0, one.aval.dtype))
-        found = cotangents_of(run, results.atoms, ones, careful=False)
+        found = cotangents_of(run, results.atoms, ones_like(results.atoms), careful=False)
         return in_arguments(call, mode, [wrap(g, recorder) for g in found])
 
 

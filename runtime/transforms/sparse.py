@@ -115,16 +115,17 @@ class Fixed:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         consts = {var for var, _ in recorder.consts}
-        self.free = {var for var in recorder.inputs if var.aval.is_float}
-        for node in recorder.nodes:
-            if not self.free.isdisjoint(node.inputs):
-                self.free.update(node.outs)
+        self.free = self._reached({var for var in recorder.inputs if var.aval.is_float})
         made = {out for node in recorder.nodes for out in node.outs}
         self._known = (made | consts | set(recorder.inputs)) - self.free
-        self._given = set(recorder.inputs) - self.free
-        for node in recorder.nodes:
-            if not self._given.isdisjoint(node.inputs):
-                self._given.update(node.outs)
+        self._given = self._reached(set(recorder.inputs) - self.free)
+
+    def _reached(self, sources: set[Var]) -> set[Var]:
+        """*sources*, and all values of the recording that are made of one."""
+        for node in self._recorder.nodes:
+            if not sources.isdisjoint(node.inputs):
+                sources.update(node.outs)
+        return sources
 
     def value(self, var: Var) -> np.ndarray | None:
         """The value of *var* in this run, if it does not depend on floats."""
@@ -133,11 +134,8 @@ class Fixed:
     def of_arguments(self, values: Iterable[Var]) -> bool:
         """Whether one of *values* is made of an argument, so that it may be another one in each call."""
         recorder = self._recorder
-        made = {var for var in recorder.inputs if var not in recorder.outside and not var.aval.is_float}
-        for node in recorder.nodes:
-            if not made.isdisjoint(node.inputs):
-                made.update(node.outs)
-        return not made.isdisjoint(values)
+        arguments = {var for var in recorder.inputs if var not in recorder.outside and not var.aval.is_float}
+        return not self._reached(arguments).isdisjoint(values)
 
     def rely_on(self, values: dict[Var, np.ndarray]) -> None:
         """Let the recording hold for these *values* alone, or for those of the inputs that they are made of."""

@@ -15,7 +15,7 @@ import numpy as np
 from ...codegen.derive.loop_adjoint import materialise
 from ...tracer.ir.aval import FLOAT, Aval
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit, Pair, lanes
+from ...tracer.ir.graph import Atom, Lit, Pair, lanes, structural
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import broadcast_to, cast, whole_lanes
@@ -160,6 +160,17 @@ def lanes_like(atoms: Iterable[Atom], sign: int = 1) -> list[Atom]:
         else:
             found.append(x)
     return found
+
+
+def ones_like(values: Iterable[Atom]) -> list[Atom]:
+    """The real lanes of ones in the shapes and dtypes of *values*."""
+    ones: list[Atom] = []
+    for x in values:
+        one = structural(1, lanes_like([x])[0].aval.dtype)
+        ones.append(broadcast_to(one, x.aval.shape) if x.aval.shape else one)
+        if x.aval.is_complex:
+            ones.append(structural(0, one.aval.dtype))
+    return ones
 
 
 def full(found: Sequence[Atom | None], like: Sequence[Atom]) -> list[Atom]:

@@ -271,6 +271,9 @@ def _describe(
             _describe(program, canonical, inner, depth + 1, lines, first)
     elif isinstance(item, Statement):
         where = "result" if item.out in program.results else "guard" if item.out in program.guards else "temporary"
+        window = program.schedule.windows.get(item.out)
+        if window is not None:
+            where = f"part of {program.schedule.runs[window.run].whole}"
         if canonical is not program.canonical and item.out in canonical.outputs:
             where = "given by the step"
         site = f"   # {item.op.site}" if item.op.site else ""

@@ -26,7 +26,7 @@ from ..schedule.buffers import buffer_of, counted, filled, lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
 from ..schedule.loop_tree import LibraryCall, Schedule, ScheduleItem
 from ..schedule.memory import Sizes, Temporary, plan
-from ..schedule.schedule import make_schedule
+from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
 from . import jit, vecmath
 from .expressions import Numbers
@@ -35,7 +35,7 @@ from .library_calls import native
 from .loop_node import LoopFrame, emit_items, grouped
 from .loop_plan import LoopPlan, plan_loop
 from .machine_code import MachineCode
-from .scalar import I8, I64, PTR
+from .scalar import I8, I64, PTR, memory_type
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
 KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -74,7 +74,7 @@ class Program:
 def compile_canonical(canonical: Canonical, arguments: int) -> Program:
     """Schedule, emit and compile."""
     clock = time.perf_counter()
-    schedule = make_schedule(canonical)
+    canonical, schedule = schedule_in_parts(canonical)
     check_early(canonical, schedule)
     scheduled = time.perf_counter()
     program = _CpuAssembler(canonical, schedule, arguments).assemble()
@@ -97,7 +97,7 @@ class _CpuAssembler:
             if isinstance(item, LibraryCall) and item.op.prim.kind == LOOP and native(item.op)
         }
         self.work = {w.sym: w for plan in self.plans.values() for w in plan.work}
-        self.temps = [*[s for s in schedule.where if s not in results], *self.work]
+        self.temps = [*[s for s in schedule.where if s not in results and s not in schedule.windows], *self.work]
         order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
         self.index = {sym: k for k, sym in enumerate(order)}
         asked = steps_before(schedule, len(self.guards) - 1) if self.guards else 0
@@ -146,6 +146,12 @@ class _CpuAssembler:
         pointers: dict[Sym, ir.Value] = {}
 
         def near(sym: Sym, at: ir.IRBuilder = b) -> ir.Value:
+            run = self.schedule.runs.get(sym)
+            if run is not None:
+                begin: ir.Value = I64(0)
+                for dims in run.before:
+                    begin = at.add(begin, numbers.count(at, dims))
+                return at.gep(near(run.whole, at), [begin], source_etype=memory_type(sym.dtype))
             return at.load(at.gep(bufs, [I64(self.index[sym])], source_etype=PTR), typ=PTR)
 
         def pointer(sym: Sym) -> ir.Value:

@@ -22,7 +22,7 @@ from ...tracer.ops.special import UfuncOutput
 from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from ..schedule.affine import Index, depends_on
 from ..schedule.index_maps import Alternative, Condition, Indices, known, read
-from ..schedule.loop_tree import Schedule
+from ..schedule.loop_tree import Schedule, Window
 from .scalar import I1, I8, I64, PTR, Scalars, constant, from_memory, lower, memory_type, register_type, to_memory
 
 
@@ -47,6 +47,12 @@ class Numbers:
         """The number of elements along all *dims*, at the position of *b*."""
         sizes = [self.size(d) for d in dims if d != ONE]
         return reduce(partial(b.mul, flags=("nsw",)), sizes) if sizes else I64(1)
+
+    def total(self, b: ir.IRBuilder, dims: Iterable[Dim]) -> ir.Value:
+        """The sum of the sizes of *dims*, at the position of *b*."""
+        open_ones = [d for d in dims if d not in self.static]
+        known = I64(sum(self.static[d] for d in dims if d in self.static))
+        return reduce(partial(b.add, flags=("nsw",)), map(self.size, open_ones), known)
 
     def _read_size(self, dim: Dim) -> ir.Value:
         place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
@@ -303,6 +309,9 @@ class ValueEmitter:
 
     def _offset(self, x: Sym, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
         dims = x.dims
+        window = self.schedule.windows.get(x)
+        if window is not None:
+            return self._within(window, at, mask)
         skip = self.schedule.contracted.get(x, 0)
         if not skip:
             return self._horner(dims, at, mask)
@@ -314,6 +323,17 @@ class ValueEmitter:
             for a in wide:
                 row = self.b.mul(row, self.size(dims[a]), flags=("nsw",))
             offset = self.b.add(row, offset, flags=("nsw",))
+        return offset
+
+    def _within(self, window: Window, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
+        """The offset of a part's element *at* in its run."""
+        b, offset = self.b, I64(0)
+        for a, (d, i) in enumerate(zip(window.run.dims, at, strict=True)):
+            extents = window.extents if a == window.axis else (d,)
+            value = self.index(i, mask)
+            if a == window.axis:
+                value = b.add(value, self.numbers.total(b, extents[: window.column]), flags=("nsw",))
+            offset = b.add(b.mul(offset, self.numbers.total(b, extents), flags=("nsw",)), value, flags=("nsw",))
         return offset
 
     def _load(self, x: Sym, offset: ir.Value, mask: tuple[Condition, ...]) -> ir.Value:
@@ -340,7 +360,7 @@ class ValueEmitter:
 
     def place(self, x: Sym, offset: ir.Value) -> ir.Value:
         """The address of element number *offset* of *x*."""
-        return self.b.gep(self.pointer[x], [offset], inbounds=True, source_etype=memory_type(x.dtype))
+        return self.b.gep(self.pointer[self.schedule.buffer(x)], [offset], inbounds=True, source_etype=memory_type(x.dtype))
 
     def put(self, x: Sym, offset: ir.Value, value: ir.Value) -> None:
         self.b.store(to_memory(self.b, value, x.dtype), self.place(x, offset))

@@ -32,7 +32,7 @@ class Frame:
 
     def used(self, body: Sequence[Loop | Statement]) -> list[Sym]:
         """The stored values that *body* reads or writes."""
-        return item_buffers(self.schedule.reads, *body)
+        return self.schedule.buffers(*body)
 
     def each(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
         """A loop over 0 <= i < count, in any order."""

@@ -47,6 +47,25 @@ class LibraryCall:
 ScheduleItem: TypeAlias = Loop | Statement | LibraryCall
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stretch of the result ``whole``, behind arrays with the dims ``before``."""
+
+    whole: Sym
+    before: tuple[tuple[Dim, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The place of a part in the array that ``run`` holds: number ``column`` of those with these ``extents`` along
+    ``axis``."""
+
+    run: Sym
+    axis: int
+    extents: tuple[Dim, ...]
+    column: int
+
+
 @dataclass(slots=True)
 class Schedule:
     body: list[ScheduleItem]
@@ -57,6 +76,17 @@ class Schedule:
     tiled: set[Sym]  # contracted temporaries with storage for one tile of rows
     notes: list[str | Reason]
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
+    windows: dict[Sym, Window] = field(default_factory=dict)  # parts of results
+    runs: dict[Sym, Run] = field(default_factory=dict)
+
+    def buffers(self, *items: Loop | Statement) -> list[Sym]:
+        """The stored values that these items read or write, and runs in place of their parts."""
+        return list(dict.fromkeys([self.buffer(x) for x in item_buffers(self.reads, *items)]))
+
+    def buffer(self, sym: Sym) -> Sym:
+        """The value or run in whose buffer *sym* is."""
+        window = self.windows.get(sym)
+        return sym if window is None else window.run
 
     def kept_axes(self, sym: Sym) -> list[Dim]:
         """The axes of *sym* that have storage, but for those of size 1."""

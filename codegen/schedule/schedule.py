@@ -9,7 +9,7 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...tracer.ir.primitive import ELEMENTWISE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
@@ -18,7 +18,18 @@ from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .dependences import Mask, Reads, carries, completion, domain, is_call, reads
 from .index_maps import Condition, Indices
-from .loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, produces, statements_of, streams
+from .loop_tree import (
+    LibraryCall,
+    Loop,
+    Run,
+    Schedule,
+    ScheduleItem,
+    Statement,
+    Window,
+    produces,
+    statements_of,
+    streams,
+)
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
@@ -258,9 +269,12 @@ def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
-def stable_placement(program: Canonical, place: type[Placer] = Placer, kept: Collection[Sym] = ()) -> Placer:
-    """The loop tree by *place*, with all that is worth storing stored, and *kept* in any case."""
-    stored = _initially_stored(program) | set(kept)
+def stable_placement(
+    program: Canonical, place: type[Placer] = Placer, kept: Collection[Sym] = (), in_parts: Collection[Sym] = ()
+) -> Placer:
+    """The loop tree by *place*, with all that is worth storing stored, and *kept* in any case, but not the results
+    that are written *in_parts*."""
+    stored = (_initially_stored(program) | set(kept)).difference(in_parts)
     while True:
         placer = place(program, stored)
         placer.run()
@@ -270,15 +284,23 @@ def stable_placement(program: Canonical, place: type[Placer] = Placer, kept: Col
         stored = stored | more
     for sym in sorted(stored, key=lambda s: s.number):
         op = program.producers[sym]
-        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs:
+        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs and sym not in kept:
             placer.notes.append(Refusal.FUSE_COST(value=_named(op)))
     return placer
 
 
-def make_schedule(program: Canonical, tiles: bool = True, kept: Collection[Sym] = ()) -> Schedule:
-    """The schedule of *program* for one thread; *tiles* of rows serve vectorisation, *kept* values are stored."""
-    placer = stable_placement(program, kept=kept)
-    contracted = contractions(program, placer)
+def make_schedule(
+    program: Canonical, tiles: bool = True, kept: Collection[Sym] = (), windows: Mapping[Sym, Window] | None = None,
+    runs: Mapping[Sym, Run] | None = None,
+) -> Schedule:  # fmt: skip
+    """The schedule of *program* for one thread; *tiles* of rows serve vectorisation, *kept* values are stored.
+
+    *windows*, *runs*: the parts of results that are written where they belong (``parts.py``)."""
+    windows, runs = dict(windows or {}), dict(runs or {})
+    placer = stable_placement(
+        program, kept=[*kept, *windows], in_parts=dict.fromkeys(run.whole for run in runs.values())
+    )
+    contracted = contractions(program, placer, windows)
     tiled: set[Sym] = set()
     for item in placer.body:
         if tiles and isinstance(item, Loop) and worth_tiling(program, placer.reads, item):
@@ -287,13 +309,16 @@ def make_schedule(program: Canonical, tiles: bool = True, kept: Collection[Sym] 
             placer.notes.append(
                 f"loop over n{item.dim}: taken in tiles of {TILE} rows, so that the work per row is vectorised"
             )
-    return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes)
+    return Schedule(
+        placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes,
+        windows=windows, runs=runs,
+    )  # fmt: skip
 
 
-def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:
+def contractions(program: Canonical, placer: Placer, windows: Collection[Sym] = ()) -> dict[Sym, int]:
     """Temporaries used only within the loops that make them: storage for their inner axes is enough."""
     result: dict[Sym, int] = {}
-    outputs = {x for x in program.outputs if isinstance(x, Sym)}
+    outputs = {x for x in (*program.outputs, *windows) if isinstance(x, Sym)}
     called = {
         buffer_of(program, placer.stored, x) for op in program.ops if is_call(op) for x in op.ins if isinstance(x, Sym)
     }

@@ -93,9 +93,10 @@ def _member(path: Path, table: Table) -> _PathSteps:
         return ("result", results[sym]) if sym in results else ("temporary", program.buffer_index[sym] - first)
 
     for position, (item, key) in enumerate(zip(program.schedule.body, path.steps, strict=True)):
-        if item in program.bits and key not in member.bit:
+        made = products(program, item)
+        if program.schedule.windows.keys().isdisjoint(made) and item in program.bits and key not in member.bit:
             member.position[key], member.bit[key] = position, program.bits[item]
-            member.places[key] = [place(sym) for sym in products(program, item)]
+            member.places[key] = [place(sym) for sym in made]
     return member
 
 

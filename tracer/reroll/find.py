@@ -19,7 +19,7 @@ from ..ir.graph import Atom, Guard, Node, Var
 from ..ir.primitive import LOOP
 from ..ir.refusals import Reason
 from ..ir.site import Site
-from ..ops.shape import UPDATE
+from ..ops.shape import RESHAPE, UPDATE
 from .prove import Unproven, first_items, prove
 from .repeats import FEW_TRIPS, Item, Repeat, Rows, varying_axes
 
@@ -73,15 +73,27 @@ def find_repeats(
             found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
-        elif isinstance(result, Repeat):
+        elif isinstance(result, Repeat) and not _only_stacks(items, first, result):
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
+        elif isinstance(result, Repeat):
+            at = result.end
         else:
             why, resume = result
             found.refusals.append(why)
             heapq.heappush(heap, (resume, period, end, tries + 1))
     return found
+
+
+def _only_stacks(items: Sequence[Item], first: Mapping[Var, int], repeat: Repeat) -> bool:
+    """Whether *repeat* does nothing but give values another shape, which are made by unlike operations: a loop would
+    only move them."""
+    if any(not isinstance(step.item, Node) or step.item.prim is not RESHAPE for step in repeat.steps):
+        return False
+    rows = [slot.atoms for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
+    makers = [{items[first[x]].prim if x in first else None for x in atoms} for atoms in rows]  # type: ignore[union-attr]
+    return all(len(prims) > 1 for prims in makers)
 
 
 def _proven(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:

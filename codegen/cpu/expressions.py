@@ -22,7 +22,7 @@ from ...tracer.ops.special import UfuncOutput
 from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from ..schedule.affine import Index, depends_on
 from ..schedule.index_maps import Alternative, Condition, Indices, known, read
-from ..schedule.loop_tree import Schedule, Window
+from ..schedule.loop_tree import PartWindow, Schedule
 from .scalar import I1, I8, I64, PTR, Scalars, constant, from_memory, lower, memory_type, register_type, to_memory
 
 
@@ -325,7 +325,7 @@ class ValueEmitter:
             offset = self.b.add(row, offset, flags=("nsw",))
         return offset
 
-    def _within(self, window: Window, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
+    def _within(self, window: PartWindow, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
         """The offset of a part's element *at* in its run."""
         b, offset = self.b, I64(0)
         for a, (d, i) in enumerate(zip(window.run.dims, at, strict=True)):
@@ -360,7 +360,9 @@ class ValueEmitter:
 
     def place(self, x: Sym, offset: ir.Value) -> ir.Value:
         """The address of element number *offset* of *x*."""
-        return self.b.gep(self.pointer[self.schedule.buffer(x)], [offset], inbounds=True, source_etype=memory_type(x.dtype))
+        return self.b.gep(
+            self.pointer[self.schedule.buffer(x)], [offset], inbounds=True, source_etype=memory_type(x.dtype)
+        )
 
     def put(self, x: Sym, offset: ir.Value, value: ir.Value) -> None:
         self.b.store(to_memory(self.b, value, x.dtype), self.place(x, offset))

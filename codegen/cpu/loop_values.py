@@ -10,7 +10,7 @@ import llvmlite.ir as ir
 
 from ..lower.canonical import Body, Canonical, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of
-from ..schedule.loop_tree import Loop, Schedule, Statement, item_buffers
+from ..schedule.loop_tree import Loop, Schedule, Statement
 from .expressions import Numbers
 from .loop_plan import LoopPlan
 from .scalar import I8, I64, PTR, counting, memory_type, to_memory

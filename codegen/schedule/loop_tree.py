@@ -48,7 +48,7 @@ ScheduleItem: TypeAlias = Loop | Statement | LibraryCall
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ResultRun:
     """A stretch of the result ``whole``, behind arrays with the dims ``before``."""
 
     whole: Sym
@@ -56,7 +56,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PartWindow:
     """The place of a part in the array that ``run`` holds: number ``column`` of those with these ``extents`` along
     ``axis``."""
 
@@ -76,8 +76,8 @@ class Schedule:
     tiled: set[Sym]  # contracted temporaries with storage for one tile of rows
     notes: list[str | Reason]
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
-    windows: dict[Sym, Window] = field(default_factory=dict)  # parts of results
-    runs: dict[Sym, Run] = field(default_factory=dict)
+    windows: dict[Sym, PartWindow] = field(default_factory=dict)  # parts of results
+    runs: dict[Sym, ResultRun] = field(default_factory=dict)
 
     def buffers(self, *items: Loop | Statement) -> list[Sym]:
         """The stored values that these items read or write, and runs in place of their parts."""

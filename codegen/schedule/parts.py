@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..lower.canonical import COPY, ONE, Canonical, CanonicalOp, Dim, Operand, Sym
-from .loop_tree import Run, Schedule, Statement, Window
+from .loop_tree import PartWindow, ResultRun, Schedule, Statement
 from .schedule import make_schedule
 
 MAX_PARTS = 64  # of one result
@@ -22,7 +22,7 @@ MAX_PASSES = 2  # loops that go through the rows of one run, each writing some c
 
 @dataclass(slots=True)
 class _Part:
-    """One operand of a concatenation: ``column`` says where along ``axis`` of an array of several."""
+    """One operand of a concatenation: ``column`` is its number among several along ``axis`` of an array."""
 
     value: Operand
     dims: tuple[Dim, ...]  # of the array that the run holds
@@ -30,30 +30,30 @@ class _Part:
     extents: tuple[Dim, ...] = ()  # of all operands along the axis
     column: int = 0
 
+    @property
+    def own_dims(self) -> tuple[Dim, ...]:
+        return tuple([self.extents[self.column] if a == self.axis else d for a, d in enumerate(self.dims)])
+
 
 @dataclass(slots=True)
 class InParts:
     """*program* with the parts of results as operations of their own."""
 
     program: Canonical
-    windows: dict[Sym, Window] = field(default_factory=dict)
-    runs: dict[Sym, Run] = field(default_factory=dict)
-
-    @property
-    def wholes(self) -> set[Sym]:
-        return {run.whole for run in self.runs.values()}
+    windows: dict[Sym, PartWindow] = field(default_factory=dict)
+    runs: dict[Sym, ResultRun] = field(default_factory=dict)
 
 
 def schedule_in_parts(program: Canonical) -> tuple[Canonical, Schedule]:
     """(the program with parts of results as operations, its schedule)."""
-    refused: set[Sym] = set()
-    while True:
-        found = find_parts(program, lambda x, runs: x not in refused and worth_it(program, x, runs))
-        schedule = make_schedule(found.program, windows=found.windows, runs=found.runs)
-        more = scattered(found.program, schedule)
-        if not more:
-            return found.program, schedule
-        refused |= more
+    found = find_parts(program, lambda _, runs: worth_it(program, runs))
+    schedule = make_schedule(found.program, windows=found.windows, runs=found.runs)
+    refused = scattered(found.program, schedule)
+    if not refused:
+        return found.program, schedule
+    # with other results in parts, the rest is placed as it was
+    found = find_parts(program, lambda x, runs: x not in refused and worth_it(program, runs))
+    return found.program, make_schedule(found.program, windows=found.windows, runs=found.runs)
 
 
 # ---- what is correct ---------------------------------------------------------------------------------------------
@@ -76,13 +76,12 @@ def find_parts(program: Canonical, wanted: Callable[[Sym, list[list[_Part]]], bo
         before: list[tuple[Dim, ...]] = []
         for parts in runs:
             run = Sym(next(number), x.dtype, parts[0].dims)
-            found.runs[run] = Run(x, tuple(before))
+            found.runs[run] = ResultRun(x, tuple(before))
             before.append(run.dims)
             for part in parts:
-                dims = tuple([part.extents[part.column] if a == part.axis else d for a, d in enumerate(part.dims)])
-                out = Sym(next(number), x.dtype, dims)
+                out = Sym(next(number), x.dtype, part.own_dims)
                 copies.append(CanonicalOp(COPY, (part.value,), {}, out, op.site))
-                found.windows[out] = Window(run, part.axis, part.extents, part.column)
+                found.windows[out] = PartWindow(run, part.axis, part.extents, part.column)
     if copies:
         producers = {**program.producers, **{op.out: op for op in copies}}
         found.program = replace(program, ops=[*program.ops, *copies], producers=producers)
@@ -118,12 +117,13 @@ def _joined(program: Canonical, x: Operand) -> CanonicalOp | None:
 # ---- what is worth it --------------------------------------------------------------------------------------------
 
 
-def worth_it(program: Canonical, whole: Sym, runs: list[list[_Part]]) -> bool:
-    """Whether the parts of *whole* had better be written in the loops of their own (a heuristic)."""
-    if all(d in program.static for d in whole.dims) or sum(map(len, runs)) > MAX_PARTS:
+def worth_it(program: Canonical, runs: list[list[_Part]]) -> bool:
+    """Whether the parts of a result had better be written in the loops of their own (a heuristic)."""
+    parts = [part for parts in runs for part in parts]
+    if len(parts) > MAX_PARTS or all(d in program.static for part in parts for d in part.own_dims):
         return False
-    # rows of columns whose number is not known: stores at a distance that LLVM does not know
-    return all(len({d in program.static for d in part.extents}) <= 1 for parts in runs for part in parts)
+    # single columns in rows of unknown length: stores at a distance that LLVM does not know
+    return all(len({d in program.static for d in part.extents}) <= 1 for part in parts)
 
 
 def scattered(program: Canonical, schedule: Schedule) -> set[Sym]:

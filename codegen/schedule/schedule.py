@@ -21,11 +21,11 @@ from .index_maps import Condition, Indices
 from .loop_tree import (
     LibraryCall,
     Loop,
-    Run,
+    PartWindow,
+    ResultRun,
     Schedule,
     ScheduleItem,
     Statement,
-    Window,
     produces,
     statements_of,
     streams,
@@ -290,8 +290,8 @@ def stable_placement(
 
 
 def make_schedule(
-    program: Canonical, tiles: bool = True, kept: Collection[Sym] = (), windows: Mapping[Sym, Window] | None = None,
-    runs: Mapping[Sym, Run] | None = None,
+    program: Canonical, tiles: bool = True, kept: Collection[Sym] = (), windows: Mapping[Sym, PartWindow] | None = None,
+    runs: Mapping[Sym, ResultRun] | None = None,
 ) -> Schedule:  # fmt: skip
     """The schedule of *program* for one thread; *tiles* of rows serve vectorisation, *kept* values are stored.
 

@@ -31,6 +31,7 @@ from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, reverse
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .columns import Columnwise
+from .index_sets import TooLongError, limited
 from .loop_adjoint import materialise
 from .sparsity import VIEWS, Known, Lookup, Pattern, pattern_of
 from .sparsity_loops import loop_sets
@@ -43,6 +44,7 @@ _SPREAD = 4  # times as many elements, from which on a broadcast value is one of
 LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
 WIDEST = 256  # entries of one row of what has many rows alike
 EVERY = 1 << 30  # products: no limit
+EFFORT, EFFORT_EACH = 1 << 21, 32  # numbers that may be written to find zeros of a dense matrix, and for each element
 FEW_IN_A_ROW = 4  # entries: so many comparisons cost less than zeros that are written over
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
 
@@ -86,7 +88,7 @@ def hessian_program(
 ) -> SparseProgram | None:
     """The Hessian of a scalar whose *gradients* with respect to *wrt* the *nodes* compute; None where it is dense, or
     needs more than *most* products."""
-    pattern = pattern_of(nodes, gradients, wrt, known, loop_sets)
+    pattern = _pattern(nodes, gradients, wrt, known, most)
     if pattern is None or is_dense(pattern.nnz, pattern.shape, most):
         return None
     pattern = symmetric(pattern)
@@ -95,6 +97,20 @@ def hessian_program(
         return None
     places = coloring.colors * pattern.shape[0] + coloring.rows
     return SparseProgram(pattern, "symmetric", coloring, nodes, gradients, wrt, places[None])
+
+
+def _pattern(
+    nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var], known: Lookup, most: int
+) -> Pattern | None:
+    """The pattern of the Jacobian; None where it is dense, or takes long to find for a matrix that would do without."""
+    if most == EVERY:
+        return pattern_of(nodes, outputs, wrt, known, loop_sets)
+    rows, columns = (sum([x.aval.size for x in xs]) for xs in (outputs, wrt))
+    try:
+        with limited(EFFORT + EFFORT_EACH * rows * columns):
+            return pattern_of(nodes, outputs, wrt, known, loop_sets)
+    except TooLongError:
+        return None
 
 
 def is_dense(entries: int, shape: tuple[int, int], most: int) -> bool:
@@ -136,7 +152,7 @@ def jacobian_program(
     made = {v for v, _ in copies}
     inner = [n for n in nodes if made.isdisjoint(n.outs)]
     inner = live_nodes(inner, sources)
-    local = pattern_of(inner, sources, [v for v, _ in copies], known, loop_sets)
+    local = _pattern(inner, sources, [v for v, _ in copies], known, most)
     shape = (len(origin), sum([v.aval.size for v in wrt]))
     if local is None or is_dense(local.nnz, shape, most):
         return None

@@ -6,7 +6,9 @@ left over, else the rows of a compressed sparse matrix.  A set may hold a number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,26 @@ _HASHED = 1024  # rows that a hash looks at
 _WIDE = 8  # columns of an array of rows, from which on its repetitions are removed
 
 
+_STEP = 512  # numbers that can be written in the time that any operation on sets takes
+_effort: ContextVar[list[int] | None] = ContextVar("effort", default=None)  # what is left of it
+
+
 class TooManyError(Exception):
     """Index sets would take more than ``MOST`` numbers."""
+
+
+class TooLongError(Exception):
+    """Finding the sets takes longer than was allowed."""
+
+
+@contextmanager
+def limited(effort: int) -> Iterator[None]:
+    """Within it sets are found by writing at most about *effort* numbers: TooLongError where that does not do."""
+    token = _effort.set([effort])
+    try:
+        yield
+    finally:
+        _effort.reset(token)
 
 
 class IndexSets:
@@ -144,6 +164,11 @@ def _pointers(counts: np.ndarray) -> np.ndarray:
 def _check(size: int) -> None:
     if size > MOST:
         raise TooManyError
+    left = _effort.get()
+    if left is not None:
+        left[0] -= size + _STEP
+        if left[0] < 0:
+            raise TooLongError
 
 
 def _runs(starts: np.ndarray, counts: np.ndarray, indptr: np.ndarray) -> np.ndarray:

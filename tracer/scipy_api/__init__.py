@@ -1,7 +1,8 @@
 """SciPy on traced arrays, one file for each subject. Start reading at ``special.py``.
 
 SciPy's functions are plain Python, which no protocol of NumPy's sees: calls of theirs are hooked
-(``numpy_api/hooks.py``), those of modules that nothing here imports once they are loaded.
+(``numpy_api/hooks.py``).  scipy.linalg and scipy.special are there from the start, with the compiler.  Files for other
+modules are imported by the first recording after the module has been.
 
 ==================  =====================================================================
 special.py          functions of scipy.special that are no ufuncs: logsumexp, softmax
@@ -38,11 +39,11 @@ stats_summaries.py  its functions of samples: moments, correlations, densities
 ==================  =====================================================================
 """
 
+from importlib import import_module
+from types import ModuleType
+
+from ..numpy_api.hooks import when_loaded
 from . import (  # noqa: F401  (each fills the tables)
-    fft,
-    integrate,
-    interpolate,
-    interpolate_splines,
     linalg,
     linalg_banded,
     linalg_functions,
@@ -50,18 +51,22 @@ from . import (  # noqa: F401  (each fills the tables)
     linalg_solvers,
     linalg_spaces,
     namespace,
-    ndimage,
-    optimize,
-    quadrature,
-    signal,
-    sparse,
-    sparse_solvers,
-    sparse_structure,
-    spatial,
     special,
     special_harmonics,
-    stats_distributions,
-    stats_formulas,
-    stats_multivariate,
-    stats_summaries,
 )
+
+_FILES = {
+    "fft": "fft", "integrate": "integrate quadrature", "interpolate": "interpolate interpolate_splines",
+    "ndimage": "ndimage", "optimize": "optimize", "signal": "signal",
+    "sparse": "sparse sparse_solvers sparse_structure", "spatial": "spatial",
+    "stats": "stats_distributions stats_formulas stats_multivariate stats_summaries",
+}  # fmt: skip
+
+
+def _fill(library: ModuleType) -> None:
+    for name in _FILES[library.__name__.removeprefix("scipy.")].split():
+        import_module(f".{name}", __name__)
+
+
+for _name in _FILES:
+    when_loaded(f"scipy.{_name}")(_fill)

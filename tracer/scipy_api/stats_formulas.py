@@ -1,7 +1,7 @@
 """Formulas of scipy.stats' distributions that cannot be recorded as SciPy writes them.
 
-The others are NumPy and scipy.special, and record by themselves.  ``apply_where`` and ``_lazyselect``, by which SciPy
-computes each branch of a formula for the elements that need it, are ``where``s here.
+The others are NumPy and scipy.special, and record by themselves.  ``_lazyselect``, by which SciPy computes each branch
+of a formula for the elements that need it, is a ``where`` here.
 """
 
 from __future__ import annotations
@@ -29,23 +29,13 @@ from .stats_distributions import choose
 # ---- choices by element ---------------------------------------------------------------------------------------------
 
 
-def _apply_where(
-    cond: Any, args: Any, f1: Callable[..., Any], f2: Any = None, /, *, fill_value: Any = None, xp: Any = None,
-    kwargs: Any = None,
-) -> Any:  # fmt: skip
-    values = args if isinstance(args, tuple) else (args,)
-    return np.where(cond, f1(*values), f2(*values) if f2 is not None else fill_value)
-
-
 def _lazyselect(condlist: Any, choicelist: Any, arrays: Any, default: Any = 0) -> Any:
     return choose(default, *[(c, f(*arrays)) for c, f in zip(condlist, choicelist, strict=False)])
 
 
-@when_loaded("scipy._lib.array_api_extra", "apply_where")
 @when_loaded("scipy._lib._util", "getfullargspec_no_self")
-def _hook_choices(module: Any) -> None:
-    for implementation in (_apply_where, _lazyselect):
-        hook(getattr(module, implementation.__name__.replace("_apply", "apply"), None), implementation)
+def _hook_choices(util: Any) -> None:
+    hook(getattr(util, "_lazyselect", None), _lazyselect)
 
 
 # ---- continuous -----------------------------------------------------------------------------------------------------

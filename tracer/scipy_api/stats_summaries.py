@@ -71,16 +71,6 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, TracedArray | np.ndarray) and value.ndim > 0
 
 
-def _at_set(self: Any, y: Any, /, copy: Any = None, xp: Any = None) -> Any:
-    """``xpx.at(x, index).set(y)``"""
-    mask = None if isinstance(self._idx, tuple) else self._idx
-    if mask is not None and np.ndim(y) == 0 and mask.dtype == bool and mask.shape == self._x.shape:
-        return np.where(mask, y, self._x)
-    found = as_traced(self._x).copy()
-    found[self._idx] = y
-    return found
-
-
 def _log_var(logx: Any, *options: Any) -> Any:
     """The logarithm of the variance of ``exp(logx)`` along the axis among the *options*, or the first one."""
     axis = next((option for option in options if isinstance(option, int)), 0)
@@ -157,8 +147,3 @@ def _install(stats: Any) -> None:
     _install_distances(sys.modules["scipy.stats._stats_py"])
     hook_to_source(stats.norm.nnlf.__func__)
     _install_densities(stats.gaussian_kde)
-
-
-@when_loaded("scipy._lib.array_api_extra", "at")
-def _hook_at(extra: Any) -> None:
-    hook(vars(extra.at)["set"], _at_set, lambda args, kwargs: is_traced([args[0]._x, args[0]._idx, *args[1:]]))

@@ -31,6 +31,7 @@ from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, reverse
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .columns import Columnwise
+from .elements import elements
 from .index_sets import TooLongError, limited
 from .loop_adjoint import materialise
 from .sparsity import VIEWS, Known, Lookup, Pattern, pattern_of
@@ -42,7 +43,6 @@ Seed = tuple[Atom, Doubt]
 REVERSE_COST = 1.5  # of a cotangent, where a tangent is 1
 _SPREAD = 4  # times as many elements, from which on a broadcast value is one of copies
 LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
-WIDEST = 256  # entries of one row of what has many rows alike
 EVERY = 1 << 30  # products: no limit
 EFFORT, EFFORT_EACH = 1 << 21, 32  # numbers that may be written to find zeros of a dense matrix, and for each element
 FEW_IN_A_ROW = 4  # entries: so many comparisons cost less than zeros that are written over
@@ -331,22 +331,22 @@ def emit(program: SparseProgram, const: Const) -> Atom:
         for color in range(program.colors):
             seeds = [_seed(x, part, const) for x, part in _parts(seeded, program.coloring.of_column == color)]
             whole += product(program, seeds)
-        flat = concat([cast(reshape(x, (x.aval.size,)), dtype) for x in whole], 0)
+        arrays: list[Atom] = [cast(reshape(x, (x.aval.size,)), dtype) for x in whole]
     else:
-        flat = _by_loop(program, product, seeded, dtype, const)
-    return _gathered(flat, program.places, dtype, const)
+        arrays = [_by_loop(program, product, seeded, dtype, const)]
+    return _summed(arrays, program.places, dtype, const)
 
 
-def _gathered(flat: Atom, terms: np.ndarray, dtype: np.dtype, const: Const) -> Atom:
-    """The sums of the elements of *flat* at these places, -1 for none."""
+def _summed(arrays: Sequence[Atom], terms: np.ndarray, dtype: np.dtype, const: Const) -> Atom:
+    """The sums of the elements of *arrays*, one after the other, at the places of each term, -1 for none."""
     total: Atom | None = None
     for places in terms:
         there = places >= 0
         if there.all():
-            term: Atom = gather(flat, const(places))
+            term: Atom = elements(arrays, places, const)
         else:
             mask = const(there.astype(dtype))
-            term = F.mulz(mask, gather(flat, const(np.maximum(places, 0))))
+            term = F.mulz(mask, gather(concat(list(arrays), 0), const(np.maximum(places, 0))))
         total = term if total is None else F.add(total, term)
     assert total is not None
     return total
@@ -452,35 +452,8 @@ def _interleaved(program: SparseProgram, parts: Sequence[Atom], rows: int, dtype
     which = np.searchsorted(starts, place, side="right") - 1
     row, column = np.divmod(place - starts[which], widths[which])
     part = color * firsts[-1] + firsts[which] + column
-    blocks = _blocks(row[0], part[0], rows) if len(program.places) == 1 else None
-    if blocks is None:
-        used, number = np.unique(part, return_inverse=True)
-        flat = concat([parts[k] for k in used], 0)
-        there = program.places >= 0
-        return _gathered(flat, np.where(there, number.reshape(part.shape) * rows + row, -1), dtype, const)
-    found: list[Atom] = []
-    for block in blocks:
-        side_by_side = concat([reshape(parts[k], (rows, 1)) for k in block], 1)
-        found.append(reshape(side_by_side, (rows * len(block),)))
-    return concat(found, 0)
-
-
-def _blocks(row: np.ndarray, part: np.ndarray, rows: int) -> list[np.ndarray] | None:
-    """The parts of which the entries are made in runs: in a run each row has one entry of each of them, in this order.
-    None where it is otherwise."""
-    found, at = [], 0
-    while at < len(row):
-        later = np.flatnonzero(row[at : at + WIDEST + 1] != row[at])
-        width = int(later[0]) if len(later) else 0
-        end = at + rows * width
-        if not width or end > len(row):
-            return None
-        block = part[at : at + width]
-        if np.any(row[at:end] != np.repeat(np.arange(rows), width)) or np.any(part[at:end] != np.tile(block, rows)):
-            return None
-        found.append(block)
-        at = end
-    return found
+    there = program.places >= 0
+    return _summed(parts, np.where(there, part * rows + row, -1), dtype, const)
 
 
 def _by_loop(

@@ -27,8 +27,7 @@ from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.bytecode.shown_names import AsValue
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
-from ...tracer.numpy_api.frame import TracedFrame
-from ...tracer.numpy_api.series import TracedSeries
+from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
@@ -83,7 +82,7 @@ class Settled:
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
-            elif type(value) in (TracedSeries, TracedFrame):
+            elif isinstance(value, Elementwise):
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself

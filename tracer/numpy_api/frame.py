@@ -20,6 +20,7 @@ class TracedFrame(Elementwise):
     """*array*, of two axes, with an *index* and *columns* as a DataFrame has them."""
 
     __slots__ = ("array", "columns", "index")
+    kind = "DataFrame"
 
     def __init__(self, array: TracedArray, index: Any, columns: Any) -> None:
         self.array, self.index, self.columns = array, index, columns
@@ -55,10 +56,7 @@ class TracedFrame(Elementwise):
         if args and args[0] is self and name in REDUCTIONS:
             given = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
             return getattr(self, name)(*args[1:], **(given if args[1:] or "axis" in given else {"axis": _whole(name)}))
-        return func(*[_plain(x) for x in args], **{key: _plain(x) for key, x in kwargs.items()})
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        refuse("np.asarray by code of a library, of a DataFrame with traced values")
+        return func(*[array_of(x) for x in args], **{key: array_of(x) for key, x in kwargs.items()})
 
     def __matmul__(self, other: Any) -> Any:
         if (isinstance(other, TracedSeries) or is_pandas(other, "Series")) and not self.columns.equals(other.index):
@@ -85,26 +83,8 @@ class TracedFrame(Elementwise):
         return TracedSeries(self.array[:, int(found)], self.index, key)
 
     @property
-    def values(self) -> TracedArray:
-        return self.array
-
-    def to_numpy(self, dtype: Any = None, copy: bool = False, **kwargs: Any) -> TracedArray:
-        return self.array if dtype is None else self.array.astype(dtype)
-
-    @property
     def T(self) -> TracedFrame:  # noqa: N802
         return TracedFrame(self.array.T, self.columns, self.index)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        return 2
-
-    def __len__(self) -> int:
-        return len(self.array)
 
     def settled(self, plain: Callable[[Any], Any]) -> Any:
         """The DataFrame over the values that *plain* gives."""
@@ -122,10 +102,6 @@ class TracedFrame(Elementwise):
 def _whole(name: str) -> int | None:
     """The axis that ``np.sum`` and others reduce in this pandas, where none is named: both, or the first."""
     return 0 if np.ndim(getattr(np, name)(sys.modules["pandas"].DataFrame([[1.0]]))) else None
-
-
-def _plain(value: Any) -> Any:
-    return value.array if isinstance(value, TracedFrame) else array_of(value)
 
 
 def _numbers(frame: Any) -> np.ndarray:

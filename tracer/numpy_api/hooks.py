@@ -26,6 +26,7 @@ from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_ar
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .from_source import HOOKED, source_of
+from .series import Elementwise
 
 HOOK = "_tracegrad_hook"
 
@@ -51,7 +52,11 @@ def _shim_code(cells: int) -> CodeType:
 
 
 def _given_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return is_traced(args) or is_traced(tuple(kwargs.values()))
+    return any(is_traced(x) or isinstance(x, Elementwise) for x in (*args, *kwargs.values()))
+
+
+def _without_labels(value: Any) -> Any:
+    return value.array if isinstance(value, Elementwise) else value
 
 
 def key_of(function: Any) -> str:
@@ -72,8 +77,8 @@ def hook(
     function: Any, implementation: Callable[..., Any],
     applies: Callable[[tuple[Any, ...], dict[str, Any]], bool] = _given_traced,
 ) -> bool:  # fmt: skip
-    """Send calls of *function* with a traced argument to *implementation* (or those to which it *applies*); every other
-    call goes on as before."""
+    """Send calls of *function* with a traced argument to *implementation*, columns of pandas as arrays (or those to
+    which it *applies*); every other call goes on as before."""
     if not isinstance(function, FunctionType):
         return False
     name = key_of(function)
@@ -85,6 +90,8 @@ def hook(
 
     def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_recorder() is not None and applies(args, kwargs):
+            if applies is _given_traced:
+                args, kwargs = tuple(map(_without_labels, args)), {k: _without_labels(v) for k, v in kwargs.items()}
             return implementation(*args, **kwargs)
         return original(*args, **kwargs)
 

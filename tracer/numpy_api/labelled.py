@@ -12,13 +12,12 @@ from typing import Any
 
 from ..record.array import TracedArray, wrap_array
 from . import frame, series
-from .frame import TracedFrame
 from .hooks import hook, when_loaded
-from .series import TracedSeries
+from .series import Elementwise
 
 
 def _applies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any(isinstance(x, (TracedArray, TracedSeries, TracedFrame)) for x in args)
+    return any(isinstance(x, (TracedArray, Elementwise)) for x in args)
 
 
 _HOOKS: dict[str, dict[str, Callable[..., Any]]] = {

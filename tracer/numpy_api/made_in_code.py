@@ -25,10 +25,9 @@ from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .create import filled
 from .creation import writable_copy
-from .frame import TracedFrame
 from .from_source import source_of
 from .registry import shape_of
-from .series import TracedSeries
+from .series import Elementwise
 
 
 def _made(plain: Any) -> Any:
@@ -126,7 +125,7 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
         a = recorded(a)
         if is_traced(a):
             return _of_traced(a, dtype, kwargs.get("copy"), kwargs.get("order", args[0] if args else order), 0)
-        if isinstance(a, (TracedSeries, TracedFrame)):
+        if isinstance(a, Elementwise):
             return convert(a.array, dtype, *args, **kwargs)
         try:
             found = plain(a, dtype, *args, **kwargs)

@@ -51,11 +51,42 @@ class Elementwise:
 
     __slots__ = ()
     __array_priority__ = 3000.0
+    kind: str
+    array: TracedArray
     __hash__ = None  # type: ignore[assignment]
 
     def apply(self, function: Callable[..., Any], *operands: Any) -> Any:
         """*function* of *operands*, of which this is one, elementwise."""
         raise NotImplementedError
+
+    def settled(self, plain: Callable[[Any], Any]) -> Any:
+        """The object of pandas over the values that *plain* gives."""
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        refuse(f"np.asarray by code of a library, of a {self.kind} with traced values")
+
+    @property
+    def values(self) -> TracedArray:
+        return self.array
+
+    def to_numpy(self, dtype: Any = None, copy: bool = False, **kwargs: Any) -> TracedArray:
+        return self.array if dtype is None else self.array.astype(dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def size(self) -> int:
+        return self.array.size
+
+    def __len__(self) -> int:
+        return len(self.array)
 
     def __neg__(self) -> Any:
         return self.apply(np.negative, self)
@@ -70,6 +101,7 @@ class TracedSeries(Elementwise):
     """*array*, of one axis, with an *index* and a *name* as a Series has them."""
 
     __slots__ = ("array", "index", "name")
+    kind = "Series"
 
     def __init__(self, array: TracedArray, index: Any, name: Any = None) -> None:
         self.array, self.index, self.name = array, index, name
@@ -108,9 +140,6 @@ class TracedSeries(Elementwise):
             return getattr(self, name)(*args[1:], **given)
         return func(*[array_of(x) for x in args], **{key: array_of(x) for key, x in kwargs.items()})
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        refuse("np.asarray by code of a library, of a Series with traced values")
-
     def dot(self, other: Any) -> Any:
         return self.apply(lambda *given: np.dot(given[0], array_of(given[1])), self, other)
 
@@ -136,34 +165,12 @@ class TracedSeries(Elementwise):
     # ---- what a Series is
 
     @property
-    def values(self) -> TracedArray:
-        return self.array
-
-    def to_numpy(self, dtype: Any = None, copy: bool = False, **kwargs: Any) -> TracedArray:
-        return self.array if dtype is None else self.array.astype(dtype)
-
-    @property
     def T(self) -> TracedSeries:  # noqa: N802
         return self
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def size(self) -> int:
-        return self.array.size
-
-    @property
-    def ndim(self) -> int:
-        return 1
-
-    @property
     def dtype(self) -> np.dtype:
         return self.array.dtype
-
-    def __len__(self) -> int:
-        return len(self.array)
 
     def __iter__(self) -> Any:
         return iter(self.array)
@@ -220,7 +227,7 @@ def array_of(value: Any) -> Any:
     """*value* without its index, in lists and tuples, too."""
     if isinstance(value, (list, tuple)):
         return type(value)([array_of(x) for x in value])
-    return value.array if isinstance(value, TracedSeries) else _values(value) if is_pandas(value, "Series") else value
+    return value.array if isinstance(value, Elementwise) else _values(value) if is_pandas(value, "Series") else value
 
 
 def _reduction(function: Any) -> Callable[..., Any]:

@@ -17,10 +17,8 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
-from ..numpy_api.frame import TracedFrame
 from ..numpy_api.hooks import hook, when_loaded
 from ..numpy_api.registry import atom_of
-from ..numpy_api.series import TracedSeries
 from ..ops.elementwise import broadcast_to, cast
 from ..record.array import TracedArray, is_traced, to_atom, wrap
 
@@ -67,18 +65,8 @@ def choose(default: Any, *cases: tuple[Mask, Any]) -> Any:
 # ---- arguments ------------------------------------------------------------------------------------------------------
 
 
-def given_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an argument is traced, or a column of pandas that is."""
-    return any(is_traced(x) or isinstance(x, TracedSeries | TracedFrame) for x in (*args, *kwargs.values()))
-
-
-def without_labels(value: Any) -> Any:
-    return value.to_numpy() if isinstance(value, TracedSeries | TracedFrame) else value
-
-
 def plain_or_traced(value: Any) -> Any:
     """``np.asarray(value)``, or a traced array."""
-    value = without_labels(value)
     return wrap(atom_of(value)) if is_traced(value) else np.asarray(value)
 
 
@@ -387,7 +375,7 @@ def _install(infrastructure: Any) -> None:
     tables = (("rv_continuous", CONTINUOUS), ("rv_discrete", DISCRETE), ("rv_generic", GENERIC))
     for name, table in tables:
         for method, implementation in table.items():
-            hook(vars(getattr(infrastructure, name))[method], implementation, given_traced)
+            hook(vars(getattr(infrastructure, name))[method], implementation)
     hook(infrastructure.rv_frozen.__init__, _freeze, lambda args, kwargs: True)
 
 

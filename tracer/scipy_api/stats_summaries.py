@@ -19,7 +19,6 @@ from ..numpy_api.from_source import compiled, source_of
 from ..numpy_api.hooks import copy_of, hook, hook_to_source, when_loaded
 from ..numpy_api.shape import as_traced
 from ..record.array import TracedArray, is_traced
-from .stats_distributions import given_traced, without_labels
 
 _OF_SAMPLES = """
     gmean hmean pmean skew kurtosis moment sem variation entropy iqr median_abs_deviation tmean tvar tstd tsem kstat
@@ -41,7 +40,7 @@ def _of_axes(name: str, function: FunctionType) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs.pop("_no_deco", None)
-        given = signature.bind(*map(without_labels, args), **{k: without_labels(v) for k, v in kwargs.items()})
+        given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         values = given.arguments
         if values.get("nan_policy", "propagate") != "propagate":
@@ -141,7 +140,7 @@ def _install(stats: Any) -> None:
         if isinstance(function, FunctionType):
             recorded = _of_axes(name, function)
             compiled(stats, name)(recorded)  # for those that call it
-            hook(function, recorded, given_traced)
+            hook(function, recorded)
     for helper, ours in (("_log_var", _log_var), ("_yeojohnson_transform", _yeojohnson)):
         compiled(sys.modules["scipy.stats._morestats"], helper)(ours)
     _install_distances(sys.modules["scipy.stats._stats_py"])

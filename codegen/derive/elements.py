@@ -22,7 +22,7 @@ MOST = 8  # stretches, else all positions are an index array
 FEW = 32  # positions that need not be regular: each is a slice
 
 
-class Stretch(NamedTuple):
+class Progression(NamedTuple):
     """*turns* times *period* of the positions, from number *start* on; each turn is *step* further on."""
 
     start: int
@@ -49,7 +49,7 @@ def elements(arrays: Sequence[Atom], places: np.ndarray, const: Const) -> Atom:
     return concat(found, 0) if found else gather(concat(list(arrays), 0), const(places))
 
 
-def _limited(places: np.ndarray, starts: np.ndarray) -> list[Stretch]:
+def _limited(places: np.ndarray, starts: np.ndarray) -> list[Progression]:
     """The stretches of *places* within arrays with these *starts*; none where they are too many, or where many
     positions are not regular."""
     some = []
@@ -63,7 +63,7 @@ def _limited(places: np.ndarray, starts: np.ndarray) -> list[Stretch]:
     return some
 
 
-def _within(stretch: Stretch, first: np.ndarray, starts: np.ndarray) -> Iterator[Stretch]:
+def _within(stretch: Progression, first: np.ndarray, starts: np.ndarray) -> Iterator[Progression]:
     """*stretch*, whose positions begin with *first*, cut where one of its slices goes on in the next array."""
     start, left = stretch.start, stretch.turns
     while left:
@@ -73,7 +73,7 @@ def _within(stretch: Stretch, first: np.ndarray, starts: np.ndarray) -> Iterator
         start, left, first = start + turns * stretch.period, left - turns, first + turns * stretch.step
 
 
-def stretches(places: np.ndarray) -> Iterator[Stretch]:
+def stretches(places: np.ndarray) -> Iterator[Progression]:
     """The *places* as stretches in order; those that are not regular as ones of one turn."""
     todo = [(0, len(places))]
     while todo:
@@ -82,7 +82,7 @@ def stretches(places: np.ndarray) -> Iterator[Stretch]:
             continue
         found = _around_middle(places, start, stop) if stop - start > FEW else None
         if found is None:
-            yield Stretch(start, stop - start, 1, 1)
+            yield Progression(start, stop - start, 1, 1)
         elif found.start > start:
             todo += [(found.stop, stop), (found.start, found.stop), (start, found.start)]
         else:
@@ -90,7 +90,7 @@ def stretches(places: np.ndarray) -> Iterator[Stretch]:
             todo.append((found.stop, stop))
 
 
-def _around_middle(places: np.ndarray, start: int, stop: int) -> Stretch | None:
+def _around_middle(places: np.ndarray, start: int, stop: int) -> Progression | None:
     """The stretch that the middle of these positions is in."""
     steps = np.diff(places[start:stop])
     middle = len(steps) // 2
@@ -109,4 +109,4 @@ def _around_middle(places: np.ndarray, start: int, stop: int) -> Stretch | None:
     after = int(unlike[at]) if at < len(unlike) else len(steps) - period
     turns = (after + period + 1 - first) // period
     step = int(steps[first : first + period].sum())
-    return Stretch(start + first, period, turns, step) if step > 0 and turns > 1 else None
+    return Progression(start + first, period, turns, step) if step > 0 and turns > 1 else None

@@ -1,7 +1,8 @@
 """Indexed reads and writes, and searches, of many rows at once.
 
-Positions along axis 0 of each row become positions along the merged axis of all rows: those of row b begin at b times
-the length.  So one indexed read or write does all rows, whichever of its operands differ.
+Where the positions are the same in all rows, an element is read of all rows at once.  Else positions along axis 0 of
+each row become positions along the merged axis of all rows.  So one indexed read or write does all rows, whichever of
+its operands differ.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ...tracer.ir.aval import INT
 from ...tracer.ir.graph import Atom, Lit, Node, bind
 from ...tracer.ops.elementwise import BROADCAST, F
 from ...tracer.ops.indexing import gather
-from ...tracer.ops.shape import iota, reshape
+from ...tracer.ops.shape import iota, move_axis, reshape
 from .batched_rows import Rule, StackedRows, behind
 
 
@@ -23,31 +24,37 @@ def _gather_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     if xs is None:
         assert at is not None
         return [gather(rows.one(x), at)]
-    return [gather(_joined(xs), _positions(index, x, rows))]
+    if at is None:  # the same elements of each row
+        return [move_axis(gather(move_axis(xs, 0, 1), rows.one(index)), index.aval.ndim, 0)]
+    return [gather(_joined(xs, rows), _positions(at, x, rows))]
 
 
 def _scatter_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:
     x, index, v = node.inputs
-    xs = rows.whole(x)
-    found = bind(node.prim, _joined(xs), _positions(index, x, rows), rows.whole(v))
-    return [reshape(found, xs.aval.shape)]
-
-
-def _joined(xs: Atom) -> Atom:
-    """The rows *xs*, (n, m, ...), one after the other: (n m, ...)."""
-    n, m, *rest = xs.aval.shape
-    return reshape(xs, (n * m, *rest))
-
-
-def _positions(index: Atom, x: Atom, rows: StackedRows) -> Atom:
-    """The positions *index* along axis 0 of *x*, for all rows that are joined."""
-    shape = (rows.size, *index.aval.shape)
-    first = F.mul(iota(rows.size), Lit(x.aval.shape[0], INT))
-    at = rows.of(index)
+    xs, at, vs = rows.whole(x), rows.of(index), rows.whole(v)
+    if rows.second and at is None:
+        found = bind(node.prim, move_axis(xs, 0, 1), rows.one(index), move_axis(vs, 0, index.aval.ndim))
+        return [move_axis(found, 1, 0)]
     if at is None:
-        at = rows.one(index)
-        at = at if isinstance(at, Lit) else bind(BROADCAST, at, shape=shape, dims=tuple(range(1, len(shape))))
-    return F.add(behind(first, shape), at)
+        at = bind(BROADCAST, rows.one(index), shape=(rows.size, *index.aval.shape), dims=tuple(range(1, index.aval.ndim + 1)))
+    found = bind(node.prim, _joined(xs, rows), _positions(at, x, rows), vs)
+    n, m, *rest = xs.aval.shape
+    return [move_axis(reshape(found, (m, n, *rest)), 1, 0) if rows.second else reshape(found, (n, m, *rest))]
+
+
+def _joined(xs: Atom, rows: StackedRows) -> Atom:
+    """The rows *xs*, (n, m, ...), with the first two axes as one."""
+    n, m, *rest = xs.aval.shape
+    return reshape(move_axis(xs, 0, 1) if rows.second else xs, (n * m, *rest))
+
+
+def _positions(at: Atom, x: Atom, rows: StackedRows) -> Atom:
+    """The positions *at*, (n, ...), along axis 0 of each row of *x*, in all rows that are joined."""
+    number, count = iota(rows.size), rows.size if rows.second else x.aval.shape[0]
+    shape, each = at.aval.shape, Lit(count, INT)
+    if rows.second:
+        return F.add(F.mul(at, each), behind(number, shape))
+    return F.add(behind(F.mul(number, each), shape), at)
 
 
 def _search_rows(node: Node, rows: StackedRows) -> Sequence[Atom]:

@@ -1,7 +1,6 @@
 """Loops of many rows at once: one loop, whose carries have the rows of the batch.
 
-A carry differs from row to row where it begins so, or becomes so in a step: ``_spread`` is the fixed point.  What is
-the same in all rows, as the time of an integration, stays so.
+Which carries differ from row to row, and how their rows lie in memory, says ``batched_carries.py``.
 
 A loop is *ragged* where the rows take different numbers of steps: the number of steps differs, or the answer that ends
 it.  It then runs until the last row has ended, and a row that has ended keeps its carries (``select``).  A branch is a
@@ -12,8 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
-
 from ...tracer.ir.aval import BOOL, INT, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ...tracer.ir.primitive import ELEMENTWISE, HOST, LOOP, REDUCE, VIEW
@@ -21,57 +18,17 @@ from ...tracer.ops.control import LoopView, before_consts, before_rows, loop, lo
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.reduce import reduce
 from ...tracer.ops.shape import full, move_axis, reshape, zeros
+from .batched_carries import RowSpread, indexed, row_spread
 from .batched_rows import StackedRows, behind, in_front, rows_var
 
 _NUMBER = Aval(INT, ())
 _INLINED = (ELEMENTWISE, VIEW, REDUCE)  # kinds of which a branch may be that all rows compute
 
 
-class RowSpread(NamedTuple):
-    """Where a loop's values differ from row to row."""
-
-    values: set[Var]  # of the body
-    ragged: bool
-    outs: list[bool]  # results of the node
-
-
-def dependent(nodes: Sequence[Node], sources: set[Var]) -> set[Var]:
-    """*sources* and the values of *nodes* that depend on them."""
-    found = set(sources)
-    for node in nodes:
-        given = [isinstance(a, Var) and a in found for a in node.inputs]
-        if not any(given):
-            continue
-        if node.prim.kind == LOOP:
-            found.update(out for out, differs in zip(node.outs, _spread(node, given).outs, strict=True) if differs)
-        else:
-            found.update(node.outs)
-    return found
-
-
-def _spread(node: Node, given: Sequence[bool]) -> RowSpread:
-    """How the rows spread in the loop *node*, of whose operands those in *given* differ."""
-    view, lead = loop_view(node), before_consts(node.params)
-    body, carries = view.body, view.inner.carries
-    sources = {v for v, differs in zip(body.inputs, given[lead:], strict=True) if differs}
-    ragged = any(given[:lead])
-    while True:
-        values = dependent(body.nodes, sources)
-        ragged = ragged or view.go_on in values
-        ends = zip(carries, view.ends, strict=True)
-        more = {v for v, end in ends if (ragged and end is not v) or end in values} - sources
-        if not more:
-            break
-        sources |= more
-    outs = [v in sources for v in carries]
-    outs += [ragged] * (view.taken is not None) + [ragged or row in values for row in view.rows]
-    return RowSpread(values, ragged, outs)
-
-
 def loop_rows(node: Node, rows: StackedRows) -> Sequence[Atom | None]:
     """The rows of the results of the loop *node*."""
     view = loop_view(node)
-    spread = _spread(node, rows.differ(node.inputs))
+    spread = row_spread(node, rows.differ(node.inputs))
     if _is_branch(node) and spread.ragged:
         return _both(view, spread, rows)
     return _loop(node, view, spread, rows)
@@ -165,6 +122,8 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
     """The rows of the results of the loop *node*, by a loop."""
     body, params = view.body, node.params
     inputs = {v: rows_var(v, rows.size) if v in spread.values else Var(v.aval) for v in body.inputs}
+    second = {v for v in indexed(view) & spread.values if v.shape}  # their rows, as the loop keeps them
+    inputs.update((v, Var(Aval(v.dtype, (v.shape[0], rows.size, *v.shape[1:])))) for v in second)
     turns = _Turns(node, view, rows) if spread.ragged else None
     consts, carries = ([], []) if turns is None else (turns.consts, turns.carries)
     mask: Var | None = None
@@ -177,11 +136,12 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
     now: Atom | None = None
     with building(Builder()) as builder:
         builder.notes = current_builder().notes
+        whole = {v: move_axis(x, 1, 0) if v in second else x for v, x in inputs.items() if v in spread.values}
         inside = rows.within(
-            {v: x for v, x in inputs.items() if v in spread.values},
+            whole,
             {v: x for v, x in inputs.items() if v not in spread.values},
-            turns.alive if turns is not None and stops else mask,
-        )
+            turns.alive if turns is not None and stops else mask, second=True,
+        )  # fmt: skip
         inside.enter(asking, anew=True)
         outputs: list[Atom] = []
         if turns is not None:
@@ -195,19 +155,18 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
             x = inside.whole(value) if differs else inside.one(value)
             return x if now is None or not differs else _where(now, x, otherwise)
 
-        outputs += [
-            result(end, v in spread.values, inputs[v]) for v, end in zip(view.inner.carries, view.ends, strict=True)
-        ]
+        for v, end in zip(view.inner.carries, view.ends, strict=True):
+            x = result(end, v in spread.values, whole.get(v))
+            outputs.append(move_axis(x, 0, 1) if v in second else x)
         different = spread.outs[before_rows(params) :]
         outputs += [result(row, differs, None) for row, differs in zip(view.rows, different, strict=True)]
 
-    def outside(v: Var, x: Atom) -> Atom:
-        return rows.whole(x) if v in spread.values else rows.one(x)
+    second |= spread.values & {*view.inner.xs}  # behind the axis of steps
 
-    xs = [
-        move_axis(outside(v, x), 0, 1) if v in spread.values else rows.one(x)
-        for v, x in zip(view.inner.xs, view.outer.xs, strict=True)
-    ]
+    def outside(v: Var, x: Atom) -> Atom:
+        found = rows.whole(x) if v in spread.values else rows.one(x)
+        return move_axis(found, 0, 1) if v in second else found
+
     order = [
         *[v for v, _ in consts], *[inputs[v] for v in view.inner.consts],
         *[v for v, _ in carries], *[inputs[v] for v in (*view.inner.carries, *view.inner.xs)],
@@ -216,15 +175,16 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
         Graph(order, live_nodes(builder.nodes, outputs), outputs),
         [*[x for _, x in consts], *map(outside, view.inner.consts, view.outer.consts)],
         [*[x for _, x in carries], *map(outside, view.inner.carries, view.outer.carries)],
-        xs, params["length"], params["reverse"], steps=steps, stops=stops,
+        list(map(outside, view.inner.xs, view.outer.xs)), params["length"], params["reverse"], steps=steps, stops=stops,
     )  # fmt: skip
     own, count = len(carries), len(view.finals)
     finals, rest = found[own : own + count], found[own + count :]
     ran = [found[own - 1] if turns is not None else rest[0]] if stops else []
     results = [*finals, *ran, *rest[stops:]]
+    turned = {*view.stacked, *[out for v, out in zip(view.inner.carries, view.finals, strict=True) if v in second]}
     given: list[Atom | None] = []
-    for k, (out, x, differs) in enumerate(zip(node.outs, results, spread.outs, strict=False)):
+    for out, x, differs in zip(node.outs, results, spread.outs, strict=False):
         if not differs:
             rows.same[out] = x
-        given.append((move_axis(x, 1, 0) if k >= before_rows(params) else x) if differs else None)
+        given.append((move_axis(x, 1, 0) if out in turned else x) if differs else None)
     return given

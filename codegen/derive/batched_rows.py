@@ -22,11 +22,14 @@ class StackedRows:
 
     ``stacked`` are the rows of each value that depends on the row; ``same`` are new names of values that do not.
     ``enter`` adds what further nodes compute.  Where *alive* is given (bool, (size,)), the results of other rows are
-    dropped, and no loop may run for their sake.
+    dropped, and no loop may run for their sake.  *second*: it is the body of a loop, where the rows of what is indexed
+    stand second in memory (``batched_carries.py``).
     """
 
-    def __init__(self, size: int, stacked: Mapping[Var, Atom], walk: Walk, alive: Atom | None = None) -> None:
-        self.size, self.alive, self._walk = size, alive, walk
+    def __init__(
+        self, size: int, stacked: Mapping[Var, Atom], walk: Walk, alive: Atom | None = None, second: bool = False
+    ) -> None:
+        self.size, self.alive, self.second, self._walk = size, alive, second, walk
         self.stacked: dict[Var, Atom] = {}
         self.same: dict[Var, Atom] = {}
         self._producers: dict[Var, Node] = {}
@@ -61,9 +64,11 @@ class StackedRows:
         self.enter(aside.nodes, anew=True)
         return self.whole(found)
 
-    def within(self, stacked: Mapping[Var, Atom], same: Mapping[Var, Atom], alive: Atom | None) -> StackedRows:
+    def within(
+        self, stacked: Mapping[Var, Atom], same: Mapping[Var, Atom], alive: Atom | None, second: bool = False
+    ) -> StackedRows:
         """As many rows of another program, some of whose Vars are known."""
-        rows = StackedRows(self.size, stacked, self._walk, alive)
+        rows = StackedRows(self.size, stacked, self._walk, alive, second)
         rows.same.update(same)
         return rows
 

@@ -28,7 +28,7 @@ from ...tracer.ir.graph import (
 )
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
-from ...tracer.ops.shape import reshape, take_slice, transpose
+from ...tracer.ops.shape import full, reshape, take_slice, transpose
 from .covered_loops import merge_covered_loops
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
@@ -93,17 +93,33 @@ def _product(node: Node, producers: Producers) -> Atom | None:
 def _sum(node: Node, producers: Producers) -> Atom | None:
     """Add a few elements to an array where they belong, in place of an array of zeros with these elements."""
     for part, total in (node.inputs, reversed(node.inputs)):
-        added = _added(part, producers)
-        if added and isinstance(total, Var) and total.shape == part.aval.shape:
-            for source in reversed(added):
-                start, index, values = source.inputs
-                total = bind(source.prim, reshape(total, start.aval.shape), index, values)
-            return reshape(total, node.out.shape)
+        made = _added(part, producers)
+        if any(n.prim.name == "scatter_add" for n in made) and total.aval.shape == part.aval.shape:
+            for n in made:  # back to where the elements are added
+                total = _undone(n, total, producers)
+            for n in reversed(made):
+                total = bind(n.prim, total, *n.inputs[1:], **n.params)
+            return total
     return None
 
 
+def _undone(view: Node, x: Atom, producers: Producers) -> Atom:
+    """*x* as the operand of *view*, whose result has the shape of *x*."""
+    node = producers.get(x) if isinstance(x, Var) else None
+    if view.prim.name == "transpose":
+        perm = view.params["perm"]
+        if node is not None and node.prim is view.prim and node.params["perm"] == perm:
+            return node.inputs[0]
+        return transpose(x, tuple([perm.index(a) for a in range(len(perm))]))
+    shape = view.inputs[0].aval.shape
+    if node is not None and node.prim.name == "reshape" and node.inputs[0].aval.shape == shape:
+        return node.inputs[0]
+    return reshape(x, shape)
+
+
 def _added(x: Atom, producers: Producers) -> list[Node]:
-    """The indexed sums, last first, that make *x* of zeros; none where it is made otherwise, or of many elements."""
+    """The indexed sums and views, last first, that make *x* of zeros; none where it is made otherwise, or of many
+    elements."""
     found: list[Node] = []
     count = 0
     while (node := producers.get(x) if isinstance(x, Var) else None) is not None:
@@ -113,11 +129,45 @@ def _added(x: Atom, producers: Producers) -> list[Node]:
             return found if isinstance(value, Lit) and value.value == 0 and few else []
         if node.prim.name == "scatter_add":
             count += node.inputs[2].aval.size
-            found.append(node)
-        elif node.prim.name != "reshape":
+        elif node.prim.name not in ("reshape", "transpose"):
             break
+        found.append(node)
         x = node.inputs[0]
     return []
+
+
+def _transposed(node: Node, producers: Producers) -> Atom | None:
+    """One transpose of another, or of what is the same along the axes."""
+    x, perm = node.inputs[0], node.params["perm"]
+    source = producers.get(x) if isinstance(x, Var) else None
+    if source is not None and source.prim.name == "transpose":
+        return transpose(source.inputs[0], tuple([source.params["perm"][a] for a in perm]))
+    if source is not None and source.prim.name == "broadcast":
+        dims = tuple([perm.index(d) for d in source.params["dims"]])
+        if list(dims) == sorted(dims):
+            return bind(source.prim, source.inputs[0], shape=node.out.shape, dims=dims)
+    return None
+
+
+def _reshaped(node: Node, producers: Producers) -> Atom | None:
+    """One reshape of another, or of a number that is repeated."""
+    x, shape = node.inputs[0], node.out.shape
+    source = producers.get(x) if isinstance(x, Var) else None
+    if source is not None and source.prim.name == "reshape":
+        return reshape(source.inputs[0], shape)
+    if source is not None and source.prim.name == "broadcast" and not source.inputs[0].aval.shape:
+        return reshape(source.inputs[0], shape) if not shape else full(source.inputs[0], shape)
+    return None
+
+
+def _repeated(node: Node, producers: Producers) -> Atom | None:
+    """One broadcast of another."""
+    x = node.inputs[0]
+    source = producers.get(x) if isinstance(x, Var) else None
+    if source is None or source.prim is not node.prim:
+        return None
+    dims = tuple([node.params["dims"][d] for d in source.params["dims"]])
+    return bind(node.prim, source.inputs[0], shape=node.out.shape, dims=dims)
 
 
 def _scattered(node: Node, producers: Producers) -> Atom | None:
@@ -153,6 +203,7 @@ def _search(node: Node, producers: Producers) -> Atom | None:
 OF_FORMULAS = frozenset((0.5, *range(-4, 5)))  # numbers that are rather part of a formula than data
 RULES: dict[str, Rule] = {
     "add": _sum,
+    "broadcast": _repeated,
     "cast": _cast,
     "matmul": _matmul,
     "matmulz": _matmul,
@@ -160,8 +211,10 @@ RULES: dict[str, Rule] = {
     "argmin": _argument,
     "mul": _product,
     "mulz": _product,
+    "reshape": _reshaped,
     "scatter_add": _scattered,
     "searchsorted": _search,
+    "transpose": _transposed,
 }
 
 

@@ -1,0 +1,92 @@
+"""The operands of loops of many rows: which differ from row to row, and how their rows lie in memory.
+
+A carry differs where it begins so, or becomes so in a step: ``row_spread`` is the fixed point.  What is the same in all
+rows, as the time of an integration, stays so.
+
+The rows of an array of which a step reads or writes elements stand *second*, (m, n, ...): what the step reads at one
+position of all rows lies side by side then, and is written so (``batched_indexing.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...tracer.ir.graph import Atom, Node, Var
+from ...tracer.ir.primitive import LOOP, SCATTER
+from ...tracer.ops.control import LoopView, before_consts, loop_view
+
+
+class RowSpread(NamedTuple):
+    """Where a loop's values differ from row to row."""
+
+    values: set[Var]  # of the body
+    ragged: bool
+    outs: list[bool]  # results of the node
+
+
+def dependent(nodes: Sequence[Node], sources: set[Var]) -> set[Var]:
+    """*sources* and the values of *nodes* that depend on them."""
+    found = set(sources)
+    for node in nodes:
+        given = [isinstance(a, Var) and a in found for a in node.inputs]
+        if not any(given):
+            continue
+        if node.prim.kind == LOOP:
+            found.update(out for out, differs in zip(node.outs, row_spread(node, given).outs, strict=True) if differs)
+        else:
+            found.update(node.outs)
+    return found
+
+
+def row_spread(node: Node, given: Sequence[bool]) -> RowSpread:
+    """How the rows spread in the loop *node*, of whose operands those in *given* differ."""
+    view, lead = loop_view(node), before_consts(node.params)
+    body, carries = view.body, view.inner.carries
+    sources = {v for v, differs in zip(body.inputs, given[lead:], strict=True) if differs}
+    ragged = any(given[:lead])
+    while True:
+        values = dependent(body.nodes, sources)
+        ragged = ragged or view.go_on in values
+        ends = zip(carries, view.ends, strict=True)
+        more = {v for v, end in ends if (ragged and end is not v) or end in values} - sources
+        if not more:
+            break
+        sources |= more
+    outs = [v in sources for v in carries]
+    outs += [ragged] * (view.taken is not None) + [ragged or row in values for row in view.rows]
+    return RowSpread(values, ragged, outs)
+
+
+# ---- how rows lie --------------------------------------------------------------------------------------------------
+
+
+def indexed(view: LoopView) -> set[Var]:
+    """The consts and carries of a body of which steps read, write or add to elements."""
+    of: dict[Atom, Var] = {v: v for v in (*view.inner.consts, *view.inner.carries)}  # and their versions
+    found, made = set[Var](), set[Atom]()  # made: arrays that begin as others, of which elements are written
+    for node in view.body.nodes:
+        if node.prim.kind == LOOP:
+            inner = loop_view(node)
+            inside = indexed(inner)
+            operands = zip((*inner.inner.consts, *inner.inner.carries), (*inner.outer.consts, *inner.outer.carries))
+            found.update(of[x] for v, x in operands if v in inside and x in of)
+            for v, x, out in zip(inner.inner.carries, inner.outer.carries, inner.finals, strict=True):
+                if x in of:
+                    of[out] = of[x]
+                elif v in inside:
+                    made.add(out)
+            continue
+        if not node.inputs:
+            continue
+        x, name, writes = node.inputs[0], node.prim.name, node.prim.kind == SCATTER
+        if name == "add" and node.inputs[1] in of:
+            x = node.inputs[1]
+        sums = name == "add" and not made.isdisjoint(node.inputs)
+        if x in of and (writes or sums or name == "gather"):
+            found.add(of[x])
+        if x in of and (writes or sums or name == "reshape"):
+            of[node.out] = of[x]
+        elif writes or sums or (name == "reshape" and x in made):
+            made.add(node.out)
+    return found

@@ -3,8 +3,8 @@
 A carry differs where it begins so, or becomes so in a step: ``row_spread`` is the fixed point.  What is the same in all
 rows, as the time of an integration, stays so.
 
-The rows of an array of which a step reads or writes elements stand *second*, (m, n, ...): what the step reads at one
-position of all rows lies side by side then, and is written so (``batched_indexing.py``).
+The rows of an array of which a step reads or writes elements stand *second*, (m, n, ...), behind the axis of positions:
+what the step reads at one position of all rows lies side by side then, and is written so (``batched_indexing.py``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...tracer.ir.aval import Ints
 from ...tracer.ir.graph import Atom, Node, Var
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import LoopView, before_consts, loop_view
+from ...tracer.ops.shape import move_axis, reshape
 
 
 class RowSpread(NamedTuple):
@@ -61,16 +63,30 @@ def row_spread(node: Node, given: Sequence[bool]) -> RowSpread:
 # ---- how rows lie --------------------------------------------------------------------------------------------------
 
 
-def indexed(view: LoopView) -> set[Var]:
-    """The consts and carries of a body of which steps read, write or add to elements."""
+def second(x: Atom, shape: Ints) -> Atom:
+    """The rows *x*, (n, ...), of values that are indexed in this *shape*, as they lie in memory."""
+    return move_axis(reshape(x, (x.aval.shape[0], *shape)), 0, 1)
+
+
+def first(x: Atom, shape: Ints) -> Atom:
+    """The rows of values of this *shape*, (n, *shape), which lie in memory as *x*."""
+    found = move_axis(x, 1, 0)
+    return reshape(found, (found.aval.shape[0], *shape))
+
+
+def indexed(view: LoopView) -> dict[Var, Ints]:
+    """The consts and carries of a body of which steps read, write or add to elements, and the shape in which they do:
+    values are reshaped for it."""
     of: dict[Atom, Var] = {v: v for v in (*view.inner.consts, *view.inner.carries)}  # and their versions
-    found, made = set[Var](), set[Atom]()  # made: arrays that begin as others, of which elements are written
+    found, made = dict[Var, Ints](), set[Atom]()  # made: arrays that begin as others, of which elements are written
     for node in view.body.nodes:
         if node.prim.kind == LOOP:
             inner = loop_view(node)
             inside = indexed(inner)
-            operands = zip((*inner.inner.consts, *inner.inner.carries), (*inner.outer.consts, *inner.outer.carries))
-            found.update(of[x] for v, x in operands if v in inside and x in of)
+            given = (*inner.outer.consts, *inner.outer.carries)
+            for v, x in zip((*inner.inner.consts, *inner.inner.carries), given, strict=True):
+                if v in inside and x in of:
+                    found.setdefault(of[x], inside[v])
             for v, x, out in zip(inner.inner.carries, inner.outer.carries, inner.finals, strict=True):
                 if x in of:
                     of[out] = of[x]
@@ -84,7 +100,7 @@ def indexed(view: LoopView) -> set[Var]:
             x = node.inputs[1]
         sums = name == "add" and not made.isdisjoint(node.inputs)
         if x in of and (writes or sums or name == "gather"):
-            found.add(of[x])
+            found.setdefault(of[x], x.aval.shape)
         if x in of and (writes or sums or name == "reshape"):
             of[node.out] = of[x]
         elif writes or sums or (name == "reshape" and x in made):

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+
 from ...tracer.ir.aval import BOOL, INT, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ...tracer.ir.primitive import ELEMENTWISE, HOST, LOOP, REDUCE, VIEW
 from ...tracer.ops.control import LoopView, before_consts, before_rows, loop, loop_view, split_body
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.reduce import reduce
-from ...tracer.ops.shape import full, move_axis, reshape, zeros
-from .batched_carries import RowSpread, indexed, row_spread
+from ...tracer.ops.shape import full, reshape, zeros
+from .batched_carries import RowSpread, first, indexed, row_spread, second
 from .batched_rows import StackedRows, behind, in_front, rows_var
 
 _NUMBER = Aval(INT, ())
@@ -122,8 +123,8 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
     """The rows of the results of the loop *node*, by a loop."""
     body, params = view.body, node.params
     inputs = {v: rows_var(v, rows.size) if v in spread.values else Var(v.aval) for v in body.inputs}
-    second = {v for v in indexed(view) & spread.values if v.shape}  # their rows, as the loop keeps them
-    inputs.update((v, Var(Aval(v.dtype, (v.shape[0], rows.size, *v.shape[1:])))) for v in second)
+    shapes = {v: shape for v, shape in indexed(view).items() if v in spread.values}
+    inputs.update((v, Var(Aval(v.dtype, (m, rows.size, *rest)))) for v, (m, *rest) in shapes.items())
     turns = _Turns(node, view, rows) if spread.ragged else None
     consts, carries = ([], []) if turns is None else (turns.consts, turns.carries)
     mask: Var | None = None
@@ -136,7 +137,7 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
     now: Atom | None = None
     with building(Builder()) as builder:
         builder.notes = current_builder().notes
-        whole = {v: move_axis(x, 1, 0) if v in second else x for v, x in inputs.items() if v in spread.values}
+        whole = {v: first(x, v.shape) if v in shapes else x for v, x in inputs.items() if v in spread.values}
         inside = rows.within(
             whole,
             {v: x for v, x in inputs.items() if v not in spread.values},
@@ -157,16 +158,17 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
 
         for v, end in zip(view.inner.carries, view.ends, strict=True):
             x = result(end, v in spread.values, whole.get(v))
-            outputs.append(move_axis(x, 0, 1) if v in second else x)
+            outputs.append(second(x, shapes[v]) if v in shapes else x)
         different = spread.outs[before_rows(params) :]
         outputs += [result(row, differs, None) for row, differs in zip(view.rows, different, strict=True)]
 
-    second |= spread.values & {*view.inner.xs}  # behind the axis of steps
-
     def outside(v: Var, x: Atom) -> Atom:
-        found = rows.whole(x) if v in spread.values else rows.one(x)
-        return move_axis(found, 0, 1) if v in second else found
+        if v not in spread.values:
+            return rows.one(x)
+        shape = x.aval.shape if v in steps_of else shapes.get(v)
+        return rows.whole(x) if shape is None else second(rows.whole(x), shape)
 
+    steps_of = {*view.inner.xs}
     order = [
         *[v for v, _ in consts], *[inputs[v] for v in view.inner.consts],
         *[v for v, _ in carries], *[inputs[v] for v in (*view.inner.carries, *view.inner.xs)],
@@ -181,10 +183,10 @@ def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> l
     finals, rest = found[own : own + count], found[own + count :]
     ran = [found[own - 1] if turns is not None else rest[0]] if stops else []
     results = [*finals, *ran, *rest[stops:]]
-    turned = {*view.stacked, *[out for v, out in zip(view.inner.carries, view.finals, strict=True) if v in second]}
+    turned = {*view.stacked, *[out for v, out in zip(view.inner.carries, view.finals, strict=True) if v in shapes]}
     given: list[Atom | None] = []
     for out, x, differs in zip(node.outs, results, spread.outs, strict=False):
         if not differs:
             rows.same[out] = x
-        given.append((move_axis(x, 1, 0) if out in turned else x) if differs else None)
+        given.append((first(x, out.shape) if out in turned else x) if differs else None)
     return given

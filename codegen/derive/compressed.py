@@ -29,6 +29,7 @@ from ...tracer.ops.elementwise import F, broadcast_to, cast
 from ...tracer.ops.indexing import SCATTER_SET, gather
 from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, reverse
+from .batched_indexing import FEW
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .columns import Columnwise
 from .elements import elements
@@ -45,7 +46,6 @@ _SPREAD = 4  # times as many elements, from which on a broadcast value is one of
 LARGEST = 1 << 22  # elements of a matrix, from which on one that is half full is none to be compressed
 EVERY = 1 << 30  # products: no limit
 EFFORT, EFFORT_EACH = 1 << 21, 32  # numbers that may be written to find zeros of a dense matrix, and for each element
-FEW_IN_A_ROW = 4  # entries: so many comparisons cost less than zeros that are written over
 UNROLLED = 12  # products that are nodes of their own; more are the turns of a loop
 
 
@@ -357,7 +357,7 @@ def in_full(program: SparseProgram, entries: Atom, const: Const) -> Atom:
     rows, columns = program.pattern.shape
     counts = np.diff(program.pattern.indptr)
     most = int(counts.max(initial=0))
-    if 0 < most <= FEW_IN_A_ROW:
+    if 0 < most <= FEW:
         return _by_rows(program, entries, most, const)
     places = program.pattern.rows.astype(np.int64) * columns + program.pattern.indices
     flat = zeros((rows * columns,), entries.aval.dtype)

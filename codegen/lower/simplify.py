@@ -29,6 +29,7 @@ from ...tracer.ir.graph import (
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
 from ...tracer.ops.shape import full, reshape, take_slice, transpose
+from .carry_shapes import carries_as_written
 from .covered_loops import merge_covered_loops
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
@@ -249,11 +250,33 @@ def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
 
     *half_products*: the target has matrix products of these dtypes.
     """
-    return in_float32(_reduced(graph), half_products)
+    return _without_aliases(in_float32(_reduced(graph), half_products))
+
+
+def _without_aliases(graph: Graph) -> Graph:
+    """*graph* with the values themselves in place of other names for them, which have kept apart until now what is to
+    be computed twice."""
+    sources: dict[Var, Atom] = {}
+
+    def current(atom: Atom) -> Atom:
+        return sources.get(atom, atom) if isinstance(atom, Var) else atom
+
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        inputs = tuple(map(current, node.inputs))
+        if node.prim.name == "alias":
+            sources[node.out] = inputs[0]
+        else:
+            nodes.append(node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site))
+    if not sources:
+        return graph
+    guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
+    return Graph(graph.inputs, nodes, [*map(current, graph.outputs)], guards, graph.consts)
 
 
 def _reduced(graph: Graph) -> Graph:
-    return apply_rules(values_alone(widen_sums(prune_loops(merge_covered_loops(graph), _reduced))))
+    pruned = prune_loops(merge_covered_loops(graph), _reduced)
+    return apply_rules(carries_as_written(values_alone(widen_sums(pruned)), apply_rules))
 
 
 _VALUES = {

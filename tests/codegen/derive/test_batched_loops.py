@@ -15,15 +15,19 @@ import pytest
 from batched import batched, judge, row_by_row, stacked
 from support import F64, I64, assert_close, evaluate, make_graph, random_like, vjp_graph
 
+from tracegrad.codegen.lower.canonical import canonicalise
+from tracegrad.codegen.lower.simplify import simplify
+from tracegrad.codegen.schedule.in_place import carries_in_place
 from tracegrad.tracer.ir.aval import Aval
-from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Node, Var, building, structural
+from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Node, Var, bind, building, structural
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.ops.control import UNLIMITED, loop
 from tracegrad.tracer.ops.elementwise import F, broadcast_to, cast
 from tracegrad.tracer.ops.host_call import HostFunction, host_call
+from tracegrad.tracer.ops.indexing import SCATTER_ADD, SCATTER_SET, gather
 from tracegrad.tracer.ops.product import contract_last
 from tracegrad.tracer.ops.reduce import reduce
-from tracegrad.tracer.ops.shape import iota, reshape
+from tracegrad.tracer.ops.shape import iota, reshape, slice_axis
 
 ROWS = 4
 NUMBER, VECTOR, COUNT = Aval(F64, ()), Aval(F64, (3,)), Aval(I64, ())
@@ -92,6 +96,22 @@ def exchange(x: Any, y: Any, z: Any) -> Any:
     return loop(made, [], [x, y, z], [], 3)
 
 
+def indexed(u: Any, table: Any, at: Any, x: Any) -> Any:
+    """Elements are read of a carry and of a const, and written to the carry, which an inner loop adds to."""
+    flat = Aval(F64, (10,))
+    add = body([Aval(I64, (2,)), flat], lambda at, u: (bind(SCATTER_ADD, u, at, gather(u, at)),))
+
+    def step(table: Any, u: Any, at: Any, x: Any) -> Any:
+        flat = reshape(u, (10,))
+        found = gather(flat, at) * x + gather(table, at)
+        flat = bind(SCATTER_SET, flat, at, found)
+        (flat,) = loop(add, [slice_axis(at, 0, 0, 2)], [flat], [], 2)
+        return reshape(flat, (5, 2)), gather(flat, at)
+
+    made = body([flat, Aval(F64, (5, 2)), Aval(I64, (3,)), NUMBER], step)
+    return loop(made, [table], [u], [at, x], 4)
+
+
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
@@ -102,6 +122,7 @@ def draws(*avals: Aval) -> list[list[Any]]:
 
 SCAN = [VECTOR, VECTOR, NUMBER, Aval(F64, (5, 3))]
 SIX = Aval(F64, (6,))
+INDEXED = [Aval(F64, (5, 2)), Aval(F64, (10,)), Aval(I64, (4, 3)), Aval(F64, (4,))]
 LIMITS = [np.array(x) for x in (0.0, 3.0, 20.0, 1e9)]
 STEPS = [np.array(n) for n in (0, 3, 5, 7)]
 LOOPS: dict[str, tuple[Callable[..., Any], list[Aval], list[list[Any]]]] = {
@@ -122,6 +143,10 @@ LOOPS: dict[str, tuple[Callable[..., Any], list[Aval], list[list[Any]]]] = {
         [[n, x / 1e3, 1 + x / 1e9, *xs] for n, x, xs in zip(STEPS, LIMITS, draws(Aval(F64, (5,))), strict=True)]),
     "branch": (branch, [COUNT, VECTOR, VECTOR], [[np.array(k % 2), *xs] for k, xs in enumerate(draws(VECTOR, VECTOR))]),
     "exchange": (exchange, [NUMBER] * 3, draws(NUMBER, NUMBER, NUMBER)),
+    "indexed": (
+        indexed, INDEXED,
+        [[u, table, rng(k).integers(0, 5, (4, 3)), x]
+         for k, (u, table, x) in enumerate(draws(INDEXED[0], INDEXED[1], INDEXED[3]))]),
 }  # fmt: skip
 
 
@@ -223,6 +248,17 @@ def test_products_in_a_loop_become_one_product(kernel: Any) -> None:
     assert [n.prim.name for n in node.params["body"].nodes].count("matmul") == 1
     values = [random_like([square, vector], rng(k)) for k in range(9)]
     judge(graph, values, (False, True), kernel, rtol=1e-11)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_arrays_that_a_step_writes_to_are_written_in_place(own: bool) -> None:
+    program, avals, _ = LOOPS["indexed"]
+    many = batched(make_graph(avals, program), (True, True, own, True), ROWS)
+    canonical = canonicalise(simplify(many))
+    (op,) = [op for op in canonical.ops if op.prim.kind == LOOP]
+    held = carries_in_place(op)
+    (carry,) = op.params["body"].program.inputs[op.params["consts"] :][: op.params["carries"]]
+    assert held.versions[carry] is carry
 
 
 # ---- random programs ------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import optree
 
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
@@ -52,6 +53,7 @@ from .walker import MAX_IN_PACKAGES, MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownE
 from .watch import sees_call
 
 _NO_METADATA = dataclasses.field().metadata
+_TREES = (None, type(None), tuple, list, dict, OrderedDict, deque)  # None is a leaf
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
@@ -403,6 +405,17 @@ def _getter(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.leaf(value, False)
 
 
+def _tree_structure(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    """A structure of ``tracegrad.tree``: it never changes, but for what an object of the user's class keeps in it."""
+    todo = [value]
+    while todo:
+        spec = todo.pop()
+        if spec.type not in _TREES:
+            return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
+        todo += spec.children()
+    return walker.leaf(value, False)
+
+
 def _descriptor(walker: Walker, value: Any, label: str, site: str) -> StateNode:
     """A property, staticmethod, classmethod or cached_property: the functions in it are helpers."""
     node = walker.node("const", value, label, site)
@@ -521,7 +534,7 @@ OF_CLASS.update({
     types.GetSetDescriptorType: _by_identity, types.MemberDescriptorType: _by_identity,
     np.ufunc: _by_identity, object: _by_identity, types.GenericAlias: _by_identity,
     types.MappingProxyType: _shown_mapping,
-    types.UnionType: _by_identity,
+    types.UnionType: _by_identity, optree.PyTreeSpec: _tree_structure,
     property: _descriptor, staticmethod: _descriptor, classmethod: _descriptor,
     functools.cached_property: _descriptor, CACHE: _cached,
 })  # fmt: skip

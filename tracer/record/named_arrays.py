@@ -37,6 +37,16 @@ _MOST_ITEMS = 64  # of a list or an object that is looked through
 _HEAP_TYPE = 1 << 9  # the flag of a class that Python code has made
 
 
+def _code_of(fn: Any) -> CodeType | None:
+    """The code of the function that *fn* is, or that it is made of: by a transform, or ``functools.partial``."""
+    while not hasattr(fn, "__code__"):
+        inner = getattr(fn, "func", None) or getattr(fn, "__wrapped__", None)
+        if inner is None or inner is fn:
+            return None
+        fn = inner
+    return fn.__code__
+
+
 class ByLines:
     """A context for a run of *fn*: line by line, if that has been asked for.
 
@@ -44,7 +54,7 @@ class ByLines:
     ones in those of its *codes* that have calls of methods of which none has been seen."""
 
     def __init__(self, fn: Callable[..., Any], *, once: bool = False, codes: Iterable[CodeType] = ()) -> None:
-        self._code = getattr(getattr(fn, "func", fn), "__code__", None)
+        self._code = _code_of(fn)
         asked = self._code in _by_lines or (once and self._code is not None and self._code not in _tried)
         self._unseen_alone = not asked
         self._on = (asked or any(map(_unseen, codes))) and sys.gettrace() is None

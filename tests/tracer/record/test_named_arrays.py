@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
 from functools import reduce
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from agreement import numerical_gradient
 
-from tracegrad import compile_grad
+from tracegrad import autograd, compile_grad, tree, vmap
 from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
 
 X = np.array([0.7, 1.3, 0.4, 2.2])
@@ -355,3 +356,33 @@ def test_results_of_operators_on_made_arrays():
         value, gradient = compiled.value_and_grad(X + k)
         np.testing.assert_allclose(value, f(X + k), rtol=1e-12)
         np.testing.assert_allclose(gradient, numerical_gradient(f, (X + k,)), rtol=1e-6, atol=1e-7)
+
+
+def test_under_transforms():
+    """The runs of a transform are made line by line like those of its function, also where its Python runs each time."""
+    table = np.ones((3, 2))
+
+    def drawn(h):
+        z = np.random.default_rng(0).normal(size=(3, 2))
+        z[1] = np.tanh(h)
+        return np.sum(z * z)
+
+    def each_time(h):
+        open(os.devnull).close()
+        out = np.zeros_like(table)
+        out[1] = np.tanh(h)
+        return np.sum(out * out)
+
+    h = np.array([0.3, -0.2])
+    expected = 2 * np.tanh(h) / np.cosh(h) ** 2
+    for fn in (drawn, each_time):
+        assert np.allclose(autograd.vjp(fn, h)[1](1.0)[0], expected)
+        assert np.allclose(vmap(lambda h, fn=fn: autograd.vjp(fn, h)[1](1.0)[0])(h[None]), expected)
+
+
+def test_structures_of_trees_are_constants():
+    structure = tree.structure({"a": 1, "b": [2, (3, None)]})
+    fn = compile_grad(lambda x: tree.unflatten(structure, [x, x * 2, x * 3])["b"][0])
+    for k in range(4):
+        assert fn(float(k)) == 2 * k
+    assert fn.stats.traces == 2

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ...tracer.control.body_recorder import BodyRecorder
 from ...tracer.ir.aval import Aval
-from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Node, Var, current_builder, live_nodes, read_vars
+from ...tracer.ir.errors import DifferentiationError, UnsupportedError
+from ...tracer.ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes, read_vars
 from ...tracer.ir.primitive import LOOP, PRIMITIVES
 from ...tracer.ir.site import Site
 from ...tracer.ops.control import before_consts, loop_view
-from ...tracer.record.recorder import Recorder, recording
+from ...tracer.ops.loop_pruning import prune_loops
+from ...tracer.record.recorder import Recorder
 from .loop_adjoint import materialise
 from .taint import EVERY, Doubt
 
@@ -37,13 +37,26 @@ class LinearPart(NamedTuple):
     found: Sequence[Any]
 
 
-class _LinearRecorder(BodyRecorder):
-    """The recorder of a rule that runs on stand-ins: what does not depend on them is recorded outside."""
+class _StandIns:
+    """The stand-ins *given* to a rule, *what*, that runs in *recorder*."""
 
-    hint = (
-        "of a cotangent or tangent that {} is given, which has none here: the rule is recorded once for all of them, "
-        "to be transposed; choose with np.where(condition, a, b)"
-    )
+    def __init__(self, recorder: Recorder, given: Sequence[Var], what: str) -> None:
+        self.given, self._what = frozenset(given), what
+        self._recorder, self._start = recorder, len(recorder.nodes)
+
+    def behind(self, atoms: Sequence[Atom]) -> bool:
+        """Whether one of the real *atoms* depends on them."""
+        return not influenced(self._recorder.nodes[self._start :], self.given).isdisjoint(atoms)  # type: ignore[arg-type]
+
+    def refuse(self) -> NoReturn:
+        """Raise the error where a value that depends on them is asked for."""
+        raise UnsupportedError.here(_ASKS.format(self._what))
+
+
+_ASKS = (
+    "this asks for the value (`if`, `while`, float() or the like) of a cotangent or tangent that {} is given, which "
+    "has none here: the rule is recorded once for all of them, to be transposed; choose with np.where(condition, a, b)"
+)
 
 
 def linear_part(avals: Sequence[Aval], program: Callable[[Sequence[Var]], Sequence[Any]], what: str) -> LinearPart:
@@ -54,13 +67,12 @@ def linear_part(avals: Sequence[Aval], program: Callable[[Sequence[Var]], Sequen
         builder.append(Node(PRIMITIVES["alias"], (materialise(None, v),), {}, (v,), builder.site()))
     start = len(builder.nodes)
     if isinstance(builder, Recorder):
-        inner = _LinearRecorder(builder, 1, what)
-        inner.claim(given)
-        inner.site_override = builder.site_override
-        with recording(inner):
-            found = program(given)
-        for node in inner.nodes:
-            builder.append(node)
+        builder.stand_ins.append(_StandIns(builder, given, what))
+        try:
+            with builder.differentiating(given):
+                found = program(given)
+        finally:
+            builder.stand_ins.pop()
     else:
         found = program(given)
     return LinearPart(given, builder.nodes[start:], found)
@@ -79,10 +91,29 @@ def transposed(
     start = len(builder.nodes)
     found, _ = reverse(part.nodes, seeds, part.given, inner=False)
     results = [x for x in found if x is not None]
-    nodes = live_nodes(builder.nodes[start:], results)
-    if not influenced(part.nodes, part.given).isdisjoint(read_vars(nodes, results)):
+    if _reads(builder.nodes[start:], results, influenced(part.nodes, part.given)):
         _refuse(what, part.nodes, site)
     return found
+
+
+def _reads(nodes: Sequence[Node], results: list[Atom], values: set[Var]) -> bool:
+    """Whether *results* need any of *values*: loops may read them for results that nobody needs, and so may theirs."""
+
+    def pruned(graph: Graph) -> Graph:
+        return prune_loops(graph, pruned)
+
+    graph, before = Graph([], live_nodes(nodes, results), results), -1
+    while not values.isdisjoint(read_vars(graph.nodes, graph.outputs)):
+        if before == (before := _size(graph.nodes)):
+            return True
+        graph = pruned(graph)
+    return False
+
+
+def _size(nodes: Sequence[Node]) -> int:
+    """The number of values that *nodes* make, those in the bodies of loops among them."""
+    bodies = [node.params["body"].nodes for node in nodes if node.prim.kind == LOOP]
+    return sum(len(node.outs) for node in nodes) + sum(map(_size, bodies))
 
 
 def influenced(nodes: Sequence[Node], sources: Iterable[Var]) -> set[Var]:

@@ -9,10 +9,9 @@ from transform_programs import case, judge, judge_kernel
 
 BLOCK = 10
 # What may be refused: a branch on what differs between rows, the reverse mode of a loop that data ends, a rule of a
-# function that closes over what is differentiated, or that asks for values (it is recorded once, to be transposed).
+# function that closes over what is differentiated.
 REFUSALS = (
     "differs between the rows", "needs the value of an argument of vmap", "gradient of a while_loop", "closes over",
-    "asks for the truth of a cotangent or tangent",
 )  # fmt: skip
 
 

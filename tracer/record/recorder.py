@@ -190,6 +190,9 @@ class Recorder(Builder):
         # Variables that stand for one row of many, and the rows, for each batch, the innermost last: nobody may learn
         # a value of theirs but by a guard.
         self.row_inputs: list[dict[Var, Atom]] = []
+        # Variables that stand for any tangents, or cotangents, of each rule that is being transposed, the innermost
+        # last: nobody may learn a value that depends on them (codegen/derive/transpose.py).
+        self.stand_ins: list[Any] = []
         self._of_rows: set[Atom] = set()  # values that depend on them, of the first `_rows_seen` nodes
         self._rows_seen = 0
         self._asked = 0  # the number of questions that are being answered
@@ -419,6 +422,8 @@ class Recorder(Builder):
         """The values of *atoms* in this run; None where they differ from step to step of a loop, or from row to row."""
         if self.row_inputs and not self._asked and any(map(self.of_row, atoms)):
             return None
+        if any(known.behind(_real(atoms)) for known in self.stand_ins):
+            return None
         return [self.value(x) for x in atoms]
 
     def value_there(self, atom: Atom) -> Any:
@@ -426,6 +431,9 @@ class Recorder(Builder):
         if atom.aval.dtype.kind == "c":
             return self.backend.asarray(self.value(atom))
         self.unfollow()
+        for known in self.stand_ins:
+            if known.behind([atom]):
+                known.refuse()
         if self.row_inputs and not self._asked and self.of_row(atom):
             raise UnsupportedError.here(
                 "this needs the value of an argument of vmap, which is another one in each row of the batch; compute "
@@ -438,6 +446,10 @@ class Recorder(Builder):
     def demand(self, atom: Atom) -> Any:
         """As ``value_there``, where nodes define all that *atom* depends on."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
+
+    def stands_in(self, var: Atom) -> bool:
+        """Whether *var* is a variable that stands for others: one row of many, or any tangent."""
+        return any(var in batch for batch in self.row_inputs) or any(var in known.given for known in self.stand_ins)
 
     def of_row(self, atom: Atom) -> bool:
         """Whether *atom* depends on a variable that stands for one row of many."""
@@ -601,7 +613,7 @@ class Recorder(Builder):
             if isinstance(current, Pair):
                 stack += [current.re, current.im]
                 continue
-            if any(current in batch for batch in self.row_inputs):
+            if self.stands_in(current):
                 return True
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
@@ -642,7 +654,7 @@ class Recorder(Builder):
             if isinstance(current, Lit):
                 continue
             node = makers.get(current)
-            if any(current in batch for recorder in recorders for batch in recorder.row_inputs):
+            if any(recorder.stands_in(current) for recorder in recorders):
                 return None
             if current in outside:
                 found.sources.append(current)
@@ -668,11 +680,7 @@ class Recorder(Builder):
             self._looked = 0
         known.update(self.outside, [var for var, _ in self.consts])
         for node in self.nodes[self._looked :]:
-            if (
-                node.inputs
-                and all(type(x) is Lit or x in known for x in node.inputs)
-                and not any(node.out in batch for batch in self.row_inputs)
-            ):
+            if node.inputs and all(type(x) is Lit or x in known for x in node.inputs) and not self.stands_in(node.out):
                 known.update(node.outs)
         self._looked = len(self.nodes)
         return all(x in known for x in atoms) and not all(any(x is var for var, _ in self.consts) for x in atoms)
@@ -752,6 +760,11 @@ class Recorder(Builder):
 
     def _reads_rows(self, used: set[Var]) -> bool:
         return any(not used.isdisjoint(batch) for batch in self.row_inputs)
+
+
+def _real(atoms: Iterable[Atom]) -> list[Atom]:
+    """*atoms* with the lanes of complex ones in their place."""
+    return [x for atom in atoms for x in (lanes(atom) if atom.aval.is_complex else (atom,))]
 
 
 def _read(graph: Graph) -> set[Var]:

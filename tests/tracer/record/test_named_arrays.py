@@ -359,7 +359,7 @@ def test_results_of_operators_on_made_arrays():
 
 
 def test_under_transforms():
-    """The runs of a transform are made line by line like those of its function, also where its Python runs each time."""
+    """Runs of a transform are made line by line like those of its function, also where Python runs each time."""
     table = np.ones((3, 2))
 
     def drawn(h):

@@ -213,6 +213,45 @@ def test_clip_gradient() -> None:
     np.testing.assert_allclose(gradient(X), np.clip(np.cos(X), -0.5, 0.5))
 
 
+def branching(x):
+    y = x
+    for _ in range(4):
+        y = np.sin(y) * x + 0.1
+    while np.sum(y * y) > 0.2:
+        y = 0.7 * y
+    y, rows = tg.scan(lambda c, row: (tg.fori_loop(0, 2, lambda k, v: np.sin(v + row), c), np.sum(c)), y, MATRIX)
+    return np.sum(y * x) + np.sum(rows) if y[0] > 0.4 else np.sum(y)
+
+
+def test_a_rule_that_is_transposed_asks_for_primals():
+    """Tangents beside them in a loop change nothing: values that do not depend on tangents can be asked for."""
+
+    @tg.custom_jvp
+    def fn(x):
+        return branching(x)
+
+    fn.defjvp(lambda primals, tangents: autograd.jvp(branching, primals, tangents))
+    for x in (X, X * 0.1, X):
+        assert np.allclose(autograd.grad(fn)(x), numerical_gradient(branching, [x]), atol=1e-6)
+
+
+@pytest.mark.parametrize("ask", [lambda t: t[0] > 0, lambda t: float(t[0]) > 0, lambda t: np.asarray([t[0]])[0] > 0])
+def test_a_rule_that_is_transposed_does_not_ask_for_tangents(ask):
+    @tg.custom_jvp
+    def fn(x):
+        return np.sum(np.sin(x))
+
+    @fn.defjvp
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return fn(x), np.sum(np.cos(x) * t) if ask(t) else np.sum(t)
+
+    with pytest.raises(UnsupportedError, match=r"value .* of a cotangent or tangent") as caught:
+        autograd.grad(fn)(X)
+    assert "test_custom_rules.py" in str(caught.value)
+    assert np.allclose(autograd.jvp(fn, (X,), (np.ones(3),))[1], np.sum(np.cos(X)))
+
+
 def test_python_control_flow() -> None:
     """A rule that asks for values is no program, and runs where a derivative is taken."""
 

@@ -16,61 +16,10 @@ import numpy as np
 from ..derive.coloring import compiled
 from .machine_code import immortal, load
 
-_TEXT = """
-define i64 @columns(i64 %count, ptr %starts, ptr %rows, ptr %order, ptr %seen, ptr %bits) {
-entry:
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%k1, %done]
-  %last = icmp eq i64 %k, %count
-  br i1 %last, label %exit, label %column
-column:
-  %v = load %order[%k]
-  %v1 = add i64 %v, 1
-  %from = load %starts[%v]
-  %to = load %starts[%v1]
-  br label %ask
-ask:
-  %e = phi i64 [%from, %column], [%e1, %asked]
-  %taken = phi i64 [0, %column], [%taken1, %asked]
-  %all = icmp eq i64 %e, %to
-  br i1 %all, label %choose, label %asked
-asked:
-  %r = load %rows[%e]
-  %s = load %seen[%r]
-  %taken1 = or i64 %taken, %s
-  %e1 = add i64 %e, 1
-  br label %ask
-choose:
-  %full = icmp eq i64 %taken, -1
-  br i1 %full, label %fail, label %chosen
-chosen:
-  %free = xor i64 %taken, -1
-  %more = add i64 %taken, 1
-  %bit = and i64 %free, %more
-  store %bit to %bits[%v]
-  br label %tell
-tell:
-  %f = phi i64 [%from, %chosen], [%f1, %told]
-  %told.all = icmp eq i64 %f, %to
-  br i1 %told.all, label %done, label %told
-told:
-  %q = load %rows[%f]
-  %t = load %seen[%q]
-  %t1 = or i64 %t, %bit
-  store %t1 to %seen[%q]
-  %f1 = add i64 %f, 1
-  br label %tell
-done:
-  %k1 = add i64 %k, 1
-  br label %next
-exit:
-  ret i64 0
-fail:
-  ret i64 1
-}
-
-define i64 @stars(i64 %count, ptr %starts, ptr %columns, ptr %order, ptr %mine, ptr %once, ptr %twice, ptr %hubs) {
+# One kernel but for the *sets* of colours that it keeps: what a vertex reads of itself (*vertex*), the colours that its
+# neighbour (or row) %a tells it of, %a.taken (*ask*), and what it tells its neighbour %w of its own, %bit (*tell*).
+_KERNEL = """
+define i64 @{name}(i64 %count, ptr %starts, ptr %others, ptr %order, ptr %mine, {sets}) {{
 entry:
   br label %next
 next:
@@ -82,25 +31,17 @@ vertex:
   %v1 = add i64 %v, 1
   %from = load %starts[%v]
   %to = load %starts[%v1]
-  %several = load %twice[%v]
+{vertex}
   br label %ask
 ask:
   %e = phi i64 [%from, %vertex], [%e1, %asked]
-  %taken = phi i64 [0, %vertex], [%taken2, %asked]
+  %taken = phi i64 [0, %vertex], [%taken1, %asked]
   %all = icmp eq i64 %e, %to
   br i1 %all, label %choose, label %asked
 asked:
-  %a = load %columns[%e]
-  %a.color = load %mine[%a]
-  %a.once = load %once[%a]
-  %a.hubs = load %hubs[%a]
-  %none = icmp eq i64 %a.color, 0
-  %shared = and i64 %a.color, %several
-  %inner = icmp ne i64 %shared, 0
-  %whole = or i1 %none, %inner
-  %seen = select i1 %whole, i64 %a.once, i64 %a.hubs
-  %taken1 = or i64 %taken, %a.color
-  %taken2 = or i64 %taken1, %seen
+  %a = load %others[%e]
+{ask}
+  %taken1 = or i64 %taken, %a.taken
   %e1 = add i64 %e, 1
   br label %ask
 choose:
@@ -115,9 +56,50 @@ chosen:
 tell:
   %f = phi i64 [%from, %chosen], [%f1, %told]
   %told.all = icmp eq i64 %f, %to
-  br i1 %told.all, label %done, label %neighbour
-neighbour:
-  %w = load %columns[%f]
+  br i1 %told.all, label %done, label %telling
+telling:
+  %w = load %others[%f]
+{tell}
+  %f1 = add i64 %f, 1
+  br label %tell
+done:
+  %k1 = add i64 %k, 1
+  br label %next
+exit:
+  ret i64 0
+fail:
+  ret i64 1
+}}
+"""
+_COLUMNS = {
+    "sets": "ptr %seen", "vertex": "",
+    "ask": """
+  %a.taken = load %seen[%a]
+""",
+    "tell": """
+  br label %told
+told:
+  %t = load %seen[%w]
+  %t1 = or i64 %t, %bit
+  store %t1 to %seen[%w]
+""",
+}  # fmt: skip
+_STARS = {
+    "sets": "ptr %once, ptr %twice, ptr %hubs", "vertex": """
+  %several = load %twice[%v]
+""",
+    "ask": """
+  %a.color = load %mine[%a]
+  %a.once = load %once[%a]
+  %a.hubs = load %hubs[%a]
+  %none = icmp eq i64 %a.color, 0
+  %shared = and i64 %a.color, %several
+  %inner = icmp ne i64 %shared, 0
+  %whole = or i1 %none, %inner
+  %seen = select i1 %whole, i64 %a.once, i64 %a.hubs
+  %a.taken = or i64 %a.color, %seen
+""",
+    "tell": """
   %color = load %mine[%w]
   %w.once = load %once[%w]
   %before = and i64 %w.once, %bit
@@ -142,7 +124,7 @@ spread:
   %g.all = icmp eq i64 %g, %w.to
   br i1 %g.all, label %counted, label %leaf
 leaf:
-  %y = load %columns[%g]
+  %y = load %others[%g]
   %y.color = load %mine[%y]
   %y.hubs = load %hubs[%y]
   %same = icmp eq i64 %y.color, %bit
@@ -165,17 +147,8 @@ told:
   %w.more = or i64 %w.hubs, %bit
   %w.new = select i1 %w.leaf, i64 %w.more, i64 %w.hubs
   store %w.new to %hubs[%w]
-  %f1 = add i64 %f, 1
-  br label %tell
-done:
-  %k1 = add i64 %k, 1
-  br label %next
-exit:
-  ret i64 0
-fail:
-  ret i64 1
-}
-"""
+""",
+}  # fmt: skip
 _LOAD = re.compile(r"^  (%[\w.]+) = load (%\w+)\[(%[\w.]+)\]$", re.MULTILINE)
 _STORE = re.compile(r"^  store (%[\w.]+) to (%\w+)\[(%[\w.]+)\]$", re.MULTILINE)
 
@@ -191,7 +164,8 @@ def _functions() -> tuple[Any, Any]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2, jit=True)
-    module = llvm.parse_assembly(_in_full(_TEXT))
+    kernels = _KERNEL.format(name="columns", **_COLUMNS) + _KERNEL.format(name="stars", **_STARS)
+    module = llvm.parse_assembly(_in_full(kernels))
     module.verify()
     code = immortal(load(machine.emit_object(module)))
     word, pointer = ctypes.c_int64, ctypes.c_void_p
@@ -200,24 +174,23 @@ def _functions() -> tuple[Any, Any]:
     return columns, stars
 
 
-def _words(*arrays: np.ndarray) -> list[np.ndarray]:
-    return [np.ascontiguousarray(a, np.int64) for a in arrays]
+def _run(function: Any, given: tuple[np.ndarray, ...], sizes: list[int]) -> list[np.ndarray] | None:
+    """The sets of colours, of these *sizes*, that *function* finds: starts, others, order are *given*."""
+    words = [np.ascontiguousarray(a, np.int64) for a in given]
+    sets = [np.zeros(size, np.int64) for size in sizes]
+    return None if function(len(words[2]), *[a.ctypes.data for a in (*words, *sets)]) else sets
 
 
 def columns(starts: np.ndarray, rows: np.ndarray, order: np.ndarray, count: int) -> np.ndarray | None:
     """The colour of each column, as a bit; None where 64 are too few."""
-    starts, rows, order = _words(starts, rows, order)
-    seen, bits = np.zeros(count, np.int64), np.zeros(len(order), np.int64)
-    arrays = [a.ctypes.data for a in (starts, rows, order, seen, bits)]
-    return None if _functions()[0](len(order), *arrays) else bits
+    found = _run(_functions()[0], (starts, rows, order), [len(order), count])
+    return None if found is None else found[0]
 
 
 def stars(starts: np.ndarray, neighbours: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """(the colour of each vertex, those that two or more of its neighbours have), as bits; None: 64 are too few."""
-    starts, neighbours, order = _words(starts, neighbours, order)
-    mine, once, twice, hubs = (np.zeros(len(order), np.int64) for _ in range(4))
-    arrays = [a.ctypes.data for a in (starts, neighbours, order, mine, once, twice, hubs)]
-    return None if _functions()[1](len(order), *arrays) else (mine, twice)
+    found = _run(_functions()[1], (starts, neighbours, order), [len(order)] * 4)
+    return None if found is None else (found[0], found[2])
 
 
 compiled[:] = [(columns, stars)]

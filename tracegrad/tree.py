@@ -15,7 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import optree
@@ -121,44 +121,49 @@ def treedef_tuple(treedefs: Iterable[Any]) -> Any:
 # ---- paths -----------------------------------------------------------------------------------------------------------
 
 
+class _Key:
+    """A step of a path, with one field."""
+
+    text: ClassVar[str]
+
+    @property
+    def value(self) -> Any:
+        return next(iter(vars(self).values()))
+
+    def __str__(self) -> str:
+        return self.text.format(self.value)
+
+
 @dataclass(frozen=True)
-class DictKey:
+class DictKey(_Key):
     """A step of a path: the value at *key* of a dict."""
 
     key: Any
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
+    text = "[{!r}]"
 
 
 @dataclass(frozen=True)
-class SequenceKey:
+class SequenceKey(_Key):
     """A step of a path: the item *idx* of a list or tuple."""
 
     idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx}]"
+    text = "[{}]"
 
 
 @dataclass(frozen=True)
-class GetAttrKey:
+class GetAttrKey(_Key):
     """A step of a path: the attribute *name*, of a named tuple or a registered dataclass."""
 
     name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
+    text = ".{}"
 
 
 @dataclass(frozen=True)
-class FlattenedIndexKey:
+class FlattenedIndexKey(_Key):
     """A step of a path: the part *key* of an object of a registered class."""
 
     key: Any
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
+    text = "[<flat index {}>]"
 
 
 def _step(entry: Any) -> Any:
@@ -196,7 +201,7 @@ def keystr(path: Sequence[Any], *, simple: builtins.bool = False, separator: str
     """A path as text: ``"['layers'][0].w"``; *simple*: the bare keys, with the *separator* between them."""
     if not simple:
         return separator.join(builtins.map(str, path))
-    return separator.join([str(next(iter(vars(step).values()))) for step in path])
+    return separator.join([str(step.value) for step in path])
 
 
 # ---- vectors ---------------------------------------------------------------------------------------------------------

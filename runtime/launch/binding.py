@@ -9,9 +9,21 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cpu.assemble import Program, host_step
-from ...codegen.lower.canonical import Canonical
+from ...codegen.lower.canonical import Canonical, canonicalise
+from ...codegen.lower.simplify import simplify
 from ...tracer.ir.graph import Graph, Var
 from . import bind as launch
+from .kernel_cache import kernels
+
+
+def compiled(
+    graph: Graph, args: Sequence[launch.Arg] | None = None, single: bool = False
+) -> tuple[Callable[..., Any], bool]:
+    """(*graph* as a callable of *args*, as ``bind_graph`` makes it, whether its kernel was there already)"""
+    graph = simplify(graph)
+    canonical = canonicalise(graph)
+    program, hit = kernels.get(canonical, len(graph.inputs))
+    return bind_graph(graph, canonical, program, single, args), hit
 
 
 def bind_graph(
@@ -41,6 +53,11 @@ def bind_graph(
         return launch.bind(program.address, args, outs, **rest)
     steps = [step if isinstance(step, int) else host_step(program, step, canonical) for step in program.steps]
     return launch.bind_steps(steps, args, outs, donated, **rest)
+
+
+def array_records(inputs: Sequence[Var]) -> list[launch.Arg]:
+    """Argument records of *inputs* that are all arrays."""
+    return argument_records(inputs, [None] * len(inputs))
 
 
 def argument_records(inputs: Sequence[Var], scalars: Sequence[type | None] | None = None) -> list[launch.Arg]:

@@ -6,13 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.lower.canonical import canonicalise
-from ...codegen.lower.simplify import simplify
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.graph import Builder, Graph, Var, building
 from ...tracer.ops.control import LOOP_OVER, before_consts, compiled_loops
-from .binding import argument_records, bind_graph, launched
-from .kernel_cache import kernels
+from .binding import array_records, compiled, launched
 
 
 def run_compiled(values: list[np.ndarray], params: dict[str, Any]) -> list[Any]:
@@ -23,10 +20,7 @@ def run_compiled(values: list[np.ndarray], params: dict[str, Any]) -> list[Any]:
     inputs = [Var(Aval(v.dtype, v.shape)) for v in values]
     with building(Builder()) as builder:
         outs = builder.emit(LOOP_OVER, tuple(inputs), params)
-    graph = simplify(Graph(inputs, builder.nodes, list(outs)))
-    canonical = canonicalise(graph)
-    program, _ = kernels.get(canonical, len(inputs))
-    run = bind_graph(graph, canonical, program, False, argument_records(inputs, [None] * len(inputs)))
+    run, _ = compiled(Graph(inputs, builder.nodes, list(outs)), array_records(inputs))
     return [np.asarray(found) for found in launched(run, values)]
 
 

@@ -6,28 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.lower.canonical import canonicalise
-from ...codegen.lower.simplify import simplify
 from ...tracer.control.sub_program import Evaluator, kernel_makers
 from ...tracer.ir.errors import ShapeError
 from ...tracer.ir.graph import Graph
 from .bind import Arg, ArrayArg, ScalarArg
-from .binding import bind_graph
-from .kernel_cache import kernels
+from .binding import compiled
 
 
 def evaluator(graph: Graph, arrays: int) -> Evaluator:
     """*graph* as a function of its inputs: *arrays*, then variables, of which Python's floats may be numbers."""
-    reduced = simplify(graph)
-    canonical = canonicalise(reduced)
-    program, _ = kernels.get(canonical, len(reduced.inputs))
     numbers = [k for k, var in enumerate(graph.inputs) if k >= arrays and var.aval.weak]
     avals = [var.aval for var in graph.inputs]
     records: list[Arg] = [
         ScalarArg(a.dtype, (float, np.float64)) if k in numbers else ArrayArg(a.dtype, a.shape)
         for k, a in enumerate(avals)
     ]
-    launch = bind_graph(reduced, canonical, program, len(graph.outputs) == 1, records)
+    launch, _ = compiled(graph, records, len(graph.outputs) == 1)
 
     def evaluate(*values: Any) -> Any:
         found = launch(*values)

@@ -23,8 +23,6 @@ from ...codegen.derive.activity import depends_on, reached
 from ...codegen.derive.adjoint import vjp, vjp_seeded
 from ...codegen.derive.loop_adjoint import fresh, materialise
 from ...codegen.evaluate.interpreter import evaluate
-from ...codegen.lower.canonical import canonicalise
-from ...codegen.lower.simplify import simplify
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
@@ -33,8 +31,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import Site
 from ...tracer.ops.host_call import calls_python
 from ..config import config
-from ..launch.binding import argument_records, bind_graph, launched
-from ..launch.kernel_cache import kernels
+from ..launch.binding import array_records, compiled, launched
 from ..recent import Recent
 from ..record.recording import Pieces, Recording
 from .paths import compare_result
@@ -234,11 +231,9 @@ class _SegmentRun:
         return BoundSegment(self.bind(graph), [ct is not None for ct in cts], delicate)
 
     def bind(self, graph: Graph) -> Callable[..., Any]:
-        graph = simplify(graph)
-        canonical = canonicalise(graph)
-        program, hit = kernels.get(canonical, len(graph.inputs))
+        launch, hit = compiled(graph, array_records(graph.inputs))
         self.compiles += not hit
-        return bind_graph(graph, canonical, program, False, argument_records(graph.inputs, [None] * len(graph.inputs)))
+        return launch
 
 
 def _given(values: Env, atom: Atom) -> Any:

@@ -4,7 +4,7 @@ A step's recording (``step_recording.py``) has inputs and results on the device,
 counts of steps, batches that NumPy has made.  ``StepProgram`` has it in two parts
 (``codegen/lower/host_device_split.py``): a kernel of the CPU for the part that depends on the host alone, and a
 ``DeviceProgram`` (``run.py``) for the rest.  A path of a step calls ``launch``, with the protocol of
-``binding.bind_graph``:
+``binding.compiled``:
 
 1. the arguments are checked, as by the native launcher;
 2. the host's part runs: its guards may fail before the device has been asked for anything;
@@ -24,11 +24,9 @@ import numpy as np
 
 from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.host_device_split import Divided, divide
-from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.run import program_of
-from ..runtime.launch.binding import argument_records, bind_graph, launched
-from ..runtime.launch.kernel_cache import kernels
+from ..runtime.launch.binding import argument_records, compiled, launched
 from ..tracer.ir.graph import Graph
 
 
@@ -49,11 +47,8 @@ class StepProgram:
         self.on_host: Callable[..., Any] | None = None
         hit = True
         if parts.host.outputs or parts.host.guards:
-            host = simplify(parts.host)  # again: the host has no products of half precision
-            canonical = canonicalise(host)
-            program, hit = kernels.get(canonical, len(host.inputs))
-            args = argument_records(host.inputs, [scalars[k] for k in parts.host_reads])
-            self.on_host = bind_graph(host, canonical, program, False, args)
+            args = argument_records(parts.host.inputs, [scalars[k] for k in parts.host_reads])
+            self.on_host, hit = compiled(parts.host, args)  # simplified again: no products of half precision there
         targets = [k for k, here in zip(written, results_on_host, strict=False) if not here]
         self.canonical = canonicalise(parts.device)
         self.device = program_of(parts.device, self.canonical, len(parts.device.inputs), len(targets))

@@ -21,8 +21,7 @@ from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.run import program_of
-from ..runtime.launch.binding import argument_records, bind_graph, launched
-from ..runtime.launch.kernel_cache import kernels
+from ..runtime.launch.binding import argument_records, compiled, launched
 from ..tensors import backward as engine
 from ..tensors.apply import apply
 from ..tensors.backward_pass import collect
@@ -69,14 +68,11 @@ class Backward:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.launch is None:
-            canonical = canonicalise(self.graph)
             if self.on_device:
-                on_device = program_of(self.graph, canonical, len(self.graph.inputs))
+                on_device = program_of(self.graph, canonicalise(self.graph), len(self.graph.inputs))
                 self.launch = lambda *given: on_device.execute(given)[1]
                 return self.launch(*values)
-            program, _ = kernels.get(canonical, len(self.graph.inputs))
-            args = argument_records(self.graph.inputs, self.scalars)
-            self.launch = bind_graph(self.graph, canonical, program, False, args)
+            self.launch, _ = compiled(self.graph, argument_records(self.graph.inputs, self.scalars))
         return launched(self.launch, values)
 
 
@@ -147,7 +143,8 @@ def finish(
     inputs = [recorder.inputs[k] for k in reads]
     consts = [c for c in recorder.consts if c[0] in used]
     graph = Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts)
-    graph = simplify(graph, CUDA_PRODUCTS if on_device else ())
+    if on_device:
+        graph = simplify(graph, CUDA_PRODUCTS)
     arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
     link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays, on_device)
     overwritten = written & set(inputs)

@@ -17,11 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.lower.canonical import canonicalise
-from ..codegen.lower.simplify import simplify
 from ..runtime.config import config
-from ..runtime.launch.binding import bind_graph, launched
-from ..runtime.launch.kernel_cache import kernels
+from ..runtime.launch.binding import compiled, launched
 from ..runtime.recent import Recent
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Var, structural
@@ -184,15 +181,12 @@ def _compile(
     with recording(recorder):
         sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
     recorder.inputs = inputs
-    graph = simplify(recorder.finish(outputs))
-    canonical = canonicalise(graph)
-    program, hit = kernels.get(canonical, len(inputs))
+    single = len(outputs) == 1
+    launch, hit = compiled(recorder.finish(outputs), single=single)
     if not hit:
         tapes.compiles += 1
         tapes.credit -= 1
-    made = BackwardPlan(
-        bind_graph(graph, canonical, program, len(outputs) == 1), sources, same, len(outputs) == 1, released
-    )
+    made = BackwardPlan(launch, sources, same, single, released)
     _plans.keep(key, made)
     return made
 

@@ -80,7 +80,7 @@ def stretches(places: np.ndarray) -> Iterator[Progression]:
         start, stop = todo.pop()
         if start == stop:
             continue
-        found = _around_middle(places, start, stop) if stop - start > FEW else None
+        found = _longest(places, start, stop) if stop - start > FEW else None
         if found is None:
             yield Progression(start, stop - start, 1, 1)
         elif found.start > start:
@@ -90,10 +90,15 @@ def stretches(places: np.ndarray) -> Iterator[Progression]:
             todo.append((found.stop, stop))
 
 
-def _around_middle(places: np.ndarray, start: int, stop: int) -> Progression | None:
-    """The stretch that the middle of these positions is in."""
+def _longest(places: np.ndarray, start: int, stop: int) -> Progression | None:
+    """The stretch that the middle of these positions is in, or one of their quarters."""
     steps = np.diff(places[start:stop])
-    middle = len(steps) // 2
+    found = (_around(places, start, steps, int(len(steps) * part)) for part in (0.5, 0.25, 0.75))
+    return next((stretch for stretch in found if stretch is not None), None)
+
+
+def _around(places: np.ndarray, start: int, steps: np.ndarray, middle: int) -> Progression | None:
+    """The stretch that step number *middle* is in, where the positions from *start* on are *steps* apart."""
     for width in WINDOWS:
         low = max(middle - width // 2, 0)
         window = steps[low : low + width]

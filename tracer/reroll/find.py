@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.graph import Atom, Guard, Node, Var
-from ..ir.primitive import LOOP
+from ..ir.primitive import LOOP, VIEW
 from ..ir.refusals import Reason
 from ..ir.site import Site
-from ..ops.shape import RESHAPE, UPDATE
+from ..ops.shape import UPDATE
 from .prove import Unproven, first_items, prove
 from .repeats import FEW_TRIPS, Item, Repeat, Rows, varying_axes
 
@@ -73,7 +73,7 @@ def find_repeats(
             found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
-        elif isinstance(result, Repeat) and not _only_stacks(items, first, result):
+        elif isinstance(result, Repeat) and not _only_moves(items, first, found.repeats, result):
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -86,14 +86,22 @@ def find_repeats(
     return found
 
 
-def _only_stacks(items: Sequence[Item], first: Mapping[Var, int], repeat: Repeat) -> bool:
-    """Whether *repeat* does nothing but give values another shape, which are made by unlike operations: a loop would
-    only move them."""
-    if any(not isinstance(step.item, Node) or step.item.prim is not RESHAPE for step in repeat.steps):
+def _only_moves(items: Sequence[Item], first: Mapping[Var, int], found: Sequence[Repeat], repeat: Repeat) -> bool:
+    """Whether *repeat* does nothing but move values of which no repeat *found* before it makes one in each block: a
+    loop would move them once more, to have them in one array."""
+    if any(not isinstance(step.item, Node) or step.item.prim.kind != VIEW for step in repeat.steps):
         return False
     rows = [slot.atoms for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-    makers = [{items[first[x]].prim if x in first else None for x in atoms} for atoms in rows]  # type: ignore[union-attr]
-    return all(len(prims) > 1 for prims in makers)
+    made = [[first[x] for x in atoms] for atoms in rows if all(x in first for x in atoms)]
+    return any(not _is_column(places, found) for places in made)
+
+
+def _is_column(places: Sequence[int], found: Sequence[Repeat]) -> bool:
+    """Whether the items at *places* are one of each of some blocks."""
+    home = next((r for r in found if r.start <= places[0] < r.end), None)
+    return home is not None and all(
+        home.start <= at < home.end and (at - places[0]) % home.period == 0 for at in places
+    )
 
 
 def _proven(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tracegrad import compile_grad
 from tracegrad.codegen.derive.elements import FEW, elements, stretches
 from tracegrad.codegen.evaluate.interpreter import evaluate
 from tracegrad.tracer.record.recorder import Recorder, recording
@@ -70,3 +71,18 @@ def test_a_long_stretch_between_others():
     places = np.concatenate([np.arange(9)[::-1], repeated([4, 2, 9], 500, 3), [0, 0, 1]])
     assert max(s.turns for s in stretches(places)) >= 499
     assert sum(s.period for s in stretches(places) if s.turns == 1) <= FEW
+
+
+def test_what_only_moves_is_not_rolled():
+    """Many slices of a few arrays, side by side, are no loop over copies of these arrays."""
+
+    def f(x):
+        a, b, c = np.sin(x), np.cos(x), np.exp(x)
+        parts = [v[k::20] for k in range(10) for v in (a, b, c)]
+        return np.stack(parts, axis=1)
+
+    compiled = compile_grad(f)
+    x = RNG.standard_normal(2000)
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-14)
+    assert "rolled: " not in compiled.explain(x)

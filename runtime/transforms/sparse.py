@@ -23,11 +23,10 @@ from ...codegen.derive.compressed import (
     LARGEST,
     SparseProgram,
     dense_program,
-    emit,
     hessian_program,
-    in_full,
     jacobian_program,
 )
+from ...codegen.derive.compressed_products import emit, in_full
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Node, Var, live_nodes, structural
 from ...tracer.ir.trees import NAMESPACE
@@ -246,7 +245,7 @@ def compressed(
         return None
     fixed.rely_on(program.pattern.relies_on)
     recorder.notes.append(str(program))
-    return in_full(program, emit(program, recorder.const), recorder.const)
+    return in_full(program, recorder.const)
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def test_adbench_files_are_those_that_are_generated(adbench, monkeypatch, tmp_pa
     for got, want in zip(read, generate.hand_model(digits=5), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-9)
 
+
 # What ADBench's own unit tests expect of bundle adjustment (test/python/modules/common/ba_tests.py, Microsoft, MIT
 # licence): the errors of one observation, and the rows of its Jacobian in the camera, the point and the weight.  Its
 # test.txt is not published as a text of its own; these inputs of six digits, up to shifts of which nothing depends, are

@@ -24,7 +24,8 @@ from support import (
 )
 
 from tracegrad.codegen.derive.adjoint import vjp
-from tracegrad.codegen.derive.compressed import emit, hessian_program, jacobian_program
+from tracegrad.codegen.derive.compressed import hessian_program, jacobian_program
+from tracegrad.codegen.derive.compressed_products import emit, in_full
 from tracegrad.codegen.derive.loop_adjoint import fresh
 from tracegrad.codegen.derive.sparsity import Pattern, pattern_of
 from tracegrad.codegen.derive.sparsity_loops import loop_sets
@@ -119,11 +120,12 @@ def compressed(graph: Graph, values: Sequence[Any], hessian: bool) -> np.ndarray
         program = (hessian_program if hessian else jacobian_program)(nodes, outputs, wrt, known.get)
         if program is None:
             return None
-        entries = emit(program, const)
-    found = Graph(graph.inputs, live_nodes(builder.nodes, [entries]), [entries], consts=consts)
-    (data,) = evaluate(found, values)
+        results = [emit(program, const), in_full(program, const)]
+    found = Graph(graph.inputs, live_nodes(builder.nodes, results), results, consts=consts)
+    data, whole = evaluate(found, values)
     dense = np.zeros(program.pattern.shape)
     dense[program.pattern.rows, program.pattern.indices] = data
+    np.testing.assert_array_equal(whole, dense)
     return dense
 
 

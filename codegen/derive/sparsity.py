@@ -5,6 +5,8 @@ which a derivative flows; what only decides a branch is none.  Most rules follow
 
 - elementwise: the union of the operands' sets;
 - views: the primitive's own ``impl``, run on the numbers of the elements, says where each one comes from;
+- cumulative ones: what comes before along the last axis;
+- values with a rule of the user's own: the rule is run on stand-ins, and its program is looked at in turn;
 - all others by their ``axes``: independent along the axes that are known to correspond, everything along the others.
 
 A value holds its sets as a few ``IndexSets`` of which it is the union (``Sets``); equal ones are one object, so that
@@ -18,19 +20,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import Ints
+from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.evaluate import HOST, as_stored, params_of
-from ...tracer.ir.graph import Atom, Lit, Node, Var
-from ...tracer.ir.primitive import ELEMENTWISE, LOOP, differentiable
+from ...tracer.ir.graph import Atom, Builder, Lit, Node, Var, building
+from ...tracer.ir.primitive import CUSTOM, ELEMENTWISE, LOOP, RECURRENCE, differentiable
+from ...tracer.ops.custom import runs_python
 from .index_sets import IndexSets, TooManyError, as_csr, nothing, numbers, stacked, union
+from .transpose import LinearPart, linear_part, pull_of, push_of
 
 VIEWS = frozenset(("broadcast", "reshape", "transpose", "slice", "pad", "update", "concat", "gather", "scatter"))
 _PLACED = {"gather": 1, "scatter": 1, "scatter_add": 1}  # the operand that holds positions
 _FEW = 24  # parts of one value
+_TRIANGLE = 1 << 22  # numbers in the sets of a cumulative sum; beyond that all along its axis may meet
 
 
 class Everything:
@@ -181,6 +188,10 @@ class Analysis:
             through = [not prim.partials or p is not None for p in prim.partials or node.inputs]
             pairs = [(x, self.of(x)) for x, open_ in zip(node.inputs, through, strict=True) if open_]
             return [joined([self._stretched(x, sets, node.out) for x, sets in pairs])]
+        if prim.kind == CUSTOM:
+            return self._by_own_rule(node)
+        if prim.kind == RECURRENCE:
+            return [joined([self._scanned(node, k) for k in range(len(node.inputs))])]
         places = _PLACED.get(prim.name)
         index = None if places is None else self._positions(node, places)
         if places is None or index is not None:
@@ -234,6 +245,90 @@ class Analysis:
         places = (index.reshape(-1, 1) * row + np.arange(row)).reshape(-1)
         return joined([self.of(x), (union(added).summed(places, x.aval.size),)])
 
+    def _scanned(self, node: Node, k: int) -> Sets:
+        """The sets that a linear recurrence has of operand *k*: step i reads the steps to i, itself included."""
+        sets, shape = self.of(node.inputs[k]), node.out.aval.shape
+        steps, size = shape[-1], node.out.aval.size
+        if not sets or isinstance(sets, Everything) or size * steps * sum([s.width for s in sets]) > 2 * _TRIANGLE:
+            return self._by_axes(node, k)
+        ends = np.tile(np.arange(1, steps + 1), size // steps) if steps else np.zeros(0, np.int64)
+        counts = ends[::-1] if node.params["reverse"] else ends
+        indptr = np.append(0, np.cumsum(counts))
+        own = np.arange(size)
+        first = own if node.params["reverse"] else own - own % max(steps, 1)
+        places = np.repeat(first - indptr[:-1], counts) + np.arange(indptr[-1])
+        return tuple([united(s, places, indptr) for s in sets])
+
+    # ---- rules of the user's own
+
+    def _by_own_rule(self, node: Node) -> list[Sets]:
+        """The sets of values that have a rule of their own.
+
+        A rule is linear in its tangents, or cotangents, so the pattern of its program with respect to these is that of
+        the Jacobian that it stands for, at all points: what it computes of the primals alone are coefficients.  That
+        holds for what flows through derivatives.  Where the program looks at a tangent in another way (a comparison,
+        ``stop_gradient``, a loop) it may have entries that no derivative shows, and anything may depend on anything;
+        also where it is no program, or there is none of it here."""
+        places = [k for k, x in enumerate(node.inputs) if k >= node.params["count"] and self.of(x)]
+        if runs_python(node):
+            return self._dense(node, places)
+        forward = node.params["push"] is not None
+        try:
+            with building(Builder()):
+                part = linear_part(*(push_of(node, places) if forward else pull_of(node, places)))
+        except DifferentiationError:  # that a derivative will say, if one is taken
+            return self._dense(node, places)
+        inner = Analysis(Known(part.nodes, self.known.value), self.loop_rule)
+        if forward:
+            inner.sets.update({v: self.of(node.inputs[k]) for v, k in zip(part.given, places, strict=True)})
+            inner.run(part.nodes)
+            if inner.hides(part):
+                return self._dense(node, places)
+            return [() if t is None else inner.of(t) for t in part.found]
+        starts = np.append(0, np.cumsum([v.aval.size for v in part.given]))
+        inner.sets.update({v: (numbers(v.aval.size, at),) for v, at in zip(part.given, starts, strict=False)})
+        inner.run(part.nodes)
+        if inner.hides(part):
+            return self._dense(node, places)
+        read = [self._read_by(part.found[k], self.of(node.inputs[k]), inner, starts[-1]) for k in places]
+        sets = joined(read)  # of all results, one after the other
+        if isinstance(sets, Everything):
+            return [EVERYTHING] * len(node.outs)
+        rows = [np.arange(*span) for span in pairwise(starts)]
+        return [tuple([x.taken(own) for x in sets]) for own in rows]
+
+    def _dense(self, node: Node, places: Sequence[int]) -> list[Sets]:
+        return [self.mixed([node.inputs[k] for k in places], out) for out in node.outs]
+
+    def _read_by(self, ct: Any, sets: Sets, inner: Analysis, count: int) -> Sets:
+        """The *sets* of an operand of a rule as those of its *count* results: of the elements from whose cotangents
+        that of the operand is made, its cotangent *ct*."""
+        made_of = () if ct is None else inner.of(ct)
+        if not made_of:
+            return ()
+        if isinstance(sets, Everything) or isinstance(made_of, Everything):
+            return EVERYTHING
+        indptr, results = as_csr(union(made_of), count)
+        order = np.argsort(results, kind="stable")
+        places = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[order]
+        ends = np.append(0, np.cumsum(np.bincount(results, minlength=count)))
+        return tuple([united(s, places, ends) for s in sets])
+
+    def hides(self, part: LinearPart) -> bool:
+        """Whether a value of *part* may depend on what was given in a way that these sets do not show."""
+        moving = set[Any](part.given)
+        for node in part.nodes:
+            read = [k for k, x in enumerate(node.inputs) if x in moving]
+            if not read:
+                continue
+            partials = node.prim.partials if node.prim.kind == ELEMENTWISE else ()
+            if any(not self.of(out) for out in node.outs) or any(partials and partials[k] is None for k in read):
+                return True
+            if node.prim.kind in (LOOP, CUSTOM):
+                return True
+            moving.update(node.outs)
+        return False
+
     def _by_axes(self, node: Node, k: int) -> Sets:
         """The sets that the result has of operand *k*, by the correspondence of axes."""
         sets = self.of(node.inputs[k])
@@ -278,3 +373,10 @@ def joined(found: Sequence[Sets]) -> Sets:
             return EVERYTHING
         parts.update(dict.fromkeys(sets))
     return tuple(parts)
+
+
+def united(sets: IndexSets, places: np.ndarray, indptr: np.ndarray) -> IndexSets:
+    """The unions of the sets of the rows ``places[indptr[k] : indptr[k + 1]]``."""
+    found = sets.taken(places).ragged()
+    assert found.indptr is not None
+    return IndexSets(found.indices, found.indptr[indptr]).distinct()

@@ -151,8 +151,13 @@ def _refuse(what: str, nodes: Sequence[Node], site: Site | None) -> NoReturn:
 # ---- rules of which one form was written -----------------------------------------------------------------------------
 
 
-def pushed_by_transposing(node: Node, tangents: Sequence[Atom | None], reverse: Reverse) -> list[Atom | None]:
-    """The tangents of the results of *node*, a joint primitive, from its rule for cotangents."""
+# the arguments of ``linear_part`` for one form of a rule
+Program = tuple[list[Aval], Callable[[Sequence[Var]], Sequence[Any]], str]
+
+
+def pull_of(node: Node, wanted: Sequence[int]) -> Program:
+    """The rule for cotangents of *node*, a joint primitive: of all its floating results, to those of the operands with
+    the numbers *wanted*, and None for the others."""
     places = [k for k, out in enumerate(node.outs) if out.aval.is_float]
 
     def pull(given: Sequence[Var]) -> Sequence[Any]:
@@ -160,34 +165,39 @@ def pushed_by_transposing(node: Node, tangents: Sequence[Atom | None], reverse: 
         for k, ct in zip(places, given, strict=True):
             cts[k] = ct
         found = node.prim.vjp(cts, node.outs, *node.inputs, **node.params)  # type: ignore[misc]
-        return [given_where(ct, t is not None) for ct, t in zip(found, tangents, strict=True)]
+        return [given_where(ct, k in wanted) for k, ct in enumerate(found)]
 
-    what = f"the derivative rule of {_name(node)}"
-    part = linear_part([node.outs[k].aval for k in places], pull, what)
-    found: list[Atom | None] = [None] * len(node.outs)
-    for k, tangent in zip(places, transposed(part, tangents, reverse, what, node.site), strict=True):
-        found[k] = tangent
-    return found
+    return [node.outs[k].aval for k in places], pull, f"the derivative rule of {_name(node)}"
+
+
+def push_of(node: Node, moving: Sequence[int]) -> Program:
+    """The rule for tangents of *node*, a joint primitive: of the operands with the numbers *moving*."""
+
+    def push(given: Sequence[Var]) -> Sequence[Any]:
+        tangents: list[Atom | None] = [None] * len(node.inputs)
+        for k, t in zip(moving, given, strict=True):
+            tangents[k] = t
+        return node.prim.jvp(tangents, node.outs, *node.inputs, **node.params)  # type: ignore[misc]
+
+    return [node.inputs[k].aval for k in moving], push, f"the derivative rule of {_name(node)}"
+
+
+def pushed_by_transposing(node: Node, tangents: Sequence[Atom | None], reverse: Reverse) -> list[Atom | None]:
+    """The tangents of the results of *node*, a joint primitive, from its rule for cotangents."""
+    program = pull_of(node, [k for k, t in enumerate(tangents) if t is not None])
+    part = linear_part(*program)
+    cotangents = iter(transposed(part, tangents, reverse, program[2], node.site))
+    return [next(cotangents) if out.aval.is_float else None for out in node.outs]
 
 
 def pulled_by_transposing(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], reverse: Reverse
 ) -> list[Atom | None]:
     """The cotangents of the operands of *node*, a joint primitive, from its rule for tangents."""
-    places = [k for k, want in enumerate(wants) if want]
-
-    def push(given: Sequence[Var]) -> Sequence[Any]:
-        tangents: list[Atom | None] = [None] * len(node.inputs)
-        for k, t in zip(places, given, strict=True):
-            tangents[k] = t
-        return node.prim.jvp(tangents, node.outs, *node.inputs, **node.params)  # type: ignore[misc]
-
-    what = f"the derivative rule of {_name(node)}"
-    part = linear_part([node.inputs[k].aval for k in places], push, what)
-    found: list[Atom | None] = [None] * len(node.inputs)
-    for k, ct in zip(places, transposed(part, cts, reverse, what, node.site), strict=True):
-        found[k] = ct
-    return found
+    program = push_of(node, [k for k, want in enumerate(wants) if want])
+    part = linear_part(*program)
+    cotangents = iter(transposed(part, cts, reverse, program[2], node.site))
+    return [next(cotangents) if want else None for want in wants]
 
 
 def given_where(found: Any, wanted: bool) -> Any:

@@ -143,9 +143,13 @@ def row_axes(tree: Any, what: str) -> RowAxes:
 
 
 def vmap(
-    fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None
+    fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
+    spmd_axis_name: Any = None,
 ) -> Transform:  # fmt: skip
     """*fn*, a function of one row, for many rows at once.
+
+        vmap(lambda w, x: w @ x, in_axes=(None, 0))(np.ones((4, 3)), np.ones((5, 3)))             # of shape (5, 4)
+        vmap(grad(loss), in_axes=(None, 0, 0))(params, inputs, labels)                      # gradients of each example
 
     :param in_axes: the axis of each argument along which its rows lie: an int for all, None for an argument that is the
         same in all rows, or a tuple with one for each argument by position, whose entries may be trees of axes like the
@@ -153,8 +157,14 @@ def vmap(
     :param out_axes: the axis of the rows in the results: an int, or a tree of axes like the result; None for a result
         that is the same in all rows.
     :param axis_size: the number of rows, where no argument is mapped.
+    :param axis_name: JAX's, as *spmd_axis_name*, for collectives, which are not there: anything but None is refused.
     :returns: a compiled function.
     :raises ShapeError: where axes do not fit, or have different lengths.
     :raises UnsupportedError: where Python asks for a value that differs from row to row, as an ``if`` does.
     """
+    if axis_name is not None or spmd_axis_name is not None:
+        raise UnsupportedError.here(
+            "vmap has no collectives, which axis_name is for: what all rows are needed for stands outside of it, as in "
+            "np.mean(vmap(f)(x), axis=0)"
+        )
     return transformed(rule_of(Vmap, row_axes(in_axes, "in_axes"), row_axes(out_axes, "out_axes"), axis_size), fn)

@@ -619,8 +619,8 @@ row(
     lower=_lower_mulz, domain=REAL * 2, masking=True,
 )  # fmt: skip
 
-# the identity: under a name of its own, and with derivative 0
-row("alias", lambda x, xp=np: xp.asarray(x), ONE, lower=lambda s, x: x, rule=ANY, cost=0)
+# the identity: under a name of its own (that a checkpoint policy may know), and with derivative 0
+row("alias", lambda x, name=None, xp=np: xp.asarray(x), ONE, lower=lambda s, x, name=None: x, rule=ANY, cost=0)
 row("stop_gradient", lambda x, xp=np: xp.asarray(x), None, lower=lambda s, x: x, rule=ANY)
 
 # ---- conversion and broadcasting (broadcast lives here because every row above needs it) ---------------------------

@@ -25,6 +25,18 @@ from ..record.array import TracedArray, class_of, outranks, to_atom, wrap, wrap_
 FLOAT0 = np.dtype([("float0", "V")])  # of the tangents of integers, as in JAX: they hold nothing
 
 
+class SymbolicZero:
+    """A tangent or cotangent that is known to be zero, as rules with ``symbolic_zeros=True`` get it, and may give it:
+    of this shape and dtype."""
+
+    def __init__(self, aval: Aval) -> None:
+        self.shape, self.ndim = aval.shape, len(aval.shape)
+        self.dtype = aval.dtype if aval.is_inexact else FLOAT0
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.dtype}{[*self.shape]})"
+
+
 def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments of a call by position, with the defaults of those that are not given."""
     try:
@@ -86,10 +98,11 @@ class RuleArguments:
         leaves = [given[k] if k in given else other(leaf) for k, leaf in enumerate(self.leaves)]
         return tree_unflatten(self.structure, leaves)
 
-    def over(self, values: Sequence[Any]) -> list[Any]:
-        """All arguments with *values* in place of the operands."""
+    def over(self, values: Sequence[Any], other: Callable[[Any], Any] = lambda leaf: leaf) -> list[Any]:
+        """All arguments with *values* in place of the operands, and *other* of the other leaves of those that are
+        differentiated."""
         args = list(self.args)
-        for k, tree in zip(self.moving, self.trees(values), strict=True):
+        for k, tree in zip(self.moving, self.trees(values, other), strict=True):
             args[k] = tree
         return args
 
@@ -167,9 +180,15 @@ class Results:
             leaves[k] = wrap_array(atom) if array else wrap(atom)
         return tree_unflatten(self.structure, leaves)
 
-    def cotangents(self, atoms: Sequence[Atom]) -> Any:
-        """The tree of cotangents of the result; those of integers hold nothing."""
-        return self.tree(atoms, others=False)
+    def cotangents(self, atoms: Sequence[Atom], only: int | None = None) -> Any:
+        """The tree of cotangents of the result; those of integers hold nothing.  With *only* that of one floating leaf,
+        where the others are zero."""
+        if only is None:
+            return self.tree(atoms, others=False)
+        tree = self.tree(atoms)
+        leaves: list[Any] = [SymbolicZero(to_atom(x).aval) if is_data(x) else None for x in self.leaves]
+        leaves[self.places[only]] = tree_flatten(tree)[0][self.places[only]]
+        return tree_unflatten(self.structure, leaves)
 
 
 # ---- what a rule gives ---------------------------------------------------------------------------------------------
@@ -190,7 +209,7 @@ def leaves_like(value: Any, structure: Any, what: str) -> list[Any]:
 
 def fitted(value: Any, aval: Aval, what: str) -> Atom | None:
     """*value*, which a rule gives as *what*, as an atom of *aval*; None is zero."""
-    if value is None or (isinstance(value, np.ndarray) and value.dtype == FLOAT0):
+    if value is None or type(value) is SymbolicZero or (isinstance(value, np.ndarray) and value.dtype == FLOAT0):
         return None
     if not is_data(value) and not isinstance(value, (int, np.integer)):
         raise ShapeError.here(f"{what} is a {type(value).__name__}, but {shown(aval)} was expected")

@@ -23,11 +23,11 @@ from ..ir.errors import BadIndexError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ..ir.primitive import LOOP, PRIMITIVES, PRODUCT
 from ..ir.site import user_site
-from ..ir.trees import tree_flatten, tree_unflatten
+from ..ir.trees import tree_flatten, tree_map, tree_unflatten
 from ..ops.closure_conversion import closed, inlined
-from ..ops.complex import put_together, taken_apart
+from ..ops.complex import by_lane, put_together, taken_apart
 from ..ops.custom import custom_vjp as named_anew
-from ..ops.elementwise import broadcast_to
+from ..ops.elementwise import F, broadcast_to
 from ..ops.host_call import derivatives
 from ..ops.shape import zeros
 from ..record.array import TracedArray, to_atom
@@ -68,11 +68,28 @@ def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     return lambda prim, *avals, **params: policy_1(prim, *avals, **params) or policy_2(prim, *avals, **params)
 
 
+def save_only_these_names(*names: str) -> Policy:
+    """Values that ``checkpoint_name`` has given one of *names*."""
+    return lambda prim, *avals, **params: params.get("name") in names and prim.name == "alias"
+
+
+def save_any_names_but_these(*names: str) -> Policy:
+    """Values that ``checkpoint_name`` has given a name that is none of *names*."""
+    return lambda prim, *avals, **params: prim.name == "alias" and params.get("name") not in (None, *names)
+
+
+def save_anything_except_these_names(*names: str) -> Policy:
+    """All values but those that ``checkpoint_name`` has given one of *names*."""
+    return lambda prim, *avals, **params: params.get("name") not in names or prim.name != "alias"
+
+
 checkpoint_policies = SimpleNamespace(
     everything_saveable=everything_saveable, nothing_saveable=nothing_saveable, dots_saveable=dots_saveable,
     checkpoint_dots=dots_saveable, dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
     checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
-    save_from_both_policies=save_from_both_policies,
+    save_from_both_policies=save_from_both_policies, save_only_these_names=save_only_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_anything_except_these_names=save_anything_except_these_names,
 )  # fmt: skip
 
 
@@ -119,6 +136,22 @@ def checkpoint(
 
 
 remat = checkpoint
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """*x*, an array, a number or a tree of them, whose values have a *name* for policies
+    (``checkpoint_policies.save_only_these_names``), as ``jax.ad_checkpoint.checkpoint_name``.
+
+        def layer(w, x): return np.tanh(checkpoint_name(w @ x, "product"))
+        layer = tracegrad.checkpoint(layer, policy=tracegrad.checkpoint_policies.save_only_these_names("product"))
+    """
+
+    def named(leaf: Any) -> Any:
+        if type(leaf) is not TracedArray:
+            return leaf
+        return traced(by_lane(functools.partial(F.alias, name=name), leaf.atom), leaf)
+
+    return tree_map(named, x)
 
 
 class _Region:
@@ -283,4 +316,4 @@ def _materialised(x: Atom | None, aval: Aval) -> Atom:
     return broadcast_to(x, aval.shape) if isinstance(x, Lit) and aval.shape else x
 
 
-__all__ = ["checkpoint", "checkpoint_policies", "remat"]
+__all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "remat"]

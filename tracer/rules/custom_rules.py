@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..control.trees import function_name, structure_text
-from ..ir.errors import ShapeError, TracegradError, UnsupportedError
+from ..ir.errors import ShapeError, TracegradError
 from ..ir.graph import Atom, Lit
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_leaves
@@ -23,26 +23,42 @@ from ..ops.custom import custom_vjp as named_anew
 from ..ops.elementwise import F
 from ..record.array import TracedArray, class_of, outranks, to_atom, wrap, wrap_array
 from ..record.recorder import Recorder, current_recorder
-from .arguments import FLOAT0, Results, RuleArguments, fitted, leaves_like, positional, positions_of, refuse_tensors
+from .arguments import (
+    FLOAT0,
+    Results,
+    RuleArguments,
+    SymbolicZero,
+    fitted,
+    leaves_like,
+    positional,
+    positions_of,
+    refuse_tensors,
+)
 from .known_programs import opened, rule_of
 from .programs import FORWARD, REVERSE, Apply, Layout, OwnRule
+from .symbolic_zeros import CustomVJPPrimal, by_parts
 
 Function = Callable[..., Any]
-# of the call's arguments and results: what gives cotangents, or tangents, at the level of atoms
-Maker = Callable[[RuleArguments, Results], Apply]
+# of the call's arguments and results (and of a part of the rule: symbolic_zeros.py): what gives cotangents, or
+# tangents, at the level of atoms
+Maker = Callable[..., Apply]
 
 
 class RuleParts(NamedTuple):
-    """The functions of a rule, and what makes it of them for a call."""
+    """The functions of a rule, and what makes it of them for a call; *symbolic*: it is made by parts, one for each
+    choice of what is not zero."""
 
     functions: Sequence[Any]
     make: Maker
+    symbolic: bool = False
 
 
 def with_rules(
-    recorder: Recorder, label: str, function: Function, args: RuleArguments, rules: Mapping[str, RuleParts]
-) -> Any:
-    """The result of *function*, called *label*, in a recording, with *rules* by direction."""
+    recorder: Recorder, label: str, function: Function, args: RuleArguments, rules: Mapping[str, RuleParts],
+    strict: bool = True,
+) -> Any:  # fmt: skip
+    """The result of *function*, called *label*, in a recording, with *rules* by direction; *strict*: a derivative with
+    respect to what they say nothing of is an error, and not zero."""
     operands = [to_atom(x) for x in args.operands]
     avals = tuple([x.aval for x in operands])
     functions = [f for rule in rules.values() for f in rule.functions]
@@ -56,14 +72,18 @@ def with_rules(
         return result
     values: Any = taken_apart([_named(x, recorder) for x in results.atoms])
     made: dict[str, OwnRule] = {}
-    if known is not None and [*known.program.layout.outs] == results.avals:
+    if known is not None and known.part is None and [*known.program.layout.outs] == results.avals:
         made[known.program.layout.direction] = known.program
     else:
         alive, site = [*args.leaves, *args.nondiff, *functions], user_site()
         for direction, rule in rules.items():
             layout = Layout(direction, avals, tuple(results.avals))
-            apply = rule.make(args, results)
-            made[direction] = rule_of(recorder, label, layout, key, alive, rule.functions, apply, site, results)
+
+            def of(part: Any, layout: Layout = layout, rule: RuleParts = rule) -> OwnRule:
+                apply = rule.make(args, results, part) if rule.symbolic else rule.make(args, results)
+                return rule_of(recorder, label, layout, key, alive, rule.functions, apply, site, results, strict, part)
+
+            made[direction] = by_parts(label, layout, site, of) if rule.symbolic else of(None)
     pull, push = made.get(REVERSE), made.get(FORWARD)
     consts = [x for rule in (pull, push) if rule is not None for x in rule.consts]
     outs = named_anew(values, [*taken_apart(operands), *consts, *values], pull, push)
@@ -126,7 +146,7 @@ def custom_vjp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any =
     :raises DifferentiationError: a derivative with respect to what *fun* closes over.
     """
     nondiff = positions_of(fun, nondiff_argnums, nondiff_argnames)
-    rules: list[Function] = []  # fwd and bwd: in a cell, so that their code is part of what a recording looks at
+    rules: list[Any] = []  # fwd, bwd, symbolic: in a cell, so that their code is part of what a recording looks at
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -135,33 +155,40 @@ def custom_vjp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any =
             return _plain(fun, args, kwargs)
         if not rules:
             raise TracegradError.here(f"{function_name(fun)} is a custom_vjp without a rule: call f.defvjp(fwd, bwd)")
-        fwd, bwd = rules
+        fwd, bwd, symbolic = rules
         call = RuleArguments(function_name(fun), positional(fun, args, kwargs), nondiff)
-        rule = RuleParts([fun, fwd, bwd], functools.partial(_reverse, fwd, bwd))
+        rule = RuleParts([fun, fwd, bwd], functools.partial(_reverse, fwd, bwd), symbolic)
         return with_rules(recorder, function_name(fun), fun, call, {REVERSE: rule})
 
     def defvjp(fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        """Set the rule: *fwd* and *bwd* as above.  What symbolic zeros are for, no kernel computes anyway."""
-        if symbolic_zeros:
-            raise UnsupportedError.here(
-                "symbolic_zeros=True: rules get arrays of zeros here, and what they compute of them is removed"
-            )
-        rules[:] = [fwd, bwd]
+        """Set the rule: *fwd* and *bwd* as above.
+
+        With *symbolic_zeros* the leaves of the arguments of fwd are ``CustomVJPPrimal`` (``value``, ``perturbed``), and
+        cotangents that are zero are ``tracegrad.SymbolicZero``: the rule is recorded for each argument and each result
+        alone, and added up.  Without, they are arrays; what a rule computes of zeros is removed from kernels anyway.
+        """
+        rules[:] = [fwd, bwd, symbolic_zeros]
 
     wrapped.defvjp = defvjp  # type: ignore[attr-defined]
     return wrapped
 
 
-def _reverse(fwd: Function, bwd: Function, args: RuleArguments, results: Results) -> Any:
-    """The rule of a call: fwd, then bwd."""
+def _reverse(fwd: Function, bwd: Function, args: RuleArguments, results: Results, part: Any = None) -> Any:
+    """The rule of a call: fwd, then bwd; of a *part* (operand, result) with all else zero."""
     first, last = f"{function_name(fwd)}, the fwd of a custom_vjp,", f"{function_name(bwd)}, the bwd of a custom_vjp,"
 
     def apply(operands: list[Atom], outs: list[Atom], cotangents: list[Atom]) -> list[Atom | None]:
-        found = fwd(*args.over(over_atoms(args, operands)))
+        given_to: list[Any] = over_atoms(args, operands)
+        if part is not None:
+            given_to = [CustomVJPPrimal(x, k == part[0]) for k, x in enumerate(given_to)]
+            found = fwd(*args.over(given_to, lambda leaf: CustomVJPPrimal(leaf, False)))
+            cts = results.cotangents(cotangents, part[1])
+        else:
+            found, cts = fwd(*args.over(given_to)), results.cotangents(cotangents)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise ShapeError.here(f"{first} returned {_kind(found)}, but a pair (result, residuals) was expected")
         _check_result(found[0], results, first)
-        given = bwd(*args.nondiff, found[1], results.cotangents(cotangents))
+        given = bwd(*args.nondiff, found[1], cts)
         count = len(args.moving)
         if not isinstance(given, (tuple, list)) or len(given) != count:
             raise ShapeError.here(
@@ -169,13 +196,13 @@ def _reverse(fwd: Function, bwd: Function, args: RuleArguments, results: Results
                 "that is differentiated"
             )
         leaves: list[Any] = []
-        for k, (part, structure) in enumerate(zip(given, args.structure.children(), strict=True)):
-            leaves += leaves_like(part, structure, f"the cotangent of argument {args.moving[k]} that {last} returned")
+        for k, (tree, structure) in enumerate(zip(given, args.structure.children(), strict=True)):
+            leaves += leaves_like(tree, structure, f"the cotangent of argument {args.moving[k]} that {last} returned")
         wanted = []
-        for k, operand in zip(args.places, operands, strict=True):
+        for n, (k, operand) in enumerate(zip(args.places, operands, strict=True)):
             wanted.append(
                 fitted(leaves[k], operand.aval, f"a cotangent that {last} returned for argument {_owner(args, k)}")
-                if operand.aval.is_inexact
+                if operand.aval.is_inexact and (part is None or n == part[0])
                 else None
             )
         return wanted
@@ -230,7 +257,7 @@ def custom_jvp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any =
     :raises DifferentiationError: a derivative with respect to what *fun* closes over.
     """
     nondiff = positions_of(fun, nondiff_argnums, nondiff_argnames)
-    rules: list[Any] = []  # one for all arguments, or a tuple with one for each
+    rules: list[Any] = []  # one for all arguments, or a tuple with one for each; whether with symbolic zeros
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -239,47 +266,49 @@ def custom_jvp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any =
             return _plain(fun, args, kwargs)
         if not rules:
             raise TracegradError.here(f"{function_name(fun)} is a custom_jvp without a rule: write @f.defjvp")
-        (rule,) = rules
+        rule, symbolic = rules
         call = RuleArguments(function_name(fun), positional(fun, args, kwargs), nondiff)
         make = functools.partial(_each if isinstance(rule, tuple) else _forward, rule)
         parts = list(rule) if isinstance(rule, tuple) else [rule]
-        return with_rules(recorder, function_name(fun), fun, call, {FORWARD: RuleParts([fun, *parts], make)})
+        return with_rules(recorder, function_name(fun), fun, call, {FORWARD: RuleParts([fun, *parts], make, symbolic)})
 
     def defjvp(jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Set the rule for all arguments; usable as a decorator."""
-        if symbolic_zeros:
-            raise UnsupportedError.here(
-                "symbolic_zeros=True: rules get arrays of zeros here, and what they compute of them is removed"
-            )
-        rules[:] = [jvp]
+        """Set the rule for all arguments; usable as a decorator.  With *symbolic_zeros* tangents that are zero are
+        ``tracegrad.SymbolicZero`` in place of arrays: the rule is recorded for a tangent of each argument alone, and
+        added up."""
+        rules[:] = [jvp, symbolic_zeros]
         return jvp
 
     def defjvps(*jvps: Function | None) -> None:
         """Set a rule for each argument, ``jvp(tangent, result, *primals)``; None: no derivative."""
         if nondiff:
             raise TypeError("defjvps with nondiff_argnums: write one rule for all arguments with defjvp, as in JAX")
-        rules[:] = [jvps]
+        rules[:] = [jvps, False]
 
     wrapped.defjvp, wrapped.defjvps = defjvp, defjvps  # type: ignore[attr-defined]
     return wrapped
 
 
-def _tangents(args: RuleArguments, operands: Sequence[Atom], given: Sequence[Atom]) -> list[Any]:
-    """The tangents of the operands, as arrays: *given* those of the floating ones."""
+def _tangents(args: RuleArguments, operands: Sequence[Atom], given: Sequence[Atom], only: Any = None) -> list[Any]:
+    """The tangents of the operands, as arrays: *given* those of the floating ones; *only* that of one operand, where
+    the others are zero."""
     rest = iter(given)
-    return [
+    found = [
         traced(next(rest), leaf) if atom.aval.is_inexact else np.zeros(atom.aval.shape, FLOAT0)
         for atom, leaf in zip(operands, args.operands, strict=True)
     ]
+    if only is None:
+        return found
+    return [x if k == only else SymbolicZero(operands[k].aval) for k, x in enumerate(found)]
 
 
-def _forward(jvp: Function, args: RuleArguments, results: Results) -> Any:
-    """The rule of a call that one function gives."""
+def _forward(jvp: Function, args: RuleArguments, results: Results, part: Any = None) -> Any:
+    """The rule of a call that one function gives; a *part*: the tangent of this operand alone."""
     what = f"{function_name(jvp)}, the jvp of a custom_jvp,"
 
     def apply(operands: list[Atom], outs: list[Atom], tangents: list[Atom]) -> list[Atom | None]:
         primals = args.trees(over_atoms(args, operands))
-        found = jvp(*args.nondiff, primals, args.tangents(_tangents(args, operands, tangents)))
+        found = jvp(*args.nondiff, primals, args.tangents(_tangents(args, operands, tangents, part)))
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise ShapeError.here(f"{what} returned {_kind(found)}, but a pair (result, tangent) was expected")
         _check_result(found[0], results, what)

@@ -36,6 +36,7 @@ class _Open:
     operands: Sequence[Atom]
     outs: Sequence[Atom]
     results: Any
+    part: Any  # of a rule by parts
 
 
 def open_programs() -> list[_Open]:
@@ -56,15 +57,16 @@ _known: WeakKeyDictionary[Recorder, dict[Any, tuple[OwnRule, list[Any], list[Any
 
 def rule_of(
     recorder: Recorder, label: str, layout: Layout, key: Any, alive: list[Any], functions: Sequence[Any], apply: Apply,
-    site: Site | None, results: Any, strict: bool = True,
+    site: Site | None, results: Any, strict: bool = True, part: Any = None,
 ) -> OwnRule:  # fmt: skip
     """The rule *apply* for calls of *layout*: a program, unless it asks for values.
 
     *key* tells calls apart that the rule may, with the objects *alive* in it; *functions* are those of the rule: a
-    program is known again for as long as all that they read is the same.  *results*: the ``Results`` of the call."""
+    program is known again for as long as all that they read is the same.  *results*: the ``Results`` of the call;
+    *part*: which part of a rule this is."""
     seen = _seen(functions)
     known = _known.setdefault(recorder, {})
-    found = known.get((key, layout))
+    found = known.get((key, layout, part))
     if seen is not None and found is not None and [*map(id, seen)] == [*map(id, found[2])]:
         return found[0]
     if len(open_programs()) >= DEPTH:
@@ -75,7 +77,7 @@ def rule_of(
 
     @contextmanager
     def in_progress(operands: Sequence[Atom], outs: Sequence[Atom]) -> Iterator[None]:
-        open_programs().append(_Open(key, program, operands, outs, results))
+        open_programs().append(_Open(key, program, operands, outs, results, part))
         try:
             yield
         finally:
@@ -92,7 +94,7 @@ def rule_of(
         rule = PythonRule(label, layout, apply, site)
     rule.strict = strict
     if seen is not None:
-        known[key, layout] = (rule, alive, seen)
+        known[key, layout, part] = (rule, alive, seen)
     return rule
 
 

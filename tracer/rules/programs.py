@@ -83,12 +83,9 @@ class OwnRule:
 
     def __call__(self, given: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Any]:
         layout, lanes = self.layout, self.layout.lanes
-        operands, consts = atoms[:lanes], atoms[lanes : len(atoms) - len(outs)]
-        count = len(self.consts)  # where there are two rules, those of the other one are among them, too
-        consts = consts[:count] if layout.direction == REVERSE else consts[len(consts) - count :]
+        operands, consts = atoms[:lanes], self.own_consts(atoms[lanes : len(atoms) - len(outs)])
         if layout.direction == FORWARD:
-            if any(t is not None for t in given[lanes:]):
-                self._refuse()
+            self.refuse_others(given)
             given = [t for t, a in zip(given, operands, strict=False) if a.aval.is_float]
         avals = [lane for aval in layout.given for lane in _lane_avals(aval)]
         whole = [_materialised(x, aval) for x, aval in zip(given, avals, strict=True)]
@@ -98,7 +95,21 @@ class OwnRule:
                 if given[k] is not None:
                     error()
             return found
-        return [*found, *[self._refuse if self.strict else None] * (len(atoms) - lanes)]
+        return [*found, *self.of_others(len(atoms) - lanes)]
+
+    def own_consts(self, consts: Sequence[Atom]) -> Sequence[Atom]:
+        """Those of the *consts* of a node that are this rule's: there may be another rule with its own."""
+        count = len(self.consts)
+        return consts[:count] if self.layout.direction == REVERSE else consts[len(consts) - count :]
+
+    def refuse_others(self, tangents: Sequence[Atom | None]) -> None:
+        """Raise an error where there are *tangents* by way of what the rule says nothing of, if it is strict."""
+        if self.strict and any(t is not None for t in tangents[self.layout.lanes :]):
+            self._refuse()
+
+    def of_others(self, count: int) -> list[Any]:
+        """The cotangents of *count* values of which the rule says nothing."""
+        return [self._refuse if self.strict else None] * count
 
     def applied(
         self, operands: Sequence[Atom], consts: Sequence[Atom], outs: Sequence[Var], given: Sequence[Atom]

@@ -285,7 +285,8 @@ def custom_root(
     """``solve(f, initial_guess)``, a root of *f*, with the derivative of the equation ``f(x) = 0`` with respect to the
     values that *f* closes over, as ``jax.lax.custom_root``.
 
-    :param solve: returns the root, a tree of floats like *initial_guess*; with *has_aux* (root, aux).
+    :param solve: returns the root, a tree of floats like *initial_guess*; with *has_aux* (root, aux).  It is not
+    differentiated, whatever it closes over.
     :param tangent_solve: ``tangent_solve(g, y)`` returns the x with ``g(x) = y`` for the linear function g.  Reverse
     mode transposes it; an iteration has a transpose by ``custom_linear_solve``.
     """
@@ -325,7 +326,7 @@ def custom_root(
 
     args = RuleArguments(what, ([traced(c) for c in equation.consts], initial_guess), frozenset())
     parts = RuleParts([equation.graph, solve, tangent_solve], make)
-    found = with_rules(recorder, what, root, args, {FORWARD: parts})
+    found = with_rules(recorder, what, root, args, {FORWARD: parts}, strict=False)
     return (found[0], found[1].value) if has_aux else found
 
 
@@ -354,7 +355,7 @@ def custom_linear_solve(
     ``jax.lax.custom_linear_solve``: with respect to *b* and to the values that *matvec* closes over.
 
     :param matvec: a linear function of a tree of floats like *b*.
-    :param solve: returns x; with *has_aux* (x, aux).
+    :param solve: returns x; with *has_aux* (x, aux).  It is not differentiated, whatever it closes over.
     :param transpose_solve: ``transpose_solve(vecmat, b)`` solves with the transpose, for reverse mode; where there is
     none, reverse mode transposes *solve*.
     :param symmetric: *matvec* is its own transpose, so *solve* solves with that, too.
@@ -421,7 +422,7 @@ def _linear_solve(
         rules[REVERSE] = RuleParts(functions, reverse)
     consts = equation.consts if given is None else given
     args = RuleArguments(what, ([traced(c) for c in consts], b), frozenset())
-    found = with_rules(recorder, what, solution, args, rules)
+    found = with_rules(recorder, what, solution, args, rules, strict=False)
     return (found[0], found[1].value) if has_aux else found
 
 

@@ -55,6 +55,7 @@ IN_AXES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "ragged in a tree": (lambda: vmap(lambda p: p)({"a": X, "b": V}), ShapeError, "has 2, and"),
     "nothing mapped": (lambda: vmap(square, in_axes=None)(X), ShapeError, "nothing to map over"),
     "another tree": (lambda: vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": X}), ShapeError, "does not fit"),
+    "axis_name": (lambda: vmap(square, axis_name="batch"), UnsupportedError, "no collectives"),
     "another axis_size": (lambda: vmap(square, axis_size=3)(X), ShapeError, "axis_size=3 was given, and `a` has 2"),
     "inside": (lambda: vmap(np.matmul)(X, np.ones((2, 4))), ShapeError, "do not fit"),
 }

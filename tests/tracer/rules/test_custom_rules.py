@@ -450,8 +450,6 @@ def test_other_errors() -> None:
     with pytest.raises(UnsupportedError, match=r"autograd\.Function for tensors"):
         sine(tg.tensor([1.0], requires_grad=True), X)
     assert sine(tg.tensor([0.0]), 1.0) == 0
-    with pytest.raises(UnsupportedError, match="symbolic_zeros"):
-        tg.custom_vjp(np.sin).defvjp(sine_fwd, sine_bwd, symbolic_zeros=True)
     with pytest.raises(ValueError, match="no argument 'z'"):
         tg.custom_jvp(lambda x: x, nondiff_argnames="z")
     with pytest.raises(TypeError, match="by name only"):

@@ -115,3 +115,29 @@ def test_settings_and_control_flow() -> None:
     static = tg.checkpoint(lambda g, x, n: g(x) * n, static_argnums=(0, 2))
     assert autograd.grad(lambda x: static(np.sin, x, n=3))(0.5) == pytest.approx(3 * np.cos(0.5))
     assert static(np.sin, 0.5, 2) == 2 * np.sin(0.5)
+
+
+def test_values_with_names() -> None:
+    """``checkpoint_name``: what a policy keeps is not computed again."""
+
+    def layer(w, x):
+        h = tg.checkpoint_name(np.sin(w), "sine")
+        return np.sum(np.exp(tg.checkpoint_name(h * h * x, "product")))
+
+    names = {
+        tg.checkpoint_policies.save_only_these_names("sine"): (1, 2),
+        tg.checkpoint_policies.save_only_these_names("sine", "product"): (1, 1),
+        tg.checkpoint_policies.save_any_names_but_these("sine"): (2, 1),
+        tg.checkpoint_policies.save_anything_except_these_names("product"): (1, 1),
+        None: (2, 2),
+    }
+    expected = autograd.grad(layer)(V3, 2.0)
+    for policy, counts in names.items():
+        gradient = autograd.grad(tg.checkpoint(layer, policy=policy))
+        np.testing.assert_allclose(gradient(V3, 2.0), expected)
+        program = str(tg.make_graph(gradient, simplify=False)(V3, 2.0))
+        assert (program.count("= sin"), program.count('name="product"') + program.count("name='product'")) == counts
+    tree = {"a": V3, "b": (1, 2.0)}
+    assert tg.checkpoint_name(tree, "t") == tree
+    lengths = compile_grad(lambda x: np.sum(np.abs(tg.checkpoint_name(x + 1j, "z"))))
+    np.testing.assert_allclose(lengths.grad(V3), V3 / np.abs(V3 + 1j))

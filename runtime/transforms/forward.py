@@ -122,6 +122,8 @@ class Directional:
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """``(fn(*primals), J @ tangents)``: the value and its directional derivative, in one forward pass.
 
+        value, tangent = jvp(lambda x: np.sin(x) * x[::-1], (x,), (v,))                # both of the shape of the value
+
     :param primals: the arguments, a tuple or list: trees of floats and float arrays.
     :param tangents: the direction, in the structure, shapes and dtypes of *primals*.
     :param has_aux: *fn* returns (value, aux); the result is (value, tangent, aux).
@@ -135,7 +137,12 @@ def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     """``(fn(*primals), f_jvp)``, where ``f_jvp(*tangents)`` is the tangent of the value: the linear map at *primals*,
     which may be called many times.  What it needs of the values is kept, and not computed again.
 
+        value, push = linearize(f, x)
+        columns = vmap(push, out_axes=1)(np.eye(x.size))                                               # the Jacobian
+
     With *has_aux*, of a function that returns (value, aux), the result is (value, f_jvp, aux).
+
+    :raises DifferentiationError: where an argument is no float or a tangent does not fit.
     """
     return transformed(rule_of(Linearize, has_aux), fn)(*primals)
 

@@ -80,5 +80,11 @@ def grad(
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Derivative:
-    """``(value, gradient)`` of *fn* in one kernel; *holomorphic* as in :func:`grad`."""
+    """``(value, gradient)`` of *fn* in one kernel; *holomorphic* as in :func:`grad`.
+
+        value, (of_w, of_b) = value_and_grad(loss, argnums=(0, 1))(w, b, x)
+        (value, aux), gradient = value_and_grad(lambda w: (loss(w), w @ x), has_aux=True)(w)
+
+    :raises DifferentiationError: where an argument is no float, or the result is no scalar.
+    """
     return _derivative(fn, VALUE_AND_GRAD, positions(argnums), has_aux, holomorphic)

@@ -216,6 +216,9 @@ def jacobian(
     """The Jacobian of *fn* with respect to the arguments *argnums*: arrays of the shape of the result, then of the
     argument, in the structure of the result, then of the arguments.
 
+        jacobian(lambda w, x: np.tanh(w @ x), argnums=(0, 1))(w, x)      # (4, 3), (3,): of shapes (4, 4, 3) and (4, 3)
+        least_squares(residuals, x0, jac=jacobian(residuals))
+
     It is taken by forward or by reverse mode, by what is cheaper for the sizes, or, where most of it is known to be
     zero, by compressed products as :func:`sparse_jacobian` has them; ``explain`` says which.
 
@@ -244,7 +247,15 @@ def hessian(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transform:
     """The second derivatives of *fn*: the forward Jacobian of the reverse one.  Of a scalar function of one array an
-    array (*shape, *shape); of trees a tree of the structure of the arguments in each place of such a tree."""
+    array (*shape, *shape); of trees, or of several *argnums*, a tree of the structure of the arguments in each place of
+    such a tree; of a function that returns an array, with the shape of that in front.
+
+        hessian(lambda x: np.sum(x**3))(np.ones(2))                                         # [[6, 0], [0, 6]]
+        hessian(lambda p: p["a"] * p["b"])({"a": 1.0, "b": 2.0})["a"]["b"]                                # 1.0
+
+    :param has_aux: *fn* returns (value, aux); the result is (Hessian, aux).
+    :raises DifferentiationError: where an argument or a result is not floating point.
+    """
     return transformed(rule_of(Hessian, positions(argnums), has_aux, holomorphic), fn)
 
 
@@ -279,7 +290,9 @@ class HessianProduct:
 def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform:
     """Products of the Hessian of *fn* with a vector: ``hvp(f)(x, v)`` is ``H(x) @ v``, without H, at the price of a
     few values of *fn*.  The vector stands after the arguments *argnums*, in their structure; others follow it, as in
-    ``scipy.optimize.minimize(..., hessp=hvp(f))``.  Forward mode over reverse mode."""
+    ``scipy.optimize.minimize(..., hessp=hvp(f))``.  Forward mode over reverse mode.
+
+    :raises DifferentiationError: where the result is no scalar, or the vector does not fit."""
     return transformed(rule_of(HessianProduct, positions(argnums), has_aux), fn)
 
 

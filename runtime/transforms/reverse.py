@@ -76,6 +76,9 @@ class ElementwiseGrad:
 def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """``(fn(*primals), vjp_fn)``, where ``vjp_fn(cotangent)`` is the tuple of the cotangents of *primals*.
 
+        value, pull = vjp(f, w, x)
+        of_w, of_x = pull(np.ones_like(value))
+
     The cotangent has the structure, shapes and dtypes of the value.  What the backward pass needs of the forward pass
     is kept; ``vjp_fn`` may be called many times, in compiled functions too.  With *has_aux*, of a function that returns
     (value, aux), the result is (value, vjp_fn, aux).

@@ -76,6 +76,7 @@ ADBENCH_ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bundle_adjustment_is_that_of_adbench(adbench):
     ba, n, m, p = adbench("ba"), 2, 10, 10
     unknowns = np.concatenate([np.tile(ADBENCH_CAMERA, n), np.tile(ADBENCH_POINT, m), np.full(p, ADBENCH_WEIGHT)])

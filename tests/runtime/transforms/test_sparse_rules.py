@@ -87,7 +87,10 @@ FUNCTIONS: dict[str, tuple[Any, int]] = {  # and the entries of the pattern
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+HEAVY = ("within a rule", "in a loop", "a loop in the rule", "cumprod", "primitive", "differences of it")
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x in HEAVY else x for x in FUNCTIONS])
 def test_patterns(name: str) -> None:
     function, entries = FUNCTIONS[name]
     found = sparse_jacobian(function)(X)

@@ -8,7 +8,7 @@ runtime is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..ir.equality import same_graph
 from ..ir.errors import BadIndexError, UnsupportedError
 from ..ir.evaluate import run_nodes, stored
 from ..ir.graph import Atom, Graph, Var, building
+from ..ir.site import Site
 from ..numpy_api.assemble import nested_atom
 from ..ops.elementwise import F, cast
 from ..record.recorder import Recorder, recording
@@ -44,15 +45,23 @@ class FunctionRecorder(BodyRecorder):
         self.own.add(var)
         return var
 
+    def held(self, function: str, site: Site | None = None) -> tuple[list[Atom], Callable[[], Exception] | None]:
+        """(whether all holds that the function relies on, if there is such; the error where that is not so).
+        *function*, *site*: its name and line, for the error."""
+        if not self.checks:
+            return [], None
+        error = lambda: BadIndexError.here(f"an index in {function} is out of bounds", site)  # noqa: E731
+        return [reduce(F.logical_and, self.checks)], self.relied[0] if len(self.relied) == len(self.checks) else error
+
 
 class SubProgram:
     """A function with ``graph``: its inputs are the values from outside, then the variables, and its outputs those of
     the function, then whether all held that it relies on, if there is such.  Equal ones have equal graphs."""
 
-    __slots__ = ("_errors", "_evaluate", "_key", "graph", "several")
+    __slots__ = ("_error", "_evaluate", "_key", "graph", "several")
 
-    def __init__(self, graph: Graph, several: bool, errors: Sequence[Callable[[], Exception]]) -> None:
-        self.graph, self.several, self._errors = graph, several, errors
+    def __init__(self, graph: Graph, several: bool, error: Callable[[], Exception] | None) -> None:
+        self.graph, self.several, self._error = graph, several, error
         names = tuple([node.prim.name for node in graph.nodes])
         self._key = (several, tuple([v.aval for v in graph.inputs]), names)
         self._evaluate: Evaluator | None = None
@@ -72,13 +81,13 @@ class SubProgram:
     def values(self) -> Graph:
         """The graph without what it relies on."""
         graph = self.graph
-        return Graph(graph.inputs, graph.nodes, graph.outputs[: len(graph.outputs) - bool(self._errors)])
+        return Graph(graph.inputs, graph.nodes, graph.outputs[: len(graph.outputs) - (self._error is not None)])
 
     def over(self, given: Sequence[np.ndarray]) -> Callable[..., Any]:
         """The function where it closes over the values *given*: of the variables, to a value or a tuple of values."""
         if self._evaluate is None:
             self._evaluate = (kernel_makers[0] if kernel_makers else _interpreter)(self.graph, len(given))
-        if not self._errors and not (self.several and len(self.graph.outputs) == 1):
+        if self._error is None and not (self.several and len(self.graph.outputs) == 1):
             return partial(self._evaluate, *given)
         return partial(self._checked, *given)
 
@@ -86,8 +95,8 @@ class SubProgram:
         assert self._evaluate is not None
         found = self._evaluate(*values)
         parts = list(found) if type(found) is tuple else [found]
-        if self._errors and not parts.pop():
-            raise self._errors[0]()
+        if self._error is not None and not parts.pop():
+            raise self._error()
         return tuple(parts) if self.several else parts[0]
 
 
@@ -116,16 +125,7 @@ def record_function(
             if x.aval.is_complex:
                 raise UnsupportedError.here(f"a function given to {what} has a complex value")
             outputs[k] = x if x.aval.is_float else cast(x, FLOAT)
-        held = body.checks
-        if held:
-            total = held[0]
-            for x in held[1:]:
-                total = F.logical_and(total, x)
-            outputs.append(total)
+        held, error = body.held(f"the function given to {what}")
     with building(parent):
-        closed = body.close(given, {}, outputs)
-    errors: list[Callable[[], Exception]] = list(body.relied)
-    if held and len(errors) != len(held):
-        text = f"an index in the function given to {what} is out of bounds"
-        errors = [lambda: BadIndexError.here(text)]
-    return SubProgram(closed.graph, several, errors), closed.consts
+        closed = body.close(given, {}, [*outputs, *held])
+    return SubProgram(closed.graph, several, error), closed.consts

@@ -29,12 +29,12 @@ import numpy as np
 from ..control.sub_program import FunctionRecorder
 from ..ir.aval import COMPLEX, Aval
 from ..ir.equality import same_graph
-from ..ir.errors import BadIndexError, DifferentiationError, UnrecordableError, UnsupportedError, unrecordable
+from ..ir.errors import DifferentiationError, UnrecordableError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, structural
 from ..ir.site import Site
 from ..ops.closure_conversion import inlined
 from ..ops.complex import conjugate, put_together, taken_apart
-from ..ops.elementwise import F, broadcast_to
+from ..ops.elementwise import broadcast_to
 from ..ops.host_call import HostFunction, host_call
 from ..ops.shape import zeros
 from ..record.recorder import Recorder, recording, require_recorder
@@ -287,14 +287,9 @@ class RuleProgram(OwnRule):
             found = _applied(layout, apply, lanes[0], lanes[1], lanes[2])
             self._missing = getattr(apply, "missing", {})
             outputs = [x for x in found if isinstance(x, (Var, Lit))]
-            if body.checks:
-                held = body.checks[0]
-                for check in body.checks[1:]:
-                    held = F.logical_and(held, check)
-                outputs.append(held)
-                self._error = body.relied[0] if len(body.relied) == len(body.checks) else self._index_error
+            held, self._error = body.held(f"the rule of {self.label}", self.site)
         with building(parent):
-            closed = body.close([v for part in lanes for v in part], {}, outputs)  # type: ignore[misc]
+            closed = body.close([v for part in lanes for v in part], {}, [*outputs, *held])  # type: ignore[misc]
         self.present, self.consts = [isinstance(x, (Var, Lit)) or x for x in found], closed.consts
         inside, inputs = closed.graph.inputs[: len(self.consts)], closed.graph.inputs[len(self.consts) :]
         count = len(lanes[0])
@@ -305,9 +300,6 @@ class RuleProgram(OwnRule):
     @property
     def missing(self) -> dict[int, Deferred]:
         return self._missing
-
-    def _index_error(self) -> Exception:
-        return BadIndexError.here(f"an index in the rule of {self.label} is out of bounds", self.site)
 
     def _pass_consts(self, consts: Sequence[Var]) -> None:
         """Give the consts to nodes of the graph with this very program, which did not know of them."""

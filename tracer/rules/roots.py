@@ -20,7 +20,7 @@ from ..control.sub_program import FunctionRecorder, record_function
 from ..control.trees import function_name, structure_text
 from ..control.while_loop import while_loop
 from ..ir.aval import Aval
-from ..ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
+from ..ir.errors import ShapeError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Graph, Lit, building
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_leaves, tree_unflatten
@@ -58,13 +58,9 @@ class Equation:
         with recording(body):
             found = function(self.tree(given))
             outputs = [_checked(x, what) for x in tree_leaves(found)]
-            self.error: Callable[[], Exception] | None = None  # where it does not hold what the function relies on
-            held = outputs
-            if body.checks:
-                self.error = body.relied[0] if len(body.relied) == len(body.checks) else _index_error(what)
-                held = [*outputs, functools.reduce(F.logical_and, body.checks)]
+            held, self.error = body.held(f"the function given to {what}", user_site())
         with building(recorder):
-            closed = body.close(given, {}, held)
+            closed = body.close(given, {}, [*outputs, *held])
         graph = closed.graph
         self.whole, self.graph = graph, Graph(graph.inputs, graph.nodes, graph.outputs[: len(outputs)])
         self.result, self.consts = tree_flatten(found)[1], closed.consts
@@ -94,11 +90,6 @@ class Equation:
             return tree_unflatten(self.result, [traced(y) for y in found])
 
         return function
-
-
-def _index_error(what: str) -> Callable[[], Exception]:
-    site = user_site()
-    return lambda: BadIndexError.here(f"an index in the function given to {what} is out of bounds", site)
 
 
 def _strong(aval: Aval) -> Aval:

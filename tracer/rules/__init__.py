@@ -3,8 +3,8 @@
 ``custom_rules.py`` is the first file to read: ``custom_vjp`` and ``custom_jvp``.  A rule is Python of the user's that
 is recorded as a program (``programs.py``), so it goes wherever a node does: into loops, other transforms, and any
 order; one that asks what is zero is several programs (``symbolic_zeros.py``).  ``host_code.py`` has code that runs on
-the host as it is, ``primitives.py`` such code with rules; ``roots.py`` solutions of equations, ``checkpoints.py``
-functions whose values are computed again.
+the host as it is, ``primitives.py`` such code with rules; ``roots.py`` solutions of ``equations.py``,
+``checkpoints.py`` functions whose values are computed again.
 """
 
 from .arguments import SymbolicZero

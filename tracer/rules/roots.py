@@ -2,26 +2,24 @@
 ``custom_linear_solve``.
 
 A solver is any code, and is not differentiated.  The equation that its result solves is recorded once as a program of
-the solution (``control/sub_program.py``); what it reads besides, arguments or values that it closes over, are operands
-of the rule.  Where the user gives no way to solve the linear system of the implicit function theorem, the rule is that
-of SciPy's solvers (``scipy_api/implicit.py``), which makes the Jacobian and its factors.
+the solution (``equations.py``).  Where the user gives no way to solve the linear system of the implicit function
+theorem, the rule is that of SciPy's solvers (``scipy_api/implicit.py``), which makes the Jacobian and its factors.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
 
-from ..control.sub_program import FunctionRecorder, record_function
+from ..control.sub_program import record_function
 from ..control.trees import function_name, structure_text
 from ..control.while_loop import while_loop
 from ..ir.aval import Aval
-from ..ir.errors import ShapeError, TracegradError, UnsupportedError
-from ..ir.graph import Atom, Graph, Lit, building
+from ..ir.errors import ShapeError, TracegradError
+from ..ir.graph import Atom, Lit
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_leaves, tree_unflatten
 from ..numpy_api.creation import stop_gradient
@@ -30,84 +28,13 @@ from ..ops.custom import custom_vjp as named_anew
 from ..ops.elementwise import F, cast
 from ..ops.host_call import derivatives
 from ..record.array import TracedArray, to_atom
-from ..record.recorder import Recorder, current_recorder, recording
+from ..record.recorder import Recorder, current_recorder
 from ..scipy_api.implicit import FIXED_POINT, ROOT, Implicit
-from .arguments import Results, RuleArguments, fitted, is_data, leaves_like
+from .arguments import Results, RuleArguments, is_data, leaves_like
 from .custom_rules import RuleParts, traced, with_rules
+from .equations import Equation, Function, strong
 from .host_code import HostCode
 from .programs import FORWARD, REVERSE, Apply
-
-Function = Callable[..., Any]
-
-
-# ---- equations as programs -------------------------------------------------------------------------------------------
-
-
-class Equation:
-    """A function of a tree, recorded as a graph of the ``consts`` that it reads from outside, then the tree's leaves;
-    its outputs are the leaves of its result."""
-
-    def __init__(self, recorder: Recorder, function: Function, like: Any, what: str) -> None:
-        leaves, self.structure = tree_flatten(like)
-        self.like = leaves
-        self.avals = [_strong(to_atom(x).aval) for x in leaves]
-        if any(a.is_complex for a in self.avals):
-            raise UnsupportedError.here(f"{what} of complex numbers: write the real and the imaginary parts apart")
-        body = FunctionRecorder(recorder, 0, what)
-        given = [body.variable(aval) for aval in self.avals]
-        with recording(body):
-            found = function(self.tree(given))
-            outputs = [_checked(x, what) for x in tree_leaves(found)]
-            held, self.error = body.held(f"the function given to {what}", user_site())
-        with building(recorder):
-            closed = body.close(given, {}, [*outputs, *held])
-        graph = closed.graph
-        self.whole, self.graph = graph, Graph(graph.inputs, graph.nodes, graph.outputs[: len(outputs)])
-        self.result, self.consts = tree_flatten(found)[1], closed.consts
-        self.flipped: Equation | None = None  # of a linear one
-
-    def tree(self, atoms: Sequence[Atom]) -> Any:
-        """The tree with *atoms* for leaves, as the user's functions get it."""
-        return tree_unflatten(self.structure, [traced(x, leaf) for x, leaf in zip(atoms, self.like, strict=True)])
-
-    def leaves(self, tree: Any, what: str) -> list[Atom]:
-        """The atoms of a *tree* like that of the function's argument."""
-        found: list[Atom] = []
-        for x, aval in zip(leaves_like(tree, self.structure, what), self.avals, strict=True):
-            atom = fitted(x, aval, what)
-            found.append(cast(to_atom(0.0), aval.dtype) if atom is None else atom)
-        return found
-
-    def over(self, consts: Sequence[Atom], what: str) -> Function:
-        """The function where it reads *consts*."""
-
-        def function(x: Any) -> Any:
-            found = inlined(self.graph if self.error is None else self.whole, [*consts, *self.leaves(x, what)])
-            if self.error is not None:
-                recorder = current_recorder()
-                assert recorder is not None
-                recorder.rely(found.pop(), self.error)
-            return tree_unflatten(self.result, [traced(y) for y in found])
-
-        return function
-
-
-def _strong(aval: Aval) -> Aval:
-    return Aval(aval.dtype, aval.shape)
-
-
-def _checked(value: Any, what: str) -> Atom:
-    if not is_data(value):
-        raise ShapeError.here(f"the function given to {what} returned a {type(value).__name__}: return arrays")
-    atom = to_atom(value)
-    if not atom.aval.is_float:
-        raise ShapeError.here(f"the function given to {what} returned {atom.aval.dtype}: return floats")
-    return atom
-
-
-def _negative(x: Atom) -> Atom:
-    return F.neg(x)
-
 
 # ---- implicit_root ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +98,7 @@ def _on_host(
     if has_aux or not start or not all(is_data(x) and to_atom(x).aval.is_float for x in start):
         run.run_once(recorder, operands)
     else:
-        run.declare(tree_flatten(init)[1], [_strong(to_atom(x).aval) for x in start])
+        run.declare(tree_flatten(init)[1], [strong(to_atom(x).aval) for x in start])
     return run.recorded(operands)
 
 
@@ -286,18 +213,12 @@ def custom_root(
         return solve(f, initial_guess)
     what, initial_guess = "custom_root", stop_gradient(initial_guess)
     equation = Equation(recorder, f, initial_guess, what)
-    if [_strong(x.aval) for x in equation.graph.outputs] != equation.avals:
+    if [strong(x.aval) for x in equation.graph.outputs] != equation.avals:
         raise ShapeError.here(
             f"{function_name(f)}, the function given to {what}, does not return what it takes: "
             f"{structure_text(equation.structure)} of {[str(a) for a in equation.avals]}"
         )
     count = len(equation.consts)
-
-    def root(consts: Sequence[Any], guess: Any) -> Any:
-        found = solve(equation.over([to_atom(c) for c in consts], what), guess)
-        x, aux = found if has_aux else (found, None)
-        x = equation.tree(equation.leaves(x, f"the result of {function_name(solve)}"))
-        return (x, _Aux(stop_gradient(aux))) if has_aux else x
 
     def make(args: RuleArguments, results: Results) -> Apply:
         def apply(operands: list[Atom], outs: list[Atom], tangents: list[Atom]) -> list[Any]:
@@ -310,15 +231,14 @@ def custom_root(
             def linear(v: Any) -> Any:
                 return equation.tree(inlined(by_x, [*at, *equation.leaves(v, what)]))
 
-            x_dot = tangent_solve(linear, equation.tree([_negative(x) for x in b]))
+            x_dot = tangent_solve(linear, equation.tree([F.neg(x) for x in b]))
             return equation.leaves(x_dot, f"the result of {function_name(tangent_solve)}, the tangent_solve of {what},")
 
         return apply
 
     args = RuleArguments(what, ([traced(c) for c in equation.consts], initial_guess), frozenset())
     parts = RuleParts([equation.graph, solve, tangent_solve], make)
-    found = with_rules(recorder, what, root, args, {FORWARD: parts}, strict=False)
-    return (found[0], found[1].value) if has_aux else found
+    return _solved(recorder, what, equation, solve, has_aux, args, {FORWARD: parts})
 
 
 class _Aux:
@@ -326,6 +246,22 @@ class _Aux:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def _solved(
+    recorder: Recorder, what: str, equation: Equation, solve: Function, has_aux: bool, args: RuleArguments,
+    rules: dict[str, RuleParts],
+) -> Any:  # fmt: skip
+    """The solution of the *equation* by *solve*, with *rules*; *args*: its consts, and the other argument of *solve*."""
+
+    def solution(consts: Sequence[Any], given: Any) -> Any:
+        found = solve(equation.over([to_atom(c) for c in consts], what), given)
+        x, aux = found if has_aux else (found, None)
+        x = equation.tree(equation.leaves(x, f"the result of {function_name(solve)}, the solve of {what},"))
+        return (x, _Aux(stop_gradient(aux))) if has_aux else x
+
+    found = with_rules(recorder, what, solution, args, rules, strict=False)
+    return (found[0], found[1].value) if has_aux else found
 
 
 def _any_traced(recorder: Recorder, f: Function, guess: Any) -> bool:
@@ -364,14 +300,8 @@ def _linear_solve(
 ) -> Any:  # fmt: skip
     what = "custom_linear_solve"
     graph, count = equation.graph, len(equation.consts)
-    if [_strong(x.aval) for x in graph.outputs] != equation.avals:
+    if [strong(x.aval) for x in graph.outputs] != equation.avals:
         raise ShapeError.here(f"the matvec given to {what} does not return what it takes")
-
-    def solution(consts: Sequence[Any], b: Any) -> Any:
-        found = solve(equation.over([to_atom(c) for c in consts], what), b)
-        x, aux = found if has_aux else (found, None)
-        x = equation.tree(equation.leaves(x, f"the result of {function_name(solve)}, the solve of {what},"))
-        return (x, _Aux(stop_gradient(aux))) if has_aux else x
 
     def again(consts: Sequence[Atom], b: Sequence[Atom]) -> list[Atom]:
         inner = current_recorder()
@@ -396,13 +326,14 @@ def _linear_solve(
                 assert transposed is not None
                 inner = current_recorder()
                 assert inner is not None
-                flipped = _transpose(equation)
-                x = _linear_solve(inner, flipped, consts, equation.tree(cotangents), transposed, solve, False)
+                x = _linear_solve(
+                    inner, equation.transposed(), consts, equation.tree(cotangents), transposed, solve, False
+                )
                 weights = equation.leaves(x, what)
             pulled = inlined(derivatives[0].pullback(graph, wrt), [*consts, *outs, *weights])
             found: list[Any] = [None] * count
             for k, ct in zip(wrt, pulled, strict=True):
-                found[k] = _negative(ct)
+                found[k] = F.neg(ct)
             return [*found, *weights]
 
         return apply
@@ -413,22 +344,7 @@ def _linear_solve(
         rules[REVERSE] = RuleParts(functions, reverse)
     consts = equation.consts if given is None else given
     args = RuleArguments(what, ([traced(c) for c in consts], b), frozenset())
-    found = with_rules(recorder, what, solution, args, rules, strict=False)
-    return (found[0], found[1].value) if has_aux else found
-
-
-def _transpose(equation: Equation) -> Equation:
-    """The transpose of a linear equation, of the same consts: made once, so that rules know each other's programs."""
-    if equation.flipped is None:
-        graph, count, n = equation.graph, len(equation.consts), len(equation.avals)
-        pulled = derivatives[0].pullback(graph, range(count, count + n))
-        at = set(graph.inputs[count:])
-        if any(not at.isdisjoint(node.inputs) for node in pulled.nodes):
-            raise UnsupportedError.here("the matvec given to custom_linear_solve is not linear")
-        found = equation.flipped = copy(equation)
-        inputs = [*graph.inputs[:count], *pulled.inputs[len(graph.inputs) :]]
-        found.graph, found.flipped, found.error = Graph(inputs, pulled.nodes, pulled.outputs), equation, None
-    return equation.flipped
+    return _solved(recorder, what, equation, solve, has_aux, args, rules)
 
 
 __all__ = ["custom_linear_solve", "custom_root", "fixed_point", "implicit_root"]

@@ -21,7 +21,7 @@ from ..record.differentiable import differentiated, leaf_names
 from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
-from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
+from .transform import Function, Transform, arguments_of, call_of, rule_of, run_along, transformed
 from .values import fitting, joined, lanes_like, ones_like, values_of
 
 
@@ -109,9 +109,7 @@ class Directional:
     name = "derivative"
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = Mode(GRAD, self.argnums)
-        call = call_of("derivative", fn, args, kwargs, mode.positions)
-        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
+        run = run_along(self.name, fn, recorder, args, kwargs, Mode(GRAD, self.argnums))
         results = values_of(run.out)
         return results.form.tree(tangents_of(run, ones_like(run.variables), results.atoms))
 

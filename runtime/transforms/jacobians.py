@@ -21,16 +21,15 @@ from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..compiled import TRANSFORMS
 from ..declare import positions
-from ..record.differentiable import differentiated, leaf_names
 from ..record.inline import in_arguments
-from ..record.inner import InnerRun, renamed, run_within
+from ..record.inner import InnerRun, renamed
 from ..record.recording import GRAD, Mode
 from ..record.rows import all_rows, by_lane, first_row, repeated_rows, rows_by_lane
 from .forward import Jvp, tangents_of
 from .gradient import grad
 from .reverse import Vjp, cotangents_of
 from .sparse import compressed
-from .transform import Function, Transform, call_of, rule_of, transformed
+from .transform import Function, Transform, rule_of, run_along, transformed
 from .values import Values, lanes_like, numbers_of
 
 FORWARD, REVERSE, CHEAPEST = "forward", "reverse", "cheapest"
@@ -88,8 +87,7 @@ def _run(
 ) -> tuple[Mode, InnerRun, Values]:
     """(the arguments that are differentiated, the run of *fn* within *recorder*, its results)."""
     mode = Mode(GRAD, rule.argnums, holomorphic=rule.holomorphic)
-    call = call_of(rule.name, fn, args, kwargs, mode.positions)
-    run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=rule.has_aux)
+    run = run_along(rule.name, fn, recorder, args, kwargs, mode, rule.has_aux)
     results = numbers_of(fn, run.out, rule.name)
     if not rule.holomorphic and any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
         raise DifferentiationError.here(

@@ -12,12 +12,11 @@ from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import wrap
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
-from ..record.differentiable import differentiated, leaf_names
 from ..record.inline import in_arguments
-from ..record.inner import InnerRun, renamed, run_within
+from ..record.inner import InnerRun, renamed
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
-from .transform import Function, Transform, arguments_of, call_of, rule_of, transformed
+from .transform import Function, Transform, arguments_of, rule_of, run_along, transformed
 from .values import joined, lanes_like, numbers_of, ones_like, values_of
 
 
@@ -40,8 +39,7 @@ class Vjp:
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = Mode(GRAD, tuple(range(len(args))) if self.argnums is None else self.argnums)
-        call = call_of("vjp", fn, args, kwargs, mode.positions)
-        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=self.has_aux)
+        run = run_along(self.name, fn, recorder, args, kwargs, mode, self.has_aux)
         results = numbers_of(fn, run.out, "vjp")
         cts = [renamed(x, recorder) for x in results.atoms]
         start = len(recorder.nodes)
@@ -63,11 +61,10 @@ class ElementwiseGrad:
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = Mode(GRAD, self.argnums)
-        call = call_of(self.name, fn, args, kwargs, mode.positions)
-        run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
+        run = run_along(self.name, fn, recorder, args, kwargs, mode)
         results = numbers_of(fn, run.out, self.name)
         found = cotangents_of(run, results.atoms, ones_like(results.atoms), careful=False)
-        return in_arguments(call, mode, [wrap(g, recorder) for g in found])
+        return in_arguments(run.call, mode, [wrap(g, recorder) for g in found])
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ from ...tracer.ops.reduce import reduce
 from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
-from ..record.differentiable import differentiated, leaf_names, loss_of
-from ..record.inner import InnerRun, run_within
+from ..record.differentiable import loss_of
+from ..record.inner import InnerRun
 from ..record.recording import GRAD, Mode
-from .transform import Transform, call_of, rule_of, transformed
+from .transform import Transform, rule_of, run_along, transformed
 from .values import numbers_of
 
 FEWER = 2  # times as many products are needed without compression, from which on it pays
@@ -167,7 +167,7 @@ class SparseJacobian:
     def __call__(
         self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        run = _run(self.name, fn, recorder, args, kwargs, self.argnums)
+        run = run_along(self.name, fn, recorder, args, kwargs, Mode(GRAD, self.argnums))
         results = numbers_of(fn, run.out, self.name)
         if any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
             raise DifferentiationError.here(
@@ -189,7 +189,7 @@ class SparseHessian:
     def __call__(
         self, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        run = _run(self.name, fn, recorder, args, kwargs, self.argnums)
+        run = run_along(self.name, fn, recorder, args, kwargs, Mode(GRAD, self.argnums))
         _, loss = loss_of(fn, run.out, Mode(GRAD, self.argnums))
         if any(x.aval.is_complex for x in run.variables):
             raise DifferentiationError.here(f"{self.name} is for real numbers: take it of real and imaginary parts")
@@ -198,15 +198,6 @@ class SparseHessian:
         nodes = live_nodes(run.nodes, gradients)
         program = hessian_program(nodes, gradients, run.lanes, fixed.value)
         return _matrix(self.name, fixed, program, nodes, gradients, run, recorder)
-
-
-def _run(
-    name: str, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any],
-    argnums: int | tuple[int, ...],
-) -> InnerRun:  # fmt: skip
-    mode = Mode(GRAD, argnums)
-    call = call_of(name, fn, args, kwargs, mode.positions)
-    return run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder)
 
 
 def _matrix(

@@ -19,7 +19,8 @@ from ...tracer.record.recorder import Recorder, current_recorder
 from ..compiled import BoundFunction, CompiledFunction
 from ..explain import explain_call
 from ..record.call_key import Call, flatten
-from ..record.differentiable import name_of
+from ..record.differentiable import differentiated, leaf_names, name_of
+from ..record.inner import InnerRun, run_within
 from ..record.recording import Mode
 from ..state.rebuild import KEPT_TRANSFORMS
 from ..tensor_library import TENSORS
@@ -149,6 +150,15 @@ def call_of(
     if any(isinstance(leaf, TENSORS.types) for leaf in call.leaves):
         raise _given_tensors(name)
     return call
+
+
+def run_along(
+    name: str, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode,
+    has_aux: bool = False,
+) -> InnerRun:  # fmt: skip
+    """The run of *fn* within *recorder* for *name*, with variables for the arguments that *mode* names."""
+    call = call_of(name, fn, args, kwargs, mode.positions)
+    return run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=has_aux)
 
 
 def _given_tensors(name: str) -> DifferentiationError:

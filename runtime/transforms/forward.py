@@ -22,7 +22,7 @@ from ..record.inner import InnerRun, renamed, run_within
 from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, call_of, rule_of, run_along, transformed
-from .values import fitting, joined, lanes_like, ones_like, values_of
+from .values import described, fitting, joined, lanes_like, ones_like, values_of
 
 
 def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Sequence[Atom]) -> list[Atom]:
@@ -36,8 +36,8 @@ def _tuple(given: Any, what: str, name: str) -> tuple[Any, ...]:
     if isinstance(given, (tuple, list)):
         return tuple(given)
     raise DifferentiationError.here(
-        f"{name} takes the {what} as a tuple, one for each argument of the function, but they are of type "
-        f"{type(given).__name__}: write ({what[0]},)"
+        f"{name} takes the {what} as a tuple, one for each argument of the function, but was given {described(given)}: "
+        "write (x,)"
     )
 
 

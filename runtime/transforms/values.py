@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen.derive.loop_adjoint import materialise
+from ...tracer.control.trees import structure_text
 from ...tracer.ir.aval import FLOAT, Aval
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, lanes, structural
@@ -120,7 +121,8 @@ def fitting(
     leaves, found = flatten_result(given)
     if found != structure:
         raise DifferentiationError.here(
-            f"the {what}s have to be of the structure of the {owner}, {_shown(structure)}, but are {_shown(found)}"
+            f"the {what}s have to be of the structure of the {owner}, {structure_text(structure)}, but are "
+            f"{structure_text(found)}"
         )
     atoms: list[Atom] = []
     for leaf, value, name in zip(leaves, like, names, strict=True):
@@ -184,13 +186,3 @@ def full(found: Sequence[Atom | None], like: Sequence[Atom]) -> list[Atom]:
 def joined(found: Sequence[Atom | None], values: Sequence[Atom], sign: int = 1) -> list[Atom]:
     """Derivatives of *values* from those of their real lanes, zeros where there is None."""
     return whole(full(found, real_atoms(values)), values, sign)
-
-
-def _shown(structure: Any) -> str:
-    return (
-        str(structure)
-        .removeprefix("PyTreeSpec(")
-        .rpartition(")")[0]
-        .partition(", NoneIsLeaf")[0]
-        .partition(", namespace=")[0]
-    )

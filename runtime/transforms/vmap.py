@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...tracer.control.trees import structure_text
 from ...tracer.ir.errors import ShapeError, UnsupportedError
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.ops.shape import move_axis
@@ -130,7 +131,9 @@ def _spread(prefix: Any, spec: Any, what: str, where: str) -> Iterator[int | Non
         parts, structure = [], None
     children = spec.children()
     if structure is None or not children or len(parts) != len(children) or structure.entries() != spec.entries():
-        raise ShapeError.here(f"{what} does not fit {where}: {prefix!r} stands for a value of structure {spec}")
+        raise ShapeError.here(
+            f"{what} does not fit {where}: {prefix!r} stands for a value of structure {structure_text(spec)}"
+        )
     for part, child in zip(parts, children, strict=True):
         yield from _spread(part, child, what, where)
 

@@ -80,7 +80,8 @@ def shown(aval: Aval) -> str:
 
 
 def structure_text(spec: Any) -> str:
-    return str(spec).removeprefix("PyTreeSpec(")[:-1].removesuffix(f", namespace={NAMESPACE!r}")
+    found = str(spec).removeprefix("PyTreeSpec(")[:-1].removesuffix(f", namespace={NAMESPACE!r}")
+    return found.removesuffix(", NoneIsLeaf")
 
 
 def remedy(before: Aval, after: Aval) -> str:

@@ -108,6 +108,8 @@ def checkpoint(
     :param static_argnums: positions of arguments that are settings.  Other settings than numbers in arrays are found.
     """
     static = positions_of(fun, static_argnums, ())
+    if policy is not None and not callable(policy):
+        raise TypeError(f"policy is one of tracegrad.checkpoint_policies or a function, not {policy!r}")
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

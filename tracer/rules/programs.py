@@ -119,8 +119,8 @@ class OwnRule:
 
     def _refuse(self) -> NoReturn:
         raise DifferentiationError.here(
-            f"a derivative of {self.label} with respect to a value that it closes over: its rule is one for its "
-            "arguments; pass that value as an argument, or stop_gradient of it",
+            f"a derivative of {self.label} with respect to a value that it closes over, or has by "
+            "nondiff_argnums: its rule is one for its other arguments; pass that value as one, or stop_gradient of it",
             self.site,
         )
 

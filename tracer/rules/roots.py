@@ -252,7 +252,7 @@ def _solved(
     recorder: Recorder, what: str, equation: Equation, solve: Function, has_aux: bool, args: RuleArguments,
     rules: dict[str, RuleParts],
 ) -> Any:  # fmt: skip
-    """The solution of the *equation* by *solve*, with *rules*; *args*: its consts, and the other argument of *solve*."""
+    """The solution of the *equation* by *solve*, with *rules*; *args*: its consts, and the other one of *solve*."""
 
     def solution(consts: Sequence[Any], given: Any) -> Any:
         found = solve(equation.over([to_atom(c) for c in consts], what), given)

@@ -82,7 +82,7 @@ class Settled:
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
-            elif isinstance(value, Elementwise):
+            elif issubclass(type(value), Elementwise):  # which a dead weak reference can be asked
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself

@@ -72,18 +72,24 @@ def with_rules(
         return result
     values: Any = taken_apart([_named(x, recorder) for x in results.atoms])
     made: dict[str, OwnRule] = {}
+    within = None  # the program of a rule that is being recorded and calls its function
     if known is not None and known.part is None and [*known.program.layout.outs] == results.avals:
-        made[known.program.layout.direction] = known.program
-    else:
-        alive, site = [*args.leaves, *args.nondiff, *functions], user_site()
-        for direction, rule in rules.items():
-            layout = Layout(direction, avals, tuple(results.avals))
+        within = known.program
+    alive, site = [*args.leaves, *args.nondiff, *functions], user_site()
+    for direction, rule in rules.items():
+        layout = Layout(direction, avals, tuple(results.avals))
+        if within is not None and direction == within.layout.direction:
+            made[direction] = within
+            continue
 
-            def of(part: Any, layout: Layout = layout, rule: RuleParts = rule) -> OwnRule:
-                apply = rule.make(args, results, part) if rule.symbolic else rule.make(args, results)
-                return rule_of(recorder, label, layout, key, alive, rule.functions, apply, site, results, strict, part)
+        def of(part: Any, layout: Layout = layout, rule: RuleParts = rule) -> OwnRule:
+            apply = rule.make(args, results, part) if rule.symbolic else rule.make(args, results)
+            return rule_of(
+                recorder, label, layout, key, alive, rule.functions, apply, site, results, strict, part,
+                later=within is not None,
+            )  # fmt: skip
 
-            made[direction] = by_parts(label, layout, site, of) if rule.symbolic else of(None)
+        made[direction] = by_parts(label, layout, site, of) if rule.symbolic else of(None)
     pull, push = made.get(REVERSE), made.get(FORWARD)
     consts = [x for rule in (pull, push) if rule is not None for x in rule.consts]
     outs = named_anew(values, [*taken_apart(operands), *consts, *values], pull, push)

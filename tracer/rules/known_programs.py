@@ -57,22 +57,22 @@ _known: WeakKeyDictionary[Recorder, dict[Any, tuple[OwnRule, list[Any], list[Any
 
 def rule_of(
     recorder: Recorder, label: str, layout: Layout, key: Any, alive: list[Any], functions: Sequence[Any], apply: Apply,
-    site: Site | None, results: Any, strict: bool = True, part: Any = None,
+    site: Site | None, results: Any, strict: bool = True, part: Any = None, later: bool = False,
 ) -> OwnRule:  # fmt: skip
     """The rule *apply* for calls of *layout*: a program, unless it asks for values.
 
     *key* tells calls apart that the rule may, with the objects *alive* in it; *functions* are those of the rule: a
     program is known again for as long as all that they read is the same.  *results*: the ``Results`` of the call;
-    *part*: which part of a rule this is."""
+    *part*: which part of a rule this is; *later*: it is a program only where a derivative is taken."""
     seen = _seen(functions)
     known = _known.setdefault(recorder, {})
     found = known.get((key, layout, part))
     if seen is not None and found is not None and [*map(id, seen)] == [*map(id, found[2])]:
         return found[0]
-    if len(open_programs()) >= DEPTH:
-        later = LaterRule(label, layout, apply, site, (label, *map(function_key, functions)))
-        later.strict = strict
-        return later
+    if later or len(open_programs()) >= DEPTH:
+        unrecorded = LaterRule(label, layout, apply, site, (label, part, *map(function_key, functions)))
+        unrecorded.strict = strict
+        return unrecorded
     program = RuleProgram(label, layout, site)
 
     @contextmanager

@@ -222,8 +222,8 @@ class LaterRule(PythonRule):
     ) -> list[Atom | None]:
         if not isinstance(current_builder(), Recorder):
             raise DifferentiationError.here(
-                f"a derivative of order {DEPTH + 2} of {self.label} in the body of a loop, where rules call functions "
-                "with rules",
+                f"this takes a derivative of the rule of {self.label} in a batch or in the body of a loop, and the "
+                "rule calls functions with rules: take it outside",
                 self.site,
             )
         return super().applied(operands, consts, outs, given)

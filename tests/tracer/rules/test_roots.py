@@ -186,3 +186,27 @@ def test_batches(program) -> None:
     np.testing.assert_allclose(autograd.vmap(program)(batch), [program(x) for x in batch], rtol=1e-9)
     gradient = autograd.grad(program)
     np.testing.assert_allclose(autograd.vmap(gradient)(batch), [gradient(x) for x in batch], rtol=1e-7)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_rule_around_a_linear_solve_is_transposed(symmetric):
+    """The tangent of a solution is a solution, whose transpose is the rule for cotangents and no transpose of its own
+    tangent."""
+    matrix = 3 * np.eye(3) + 0.1
+
+    def fn(x):
+        def solve(matvec, b):
+            return np.linalg.solve(matrix, b)
+
+        given = {"symmetric": True} if symmetric else {"transpose_solve": solve}
+        return np.sum(tg.custom_linear_solve(lambda u: matrix @ u, np.sin(x), solve, **given) ** 2)
+
+    ruled = tg.custom_jvp(lambda x: fn(x))
+    ruled.defjvp(lambda primals, tangents: autograd.jvp(fn, primals, tangents))
+    x = np.array([0.3, -0.5, 1.1])
+    solved = np.linalg.inv(matrix) @ np.sin(x)
+    gradient = 2 * np.cos(x) * (np.linalg.inv(matrix) @ solved)
+    assert np.allclose(autograd.grad(ruled)(x), gradient)
+    assert np.allclose(
+        autograd.grad(lambda x: autograd.jvp(fn, (x,), (np.ones(3),))[1])(x), autograd.hessian(fn)(x).sum(0)
+    )

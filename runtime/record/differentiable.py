@@ -60,7 +60,7 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     """The leaves that gradients are taken of."""
     owners = call.owners
     count = len(call.positional)
-    result = []
+    result, before = [], set[int]()
     for position in mode.positions:
         actual = position + count if position < 0 else position
         if not 0 <= actual < count:
@@ -68,6 +68,9 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
                 f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; "
                 "pass what is differentiated by position"
             )
+        if actual in before:
+            raise DifferentiationError.here(f"argnums={mode.argnums} names argument {actual} twice: name it once")
+        before.add(actual)
         mine = [k for k, o in enumerate(owners) if o == actual]
         in_object = fields_of(call.tree)
         taken = []

@@ -96,6 +96,7 @@ DERIVATIVES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "jacrev to an integer": (lambda: autograd.jacrev(np.argsort)(V), DifferentiationError, "floating-point results"),
     "jacobian of complex": (lambda: autograd.jacfwd(square)(V + 1j), DifferentiationError, "holomorphic=True"),
     "linearize": (lambda: autograd.linearize(square, V)[1](V[:2]), DifferentiationError, "tangent of `a`"),
+    "argnums twice": (lambda: autograd.jacobian(np.multiply, (0, -2))(V, V), DifferentiationError, "argument 0 twice"),
     "argnums": (lambda: autograd.jacobian(square, 1)(V), DifferentiationError, "has 1 positional argument"),
 }  # fmt: skip
 RULES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

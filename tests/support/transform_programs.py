@@ -88,6 +88,30 @@ class Grower:
             f"np.linalg.solve(3 * np.eye({n}) + 0.1 * np.outer({v}, {v}), {w})", f"np.where({s} > {c}, {v}, {w})",
             f"np.real(np.fft.ifft(np.fft.fft({v}) * np.fft.fft({w})))", f"np.tanh({s}) * np.ones({n}) + {v}",
             f"np.vectorize(lambda p, q: np.sin(p) * q)({v}, {w})",
+            f"np.where({v} > 0, np.sqrt(np.where({v} > 0, {v}, 1.0)), {w})", f"np.where({v} > 0, np.log({v}), {c})",
+            f"{v}[np.argsort({w})]", f"np.cumprod(1 + {v} / 7)", f"np.diff({v}, prepend={s})", f"np.abs({v}) ** 1.5",
+            f"np.take({v}, np.argmax({w})) * {w}", f"np.real(np.exp(1j * {v}) * ({w} + {s} * 1j))",
+            f"np.abs({v} + 1j * {w} + 2)", f"np.angle({v} + 2 + 1j * {w})", f"np.imag(np.conj({v} + 1j * {w}) * {v})",
+            f"np.float64(1.5) * np.asarray({v}, np.float64)", f"np.minimum.accumulate({v}) + {w}",
+            f"np.flip({v}) @ np.outer({v}, {w})",
+            f"np.linalg.inv(2 * np.eye({n}) + 0.2 * np.outer({v}, {w}))[{i}]",
+            f"np.linalg.cholesky(np.eye({n}) + np.outer({v}, {v}))[{i}]",
+            f"np.linalg.eigvalsh(np.diag(np.arange({n}) * 2.0) + 0.1 * np.outer({v}, {v}))",
+            f"np.linalg.qr(np.eye({n}) + 0.3 * np.outer({v}, {w}))[1][{i}]",
+            f"np.linalg.svd(np.diag(np.arange({n}) + 1.0) + 0.1 * np.outer({v}, {w}))[1]",
+            f"np.real(np.fft.irfft(np.fft.rfft({v}) * {s}, n={n}))", f"np.convolve({v}, {w})[:{n}]",
+            f"np.interp({v}, np.linspace(-2, 2, 5), np.arange(5.0) * {s})", f"np.trapezoid(np.outer({v}, {w}), axis=0)",
+            f"np.concatenate([{v}, {w}[:0]])", f"np.broadcast_to({s}, ({n},)) * {v}", f"np.sum({a} * {v}, axis=0)",
+            f"held(lambda q: q * {s}, {v})", f"cell.step({v})",
+            f"np.split(np.concatenate([{v}, {w}]), 2)[1] * TABLE[{i}]",
+            f"tracegrad.random.normal(tracegrad.random.key(3), ({n},)) * {v}",
+            f"autograd.grad(lambda q: np.sum(np.sin(q * {w}) * {v}))({v})",
+            f"autograd.jvp(lambda q: q * np.cos({v} * q), ({w},), ({v},))[1]",
+            f"autograd.jacobian(lambda q: np.tanh(q * {s}))({v}) @ {w}",
+            f"tracegrad.vmap(lambda q, r: np.sin(q) * r + {s})({v}, {w})",
+            f"tracegrad.vmap(lambda q: autograd.grad(lambda r: r * r * q * {s})(q))({v})",
+            f"autograd.hvp(lambda q: np.sum(q ** 3 * {w}))({v}, {w})",
+            f"squared({v}, {s})", f"damped({v}, {w})", f"root({v} * {v} + 1)", f"called({v}, {w})",
         ]  # fmt: skip
         loops = [
             f"{{}} = np.zeros({n})\n{{}}[{i}] = {s}\n{{}}[:] += {v}",
@@ -97,6 +121,28 @@ class Grower:
             f"{{}} = tracegrad.scan(lambda u, z: (np.tanh(u + z), u * z), {s}, {v})[1]",
             f"{{}} = tracegrad.cond({s} > {c}, lambda u: np.sin(u) * {d}, lambda u: u * {w}, {v})",
             f"{{}} = tracegrad.while_loop(lambda u: np.sum(u * u) > 0.5, lambda u: 0.7 * u, {v})",
+            f"{{}} = {v} * 1.0\nwhile np.sum({{}} * {{}}) > 0.6:\n    {{}} = {{}} * 0.6 + 0.01 * {w}",
+            f"{{}} = np.zeros({n})\nfor k in range({n}):\n    for j in range(k + 1):\n"
+            f"        {{}}[k] += {v}[j] * {w}[k] * {c}",
+            f"{{}} = np.zeros(({n}, {n}))\nfor k in range({n}):\n    {{}}[k, :] = {v} * {w}[k]\n    {{}}[:, "
+            f"0] *= {c}\n{{}} = {{}}.sum(0)",
+            f"{{}} = {v} if {s} > {c} else {w} * {d}",
+            f"{{}} = {v}\nfor k in range({trips}):\n    if np.sum({{}}) > {c}:\n        {{}} = np.sin({{}})\n"
+            f"    else:\n        {{}} = {{}} + 0.2",
+            f"{{}} = np.array([{v}[{i}], {s}, 1.0, {w}[0], {c}])[:{n}] * 1.0\n{{}}[{i}] += {s}" if n < 6 else "{} = x",
+            f"{{}} = {v}.copy()\n{{}}[{{}} > {c}] = {s}",
+            f"{{}} = {v}.copy()\nnp.add.at({{}}, np.array({indices}), {w})",
+            f"state = {{'q': {v}}}\nfor k in range(3):\n    state['q'] = np.sin(state['q'] + {w}) * {s}\n"
+            f"{{}} = state['q']",
+            f"{{}} = sum([u * {w} for u in [{v}, {w}, {v} * {s}]])",
+            f"{{}} = tracegrad.scan(lambda u, z: (tracegrad.cond(z > {c}, lambda p: np.sin(p) * z, "
+            f"lambda p: p * 0.5, u), u + z), {s}, {v})[1]",
+            f"{{}} = tracegrad.fori_loop(0, 3, lambda k, u: tracegrad.scan(lambda p, z: (p * 0.5 + z, "
+            f"np.sin(p * z)), {s}, u)[1] + {w}, {v})",
+            f"{{}} = tracegrad.checkpoint(lambda u: np.sin(u * {w}) * {s})({v})",
+            f"{{}} = tracegrad.custom_linear_solve(lambda u: 3 * u + np.sum(u) * 0.1, {v}, lambda mv, "
+            f"b: np.linalg.solve(3 * np.eye({n}) + 0.1, b), symmetric=True)",
+            f"{{}} = tracegrad.fixed_point(lambda u: 0.3 * np.sin(u) + {v}, {w})",
         ]  # fmt: skip
         scalars = [
             f"np.sum({v} * {w})", f"np.mean(np.cos({v}))", f"{v}[{i}] * {c}", f"{v} @ {w}", f"np.tanh({s} * {c})",
@@ -125,8 +171,72 @@ class Grower:
             f"{s} * np.sum(np.cos({a}))",
         ])  # fmt: skip
         body = "\n".join(f"    {line}" for line in [*self.lines, f"return {out}"])
-        head = "def inner(u, z):\n    for k in range(4):\n        u = np.sin(u) * z + 0.2 * k\n    return u\n\n"
+        head = (
+            HELPERS + "def inner(u, z):\n    for k in range(4):\n        u = np.sin(u) * z + 0.2 * k\n    return u\n\n"
+        )
         return f"{head}def f(x, A, s):\n{body}\n"
+
+
+HELPERS = """TABLE = np.array([0.4, -1.1, 0.7, 2.0])
+
+
+class Cell:
+    gain = 0.8
+
+    def step(self, u):
+        return np.tanh(u * self.gain)
+
+
+cell = Cell()
+
+
+def held(g, u):
+    return g(np.sin(u)) + g(u)
+
+
+@tracegrad.custom_vjp
+def squared(u, r):
+    return u * u * r
+
+
+squared.defvjp(lambda u, r: (squared(u, r), (u, r)), lambda res, g: (2 * res[0] * res[1] * g, np.sum(res[0] ** 2 * g)))
+
+
+@tracegrad.custom_jvp
+def damped(u, w):
+    return np.sin(u) * w
+
+
+@damped.defjvp
+def damped_jvp(primals, tangents):
+    (u, w), (du, dw) = primals, tangents
+    return damped(u, w), np.cos(u) * w * du + np.sin(u) * dw
+
+
+@tracegrad.implicit_root(lambda x, b: x**3 + x - b, host=False)
+def solver(init, b):
+    x = init
+    for _ in range(40):
+        x = x - (x**3 + x - b) / (3 * x**2 + 1)
+    return x
+
+
+def root(b):
+    return solver(np.ones(b.shape), b)
+
+
+@tracegrad.custom_jvp
+def called(u, w):
+    return tracegrad.pure_callback(lambda u, w: np.sin(u) * w, u, u, w, vmap_method="broadcast_all")
+
+
+@called.defjvp
+def called_jvp(primals, tangents):
+    (u, w), (du, dw) = primals, tangents
+    return called(u, w), np.cos(u) * w * du + np.sin(u) * dw
+
+
+"""
 
 
 @dataclass
@@ -140,7 +250,7 @@ class Base:
 
 def _executed(source: str, name: str) -> dict[str, Any]:
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    space: dict[str, Any] = {"__name__": "transform_program", "np": np, "tracegrad": tracegrad}
+    space: dict[str, Any] = {"__name__": "transform_program", "np": np, "tracegrad": tracegrad, "autograd": autograd}
     exec(compile(source, name, "exec"), space)
     return space
 
@@ -398,6 +508,19 @@ class Composer:
     def jacobian(self, level: Level) -> Level:
         return self._jacobian(level, "jacobian")
 
+    def sparse_jacobian(self, level: Level) -> Level:
+        below = level.fn
+        k = self.random.randrange(len(level.args))
+
+        def fn(*args: Any) -> Any:
+            return autograd.sparse_jacobian(below, k)(*args).toarray()
+
+        def expected() -> Arrays:
+            size = np.size(level.args[k])
+            return [np.concatenate([j.reshape(-1, size) for j in jacobians(level.run, level.args, k)])]
+
+        return Level(f"sparse_jacobian(argnums={k})", fn, level.args, level, expected)
+
     def hessian(self, level: Level) -> Level:
         below = level.fn
         given, nums = self.argnums(level)
@@ -497,7 +620,7 @@ class Composer:
 NEED_SCALARS = frozenset(("grad", "value_and_grad", "closure", "hessian", "hvp", "vhp"))
 TRANSFORMS = (
     "compiled", "grad", "value_and_grad", "closure", "jacfwd", "jacrev", "jacobian", "hessian", "hvp", "vhp", "jvp",
-    "linearize", "vjp", "vmap", "vmap", "vmap", "custom_vjp", "custom_jvp",
+    "linearize", "vjp", "vmap", "vmap", "vmap", "custom_vjp", "custom_jvp", "sparse_jacobian",
 )  # fmt: skip
 
 

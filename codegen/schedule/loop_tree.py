@@ -112,16 +112,6 @@ def produces(item: ScheduleItem) -> set[Sym]:
     return set(item.op.outs)
 
 
-def streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
-    result: set[Sym] = set()
-    for item in loop.body:
-        if isinstance(item, Loop):
-            result |= streams(item, known)
-        elif isinstance(item, Statement):
-            result |= {s for s, _ in known[item.out].stored if s.dims} | {item.out}
-    return result
-
-
 def item_buffers(placed: dict[Sym, Reads], *items: Loop | Statement) -> list[Sym]:
     """The stored values that these items read or write."""
     used: dict[Sym, None] = {}

@@ -26,9 +26,7 @@ from .loop_tree import (
     Schedule,
     ScheduleItem,
     Statement,
-    produces,
     statements_of,
-    streams,
 )
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
@@ -56,6 +54,9 @@ class Placer:
         self.body: list[ScheduleItem] = []
         self.where: dict[Sym, Statement | LibraryCall] = {}
         self.reads: dict[Sym, Reads] = {}
+        self.known: dict[Sym, Reads] = {}  # reads that an attempt before has found, and that are the same now
+        self.made: dict[int, set[Sym]] = {}  # id of a loop -> the stored values that it makes
+        self.streamed: dict[int, set[Sym]] = {}  # id of a loop -> the arrays that it reads or writes
         self.notes: list[str | Reason] = []
 
     def run(self) -> None:
@@ -67,7 +68,7 @@ class Placer:
                 self.where.update(dict.fromkeys(op.outs, call))
                 continue
             statement = Statement(op, complete=completion(op))
-            self.reads[op.out] = reads(self.program, op, self.stored)
+            self.reads[op.out] = self.known.get(op.out) or reads(self.program, op, self.stored)
             self._place(statement)
             self.where[op.out] = statement
 
@@ -79,14 +80,19 @@ class Placer:
             first = self._earliest(body, statement, depth)
             if depth == len(dims):
                 body.append(statement)
-                return
+                break
             loop = self._best_loop(body[first:], statement, dims[depth], depth)
             if loop is None:
                 loop = Loop(dims[depth])
+                self.made[id(loop)], self.streamed[id(loop)] = set(), set()
                 body.append(loop)
             statement.path.append(loop)
             body = loop.body
             depth += 1
+        mine = {sym for sym, _ in self.reads[statement.out].stored if sym.dims} | {statement.out}
+        for loop in statement.path:
+            self.made[id(loop)].add(statement.out)
+            self.streamed[id(loop)] |= mine
 
     def _best_loop(self, items: list, statement: Statement, dim: Dim, depth: int) -> Loop | None:
         """The loop that *statement* shares most arrays with, of those that it may enter; the last of equals."""
@@ -94,7 +100,7 @@ class Placer:
         best, most = None, -1
         for item in items:
             if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
-                shared = len(needed & (streams(item, self.reads) | produces(item)))
+                shared = len(needed & self.streamed[id(item)])
                 if shared >= most:
                     best, most = item, shared
         return best
@@ -109,7 +115,7 @@ class Placer:
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         """Whether *statement* may be appended to the body of *loop*."""
         mine = self.reads[statement.out]
-        inside = produces(loop)
+        inside = self.made[id(loop)]
         for sym, at in mine.stored:
             if sym not in inside:
                 continue
@@ -119,7 +125,7 @@ class Placer:
                 return self._refuse(Refusal.FUSE_FINISHED, statement, producer)
             if at is None or not self._same_row(producer, at, depth):
                 return self._refuse(Refusal.FUSE_ROW, statement, producer)
-        arrays = streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}
+        arrays = self.streamed[id(loop)] | {s for s, _ in mine.stored} | {statement.out}
         if len(arrays - (inside - self.outputs)) > MAX_ARRAYS:
             return self._refuse(Refusal.FUSE_ARRAYS, statement, statements_of(loop)[-1])
         return True
@@ -275,18 +281,26 @@ def stable_placement(
     """The loop tree by *place*, with all that is worth storing stored, and *kept* in any case, but not the results
     that are written *in_parts*."""
     stored = (_initially_stored(program) | set(kept)).difference(in_parts)
+    known: dict[Sym, Reads] = {}
     while True:
         placer = place(program, stored)
+        placer.known = known
         placer.run()
         more = worth_storing(program, placer) - stored
         if not more:
             break
         stored = stored | more
+        known = {root: found for root, found in placer.reads.items() if not _evaluates(found, more)}
     for sym in sorted(stored, key=lambda s: s.number):
         op = program.producers[sym]
         if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs and sym not in kept:
             placer.notes.append(Refusal.FUSE_COST(value=_named(op)))
     return placer
+
+
+def _evaluates(found: Reads, values: Collection[Sym]) -> bool:
+    """Whether a root with these reads evaluates one of *values*."""
+    return any(value in values for value, _ in found.inlined) or any(value in values for value in found.forced)
 
 
 def make_schedule(

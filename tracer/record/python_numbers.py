@@ -45,7 +45,7 @@ def note_number(
     """Add the value of *out* to *numbers*, if it is a number that follows from them, or an element of one of *arrays*,
     whose values are known."""
     if prim.name == "slice":
-        array = arrays.get(inputs[0]) if out.aval.dtype is FLOAT and out.aval.size == 1 else None  # type: ignore[call-overload]
+        array = arrays.get(inputs[0]) if out.aval.dtype is FLOAT and out.aval.size == 1 else None  # type: ignore[arg-type]
         if array is not None:
             numbers[out] = array[params["start"]].item()
         return

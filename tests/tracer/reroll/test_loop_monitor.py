@@ -5,6 +5,7 @@ Each program is compared with plain NumPy, value and gradient, on two calls, the
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -214,6 +215,34 @@ def test_in_place_on_what_was_answered():
         return np.sum(u * u)
 
     agree(fn, V)
+
+
+def test_functions_of_math_take_elements_of_arrays(followed):
+    """Whether they raise is known from values beside the recording, so that no turn asks for one."""
+
+    def fn(v):
+        x, u = v[0], v[1]
+        for _ in range(TURNS):
+            u = u - 0.1 * (math.sin(x) + v[2] * u)
+            x = x + 0.1 * u + math.sqrt(1.0 + u * u) / 50
+        return x * u
+
+    agree(fn, V)
+    assert {ODD, ODD + 1, ODD + 2} <= set(followed)
+
+
+def test_a_function_of_math_raises_in_a_turn_that_was_followed():
+    def fn(v):
+        x = v[0]
+        for _ in range(TURNS):
+            x = x - 0.02
+            x = x + 0.001 * math.log(x + 0.9)
+        return x
+
+    with pytest.raises(ValueError, match="math domain error"):
+        fn(V)
+    with pytest.raises(ValueError, match="math domain error"):
+        compile_grad(fn)(V)
 
 
 def test_a_ufunc_of_python_numbers_has_a_dtype_and_an_operator_has_none(followed, monkeypatch):

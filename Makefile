@@ -25,6 +25,8 @@ PIP := $(PY) -m pip --disable-pip-version-check
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
 demo test test-all test-long: export OPENBLAS_NUM_THREADS ?= 1
+# Some fifty tests start an interpreter of their own: without compiled files each of them compiles the library anew.
+test test-all test-long: export PYTHONDONTWRITEBYTECODE :=
 
 demo: $(VENV)/.ready-examples
 	$(PY) examples/logistic_regression.py

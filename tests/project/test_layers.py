@@ -6,6 +6,7 @@ One parse of all files. ``TYPE_CHECKING`` imports count: a circle for a type che
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +40,12 @@ def module_name(path: Path) -> str:
 
 FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))  # rglob follows no links
 MODULES = {module_name(path): path for path in FILES}
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+
+
+@functools.cache  # not while tests are collected, which each worker does
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 def place(module: str) -> tuple[int, int]:
@@ -57,7 +62,7 @@ def imports(module: str) -> list[tuple[str, int]]:
     """(module of ours, line) for each import; a module that is imported by name from its package counts as itself."""
     package = module if module in PACKAGES else module.rpartition(".")[0]
     found = []
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(trees()[module]):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names if alias.name.split(".")[0] == "tracegrad"]
         elif isinstance(node, ast.ImportFrom):
@@ -72,7 +77,9 @@ def imports(module: str) -> list[tuple[str, int]]:
     return found
 
 
-IMPORTS = {module: imports(module) for module in MODULES}
+@functools.cache
+def every_import() -> dict[str, list[tuple[str, int]]]:
+    return {module: imports(module) for module in MODULES}
 
 
 def test_every_file_is_in_a_room_that_is_known() -> None:
@@ -86,7 +93,7 @@ def test_every_file_is_in_a_room_that_is_known() -> None:
 
 def test_imports_go_down_the_rooms() -> None:
     wrong = []
-    for module, targets in IMPORTS.items():
+    for module, targets in every_import().items():
         for target, line in targets:
             assert target in MODULES, f"{module}:{line}: there is no {target}"
             inside = module in PACKAGES and target.startswith(f"{module}.")  # a package brings in its own parts
@@ -97,7 +104,7 @@ def test_imports_go_down_the_rooms() -> None:
 
 def test_no_circles() -> None:
     """Between files; the ``__init__`` of a package is left out, since importing a part of it runs it anyway."""
-    graph = {m: {t for t, _ in found if t != m and t not in PACKAGES} for m, found in IMPORTS.items()}
+    graph = {m: {t for t, _ in found if t != m and t not in PACKAGES} for m, found in every_import().items()}
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
@@ -114,7 +121,7 @@ def test_no_circles() -> None:
 
 def test_imports_are_relative_and_at_the_top() -> None:
     wrong = []
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -128,7 +135,7 @@ def test_imports_are_relative_and_at_the_top() -> None:
 def test_a_name_means_one_thing() -> None:
     """No two classes of the library have the same name."""
     places: dict[str, list[str]] = {}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(module)

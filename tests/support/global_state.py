@@ -262,8 +262,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_reset_seed = False
 
 
+def pytest_collection() -> None:
+    """Modules and tests are kept: the garbage collector would look at more and more of them in vain."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """From now on the garbage collector looks at what tests make, not at the tests and modules that there are."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -295,4 +301,4 @@ def global_state() -> Iterator[None]:
         )
 
 
-__all__ = ["global_state", "left_behind", "pytest_collection_finish", "pytest_configure"]
+__all__ = ["global_state", "left_behind", "pytest_collection", "pytest_collection_finish", "pytest_configure"]

@@ -29,6 +29,7 @@ from support import (
     jvp_graph,
     layouts,
     make_graph,
+    of_linear_algebra,
     operand_avals,
     operand_values,
     primitive_graph,
@@ -245,18 +246,28 @@ def test_value(run, prim, dtype):
     assert_agree(found, expected, **tolerance(prim, xs, dtype), what=prim.name)
 
 
-@pytest.mark.parametrize(
-    ("prim", "dtype"),
-    [
-        pytest.param(p, d, id=f"{p.name}-{d}")
-        for p in prims(has_derivative)
-        for d in ((F64,) if p.name.startswith("complex_") else (F64, F32))  # of which the rules are those of real rows
-    ],
-)
-def test_derivatives_in_the_kernel(kernel, prim, dtype):
+@pytest.fixture
+def twice():
+    """Whether second derivatives of a row are run in kernels, too: those of complex rows, by the same rules as those of
+    real ones, are run by the interpreter (test_second_order)."""
+    return lambda prim: not prim.name.startswith("complex_")
+
+
+def _kernels_of_derivatives() -> list[Any]:
+    """(row, dtype).  In the quick tier factors have those of one order, in float32."""
+    result = []
+    for prim in prims(has_derivative):
+        for dtype in (F64,) if prim.name.startswith("complex_") else (F64, F32):
+            marks = [pytest.mark.slow] if dtype == F64 and of_linear_algebra(prim) else []
+            result.append(pytest.param(prim, dtype, id=f"{prim.name}-{dtype}", marks=marks))
+    return result
+
+
+@pytest.mark.parametrize(("prim", "dtype"), _kernels_of_derivatives())
+def test_derivatives_in_the_kernel(kernel, twice, prim, dtype):
     graph, xs, rng = setup(prim, dtype)
     derived = vjp_graph(graph)
-    if dtype == F64:  # with the second order
+    if dtype == F64 and twice(prim):
         derived = grad_graph(dot_graph(derived), with_value=True)
     point = [*xs, *random_like([v.aval for v in derived.inputs[len(xs) :]], rng)]
     expected = evaluate(derived, point)

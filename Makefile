@@ -3,7 +3,7 @@
 #   make demo                                  logistic regression on real data, with a summary
 #   make test                                  the quick tier of the tests, in minutes
 #   make test-all                              all of them
-#   make test-long                             all of them, with ten times the seeds of the random programs
+#   make test-long                             all of them, with twenty times the seeds of the random programs
 #   make test PYTEST_ARGS="tests/tracer/ir"    a part of the tests
 #   make bench BENCH_ARGS="--quick"            options of python -m benchmarks
 #   make test PYTHON=python3.12 VENV=.venv312  another interpreter
@@ -32,7 +32,7 @@ demo: $(VENV)/.ready-examples
 	$(PY) examples/logistic_regression.py
 
 test: SELECTED := -m "not slow"
-test-long: export TRACEGRAD_SEEDS := 10
+test-long: export TRACEGRAD_SEEDS := 20
 
 # worksteal: each worker goes through files in order, so that what shares kernels runs where they are compiled
 test test-all test-long: $(VENV)/.ready-test

@@ -12,7 +12,7 @@ from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.launch.kernel_cache import kernels
 
-pytest_plugins = ["device_fixtures", "global_state", "selection"]
+pytest_plugins = ["compiled_once", "device_fixtures", "global_state", "selection"]
 
 
 @pytest.fixture(params=TIERS)
@@ -35,7 +35,7 @@ def kernel():
 
 @pytest.fixture
 def fresh_kernels():
-    """An empty kernel cache: for tests that count compiles, whatever ran before in this process."""
+    """An empty kernel cache: for tests that count compiles, whatever ran before in this process (see compiled_once)."""
     kernels.clear()
 
 

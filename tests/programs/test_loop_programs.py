@@ -34,7 +34,7 @@ from tracegrad import compile_grad
 BLOCK = 5
 
 
-@pytest.mark.parametrize("start", seeds(40, quick=5, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(20, quick=5, block=BLOCK))
 def test_loop_programs(start):
     configuration = ("eager", "followed", "as_is")[start // BLOCK % 3]
     for seed in range(start, start + BLOCK):

@@ -23,7 +23,7 @@ def report(seed: int, name: str, verdict: str, small: Case, judged: str) -> str:
     return f"seed {seed}, {name}: {verdict}\n\nshrunk: {judged}\n{small}"
 
 
-@pytest.mark.parametrize("start", seeds(150, quick=50, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(100, quick=50, block=BLOCK))
 def test_derivatives(start):
     for seed in range(start, start + BLOCK):
         case = program(seed)
@@ -33,7 +33,7 @@ def test_derivatives(start):
             pytest.fail(report(seed, "derivatives", verdict, small, judge_derivatives(small)), pytrace=False)
 
 
-@pytest.mark.parametrize("start", seeds(60, quick=10, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(30, quick=10, block=BLOCK))
 def test_kernels(kernel, start):
     def judge(case: Case) -> str:
         try:

@@ -15,7 +15,7 @@ BLOCK = 20
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("start", seeds(400, quick=60, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(200, quick=60, block=BLOCK))
 def test_state_programs(start):
     for seed in range(start, start + BLOCK):
         case = program(seed)

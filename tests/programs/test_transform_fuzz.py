@@ -19,7 +19,7 @@ def failed(seed: int, source: str, level: object, found: str) -> None:
     pytest.fail(f"seed {seed}: {level}\n{found}\n\n{source}", pytrace=False)
 
 
-@pytest.mark.parametrize("start", seeds(100, quick=10, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(50, quick=10, block=BLOCK))
 @pytest.mark.filterwarnings("ignore:the loss that")
 def test_each_level_follows_from_the_one_below(start: int) -> None:
     compared = 0
@@ -35,7 +35,7 @@ def test_each_level_follows_from_the_one_below(start: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", seeds(8, quick=0, block=4))
+@pytest.mark.parametrize("start", seeds(4, quick=0, block=4))
 @pytest.mark.filterwarnings("ignore:the loss that")
 def test_kernels(start: int) -> None:
     for seed in range(start + 1000, start + 1004):

@@ -387,7 +387,7 @@ def test_functions_of_elements_that_are_one_constant():
         agree(f, plain, x)
 
 
-def test_writes_into_overlapping_windows_do_not_double_the_program(monkeypatch):
+def test_writes_into_overlapping_windows_do_not_double_the_program(compiled_anew, monkeypatch):
     sizes = []
     compile_text = jit.compile_text
     monkeypatch.setattr(jit, "compile_text", lambda text, name: sizes.append(len(text)) or compile_text(text, name))

@@ -243,12 +243,12 @@ def run(seed, program=program, device="cpu"):
     return steps[1].stats
 
 
-@pytest.mark.parametrize("seed", seeds(30, quick=8))
+@pytest.mark.parametrize("seed", seeds(15, quick=8))
 def test_random_steps(seed):
     run(seed)
 
 
-@pytest.mark.parametrize("seed", seeds(10, quick=2))
+@pytest.mark.parametrize("seed", seeds(5, quick=2))
 def test_random_steps_with_loops(seed):
     run(seed, looping)
 

@@ -282,14 +282,14 @@ def test_explain_shows_both_parts():
     assert "on the CUDA device" in text and "on the host, before" in text and "writes `" in text
 
 
-@pytest.mark.parametrize("seed", seeds(8, quick=1))
+@pytest.mark.parametrize("seed", seeds(4, quick=1))
 def test_random_steps(seed, way):
     if way == "kernels" and seed > 2:
         pytest.skip("the simulator takes its time")
     random_step(seed, device="cuda")
 
 
-@pytest.mark.parametrize("seed", seeds(5, quick=1))
+@pytest.mark.parametrize("seed", seeds(3, quick=1))
 def test_random_steps_with_loops(seed, way):
     if way == "kernels" and seed > 1:
         pytest.skip("the simulator takes its time")

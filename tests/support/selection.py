@@ -2,7 +2,7 @@
 
     pytest -m "not slow"         the quick tier (make test)
     pytest                       everything (make test-all)
-    TRACEGRAD_SEEDS=10 pytest    with ten times the seeds (make test-long)
+    TRACEGRAD_SEEDS=20 pytest    with twenty times the seeds (make test-long)
 
 A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
 outside the matrix of primitives, the quick tier has the first and every twentieth of the others; in it, the derivatives

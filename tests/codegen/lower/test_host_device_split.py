@@ -87,7 +87,7 @@ def random_graph(choice: random.Random) -> Graph:
     return parse_graph("\n".join([*lines, f"  return {' '.join(results)}", "}"]))
 
 
-@pytest.mark.parametrize("seed", seeds(60, quick=20))
+@pytest.mark.parametrize("seed", seeds(30, quick=20))
 def test_random_programs(seed):
     choice, rng = random.Random(seed), np.random.default_rng(seed)
     graph = random_graph(choice)

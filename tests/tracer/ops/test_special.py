@@ -141,7 +141,7 @@ def test_points_that_a_choice_leaves_out_contribute_nothing() -> None:
     np.testing.assert_allclose(found, [1, 1, np.exp(-2) * 2**1.5 / sp.gamma(2.5) + sp.kvp(1.0, 2.0)], rtol=1e-13)
 
 
-def test_outputs_of_one_call_are_made_by_one_call(fresh_kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_of_one_call_are_made_by_one_call(compiled_anew, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     emitted = scalar._call_c
     monkeypatch.setattr(scalar, "_call_c", lambda b, name, *rest: called.append(name) or emitted(b, name, *rest))

@@ -1,0 +1,45 @@
+"""Kernels that were compiled are kept for later tests, behind the kernel cache.
+
+Many tests start from an empty kernel cache (``fresh_kernels``), since they count what is compiled, or since other tests
+must not have compiled it before.  That LLVM does the same work again is no part of what they show: so ``kernels`` asks
+as ever, and counts, but a program of the same signature is one, and tests of a file share theirs.  Tests of how code is
+made (tests/codegen, and those that take ``compiled_anew``) compile what they ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tracegrad.codegen.cpu.assemble import Program
+from tracegrad.codegen.lower.canonical import Canonical
+from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.runtime.recent import Recent
+
+KEPT = 1_000  # programs: those of a file or two
+programs: Recent[tuple, Program] = Recent(lambda: KEPT)
+_compile = kernels._compile
+CODE = "tests/codegen/"
+
+
+def once(canonical: Canonical, arguments: int) -> Program:
+    """The program of *canonical*, compiled where no test did before."""
+    key = (arguments, canonical.key)
+    return programs.find(key) or programs.keep(key, _compile(canonical, arguments))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    kernels._compile = _compile if item.nodeid.startswith(CODE) else once
+
+
+@pytest.fixture
+def compiled_anew() -> Iterator[None]:
+    """Nothing that is compiled before the test, or in it, is kept."""
+    kernels.clear()
+    kept, kernels._compile = kernels._compile, _compile
+    yield
+    kernels._compile = kept
+
+
+__all__ = ["compiled_anew", "pytest_runtest_setup"]

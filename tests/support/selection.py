@@ -6,7 +6,8 @@
 
 A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
 outside the matrix of primitives, the quick tier has the first and every twentieth of the others; in it, the derivatives
-of real rows in kernels stand for those of complex ones, by the same rules.  All that need a GPU are one case, skipped,
+of real rows in kernels stand for those of complex ones, by the same rules, and values of float64 for those of float32
+(of which it has the derivatives).  All that need a GPU are one case, skipped,
 where there is none (``--gpu``: they are collected all the same).
 """
 
@@ -24,6 +25,7 @@ from tracegrad.runtime.cuda.availability import cuda_status
 MANY, EVERY = 3, 20  # of a test's cases beyond so many, the quick tier has every twentieth
 MATRIX = "tests/tracer/ops"
 AS_OF_REAL = f"{MATRIX}/test_primitives.py::test_derivatives_in_the_kernel[complex_"
+AS_OF_FLOAT64 = (f"{MATRIX}/test_primitives.py::test_value[", f"{MATRIX}/test_primitives.py::test_edges[")
 TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer
 
 
@@ -55,7 +57,7 @@ def _thin_out(items: list[pytest.Item]) -> None:
     """Mark cases of tests that have many as slow."""
     counts: Counter[str] = Counter()
     for item in items:
-        if item.nodeid.startswith(AS_OF_REAL):
+        if item.nodeid.startswith(AS_OF_REAL) or (item.nodeid.startswith(AS_OF_FLOAT64) and "float32" in item.nodeid):
             item.add_marker("slow")
         test, _, case = item.nodeid.partition("[")
         if case and not test.startswith(MATRIX) and not item.get_closest_marker("slow"):

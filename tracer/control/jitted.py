@@ -2,7 +2,7 @@
 
 The machine code of an ``@njit`` function sees no traced array.  While a function is recorded, numba's classes of
 compiled functions answer calls by ours (``recorded_calls``): a call with a traced value runs the Python function that
-was compiled, any other one the machine code.  numba is asked nothing before the first of its functions has been met.
+was compiled, any other one the machine code.  numba is asked nothing before it has been imported.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ def _meet(kind: type) -> None:
 def recorded_calls() -> Iterator[None]:
     """The context of a recording, in which calls of compiled functions with traced values run their source."""
     global _recordings
+    # a function may be compiled in the recording, where nobody has met one before
+    kind = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
+    if kind is not None and kind not in _found:
+        _meet(kind)
     with _lock:
         _recordings += 1
         if _recordings == 1:

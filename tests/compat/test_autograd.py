@@ -84,6 +84,7 @@ def test_names(module: str) -> None:
     assert [name for name in SURFACE[module].split() if not hasattr(found, name)] == []
 
 
+@pytest.mark.slow
 def test_numpy_and_scipy_are_themselves() -> None:
     assert np is numpy and npr is numpy.random
     script = (
@@ -128,6 +129,7 @@ def differences(h, x=X, eps=1e-6):
     return np.stack([(h(x + eps * e) - h(x - eps * e)) / (2 * eps) for e in np.eye(len(x))], -1)
 
 
+@pytest.mark.slow
 def test_operators() -> None:
     H, J = differences(grad(f)), differences(g)
     close = lambda a, b: np.allclose(a, b, atol=1e-7)  # noqa: E731

@@ -156,6 +156,7 @@ PROGRAMS: dict[str, tuple[Any, np.ndarray]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "LQR")) for n in PROGRAMS])
 def test_a_program_is_compiled_as_it_is(name):
     f, x = PROGRAMS[name]

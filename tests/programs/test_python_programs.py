@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from selection import TIMES
@@ -128,6 +129,7 @@ def branches(program, x):
     return taken
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(programs, st.integers(0, 2**31))
 def test_plain_python_compiled(program, seed):

@@ -35,6 +35,7 @@ def adbench(monkeypatch):
     return lambda name: importlib.import_module(f"adbench.{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gmm", "ba", "lstm", pytest.param("hand", marks=pytest.mark.slow)])
 def test_adbench_derivatives_are_right(name, adbench, capsys):
     assert adbench(name).main() == 0

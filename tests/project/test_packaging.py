@@ -95,6 +95,7 @@ def test_every_folder_of_code_is_a_package() -> None:
         assert (ROOT / folder / "__init__.py").is_file(), folder
 
 
+@pytest.mark.slow
 def test_a_bare_checkout_can_be_imported() -> None:
     program = "import tracegrad; print(tracegrad.__file__, tracegrad.tracer.__file__)"
     done = subprocess.run(
@@ -113,6 +114,7 @@ def test_wheel_holds_every_file_once(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in contents)
 
 
+@pytest.mark.slow
 def test_sdist_holds_every_file_once_and_makes_the_same_wheel(source: Path, wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(build("sdist", source, tmp_path / "sdist")) as archive:
         members = [member for member in archive.getmembers() if not member.isdir()]
@@ -127,6 +129,7 @@ def test_sdist_holds_every_file_once_and_makes_the_same_wheel(source: Path, whee
     assert first == second
 
 
+@pytest.mark.slow
 def test_wheel_works(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     program = (

@@ -326,6 +326,7 @@ def test_a_step_whose_turns_are_followed_is_the_eager_one(case, monkeypatch):
     assert seen["turns"] > 0 and seen["recognised"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", some(CASES, quick=1))
 def test_following_turns_changes_no_bit(case, monkeypatch):
     found = run(case)
@@ -427,6 +428,7 @@ def test_numbers_that_turns_ask_for():
     assert seen["turns"] > 0
 
 
+@pytest.mark.slow
 def test_random_draws_in_turns():
     w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
 

@@ -248,6 +248,7 @@ def test_random_steps(seed):
     run(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(5, quick=2))
 def test_random_steps_with_loops(seed):
     run(seed, looping)

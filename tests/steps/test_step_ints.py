@@ -141,6 +141,7 @@ def test_ints_that_a_step_asks_for_are_compared_by_value(ask):
     assert any("which is asked for at test_step_ints.py:" in reason for reason in step.stats.retraces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", seeds(4, quick=1))
 def test_random_steps(block):
     with np.errstate(all="ignore"):

@@ -282,6 +282,7 @@ def test_explain_shows_both_parts():
     assert "on the CUDA device" in text and "on the host, before" in text and "writes `" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(4, quick=1))
 def test_random_steps(seed, way):
     if way == "kernels" and seed > 2:

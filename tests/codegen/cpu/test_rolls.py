@@ -27,6 +27,7 @@ def both_axes(x):
     return np.sum((np.roll(u, 1, 0) + np.roll(u, -1, 0) * np.roll(u, 1, 1) - np.roll(u, (1, -1), (0, 1))) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [waves, twice, joined, both_axes])
 def test_lengths(f):
     compiled = compile_grad(f)

@@ -115,6 +115,7 @@ def test_extremes_of_nan_and_of_equal_elements(value):
         assert_agree(actual, expected)
 
 
+@pytest.mark.slow
 def test_a_real_block_with_warps_of_32():
     x = rng.normal(size=(2, 70))
     graph = Traced(softmax, [x]).graph

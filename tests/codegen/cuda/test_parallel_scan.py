@@ -97,6 +97,7 @@ def test_running_sums_near_the_limits():
         assert_agree(found[0], expected[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_machine_code(dtype, cc):

@@ -262,6 +262,7 @@ def test_errors():
         ptx.assemble("no assembly")
 
 
+@pytest.mark.slow
 def test_numba_cudas_own_wrapper_gives_the_same_ptx(monkeypatch):
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)  # simulating, numba puts a fake in the wrapper's place
     program = (
@@ -276,6 +277,7 @@ def test_numba_cudas_own_wrapper_gives_the_same_ptx(monkeypatch):
     assert done.stdout.rstrip("\0\n ") == ptx.compile_ptx(called("__nv_exp"), ["kernel"])
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named():
     program = (
         "import sys\n"

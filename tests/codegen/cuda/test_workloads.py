@@ -107,6 +107,7 @@ def assert_programs_agree(programs, what):
         assert_targets_agree(simulated_canonical(canonical, arguments, inputs), expected, what)
 
 
+@pytest.mark.slow
 def test_black_scholes(programs):
     module = example("black_scholes")
     args = [np.linspace(0.5, 1.5, 40) for _ in range(5)]
@@ -121,6 +122,7 @@ def test_logistic_regression(programs):
     assert_programs_agree(programs, "logistic_regression.py")
 
 
+@pytest.mark.slow
 def test_digits_mlp(programs):
     module = example("digits_mlp")
     params = {name: p[..., :10] if name == "W1" else p for name, p in module.initial(np.random.default_rng(0)).items()}

@@ -214,6 +214,7 @@ def test_explain_says_what_is_shared():
     assert "steps in front of branches that may run again" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(5, quick=1))
 def test_random_programs(seed):
     """Whatever ran before, each input gets the bits that a function of its own gives it."""

@@ -346,6 +346,7 @@ def test_a_number_that_is_asked_for_by_identity_is_compared_by_value(question):
         assert f(x, n) == plain(x, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", seeds(4, quick=1))
 def test_random_programs(block):
     with np.errstate(all="ignore"):

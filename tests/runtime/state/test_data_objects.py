@@ -138,6 +138,7 @@ def tables(w, d):
     return total + np.sum(np.where(w < X, scaled, 0.0)) + np.sum((w @ scaled.T) ** 2) + scaled[["n"]].to_numpy()[2, 0]
 
 
+@pytest.mark.slow
 def test_regression_on_a_frame(frame):
     for f in (columns, selections, products, tables):
         replayed(f, W, frame)

@@ -159,6 +159,7 @@ def test_ill_conditioned_matrices_are_solved_as_by_numpy():
         np.testing.assert_allclose(gradient, -np.outer(x, x), rtol=10 * max(scale, 1e-9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [65, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_gradient_of_a_large_cholesky_factor(n):
     """Block by block: along one direction, for both orders."""

@@ -83,6 +83,7 @@ def test_values_are_those_of_each_call() -> None:
         assert all(np.isfinite(g).all() for g in grads)
 
 
+@pytest.mark.slow
 def test_every_tier_calls() -> None:
     graph = make_graph(
         [Aval(F64, (3,))],

@@ -140,6 +140,7 @@ def test_distributions_agree_with_kernels(shape: Any, dtype: Any) -> None:
         assert ulps(replayed(draw, KEY), draw(KEY)) <= limit
 
 
+@pytest.mark.slow
 def test_integers_of_every_dtype() -> None:
     for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split():
         info = np.iinfo(name)

@@ -97,6 +97,7 @@ def test_as_in_python(function, n):
     assert not f.stats.live
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [20, LONG])
 @pytest.mark.parametrize("function", [sums, remainders, powers, of_an_array_element])
 def test_one_question(function, n):

@@ -49,6 +49,7 @@ def workspace(compiled, *args):
     return int(found), len(re.findall(r"= matmul v", text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "argument"), [pytest.param(deep, WEIGHTS, marks=pytest.mark.slow), (scanned, X)])
 def test_memory(make, argument) -> None:
     """Values are not kept, but computed once more; gradients are equal to the last bit."""

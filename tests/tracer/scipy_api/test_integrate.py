@@ -108,6 +108,7 @@ def cannon(p):
     return sol.t_events[0], sol.t_events[1], sol.y_events[1], heights, sol.t, sol.y, sol.status, sol.message
 
 
+@pytest.mark.slow
 def test_events():
     f, p = compile_grad(cannon), np.array([0.5, 10.0])
     for found, wanted in zip(f(p), cannon(p), strict=True):

@@ -41,6 +41,7 @@ def of_vectors(x):
     return rest + sum(getattr(distance, name)(u, v) for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [of_all, of_vectors])
 def test_values_and_gradients(f):
     compiled = compile_grad(f)

@@ -25,9 +25,9 @@ from .inline_cache import learn
 from .loop_follower import Follower
 from .repeats import Carried, Repeat, Rows
 
-LONG_RUN = 4096  # items of a loop that are recorded before it is followed, unless told otherwise
+LONG_RUN = 256  # items of a loop that are recorded before it is followed, unless told otherwise
 MANY_TURNS = 24  # and turns: to get ready for following takes about as long as to record as many
-LOOK_EVERY = 1024  # items between two looks, at least
+LOOK_EVERY = 128  # items between two looks, at least
 
 
 class LoopMonitor:

@@ -100,7 +100,7 @@ def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
         recorder.entered = None
 
 
-def known_or_asked(recorder: Any, function: Any, args: tuple[Any, ...], run: Entry) -> Any:
+def _known_or_asked(recorder: Any, function: Any, args: tuple[Any, ...], run: Entry) -> Any:
     """``run(function, args, {})``, or its result at once."""
     found = None if recorder.ask is None else recorder.ask(function, args, _NOTHING)
     return _asked(recorder, function, args, _NOTHING, run) if found is None else found
@@ -120,7 +120,7 @@ def _quick_number(ufunc: Any) -> Entry:
     def run(_: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return python_operator(ufunc, args, quick=True)
 
-    return lambda recorder, args: known_or_asked(recorder, run, args, run)
+    return lambda recorder, args: _known_or_asked(recorder, run, args, run)
 
 
 def _quick_forward(ufunc: Any) -> Entry:
@@ -132,7 +132,7 @@ def _quick_forward(ufunc: Any) -> Entry:
             return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
             return number(self._recorder, (self, other))
-        return known_or_asked(self._recorder, ufunc, (self, other), _run_plain)
+        return _known_or_asked(self._recorder, ufunc, (self, other), _run_plain)
 
     return apply
 
@@ -143,19 +143,19 @@ def _quick_reflected(ufunc: Any) -> Entry:
     def apply(self: TracedArray, other: Any) -> Any:
         if checked and self._atom.aval.weak:
             return number(self._recorder, (other, self))
-        return known_or_asked(self._recorder, ufunc, (other, self), _run_plain)
+        return _known_or_asked(self._recorder, ufunc, (other, self), _run_plain)
 
     return apply
 
 
 def _quick_unary(ufunc: Any) -> Entry:
-    return lambda self: known_or_asked(self._recorder, ufunc, (self,), _run_plain)
+    return lambda self: _known_or_asked(self._recorder, ufunc, (self,), _run_plain)
 
 
 def _quick_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if kwargs or method != "__call__" or (self._atom.aval.weak and self._atom.aval.dtype is BOOL):
         return None
-    found = known_or_asked(self._recorder, ufunc, inputs, _run_plain)
+    found = _known_or_asked(self._recorder, ufunc, inputs, _run_plain)
     return None if found is None else strong(self, found)
 
 
@@ -169,7 +169,7 @@ def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _quick_item(self: TracedArray, index: Any) -> Any:
     if self._atom.aval.weak or (self._recorder.plain_truths and self._atom.aval.dtype.kind == "b"):
         return None
-    return known_or_asked(self._recorder, GETITEM, (self, index), _run_item)
+    return _known_or_asked(self._recorder, GETITEM, (self, index), _run_item)
 
 
 def _open_item(self: TracedArray, index: Any) -> Any:

@@ -22,7 +22,6 @@ from ..ops.elementwise import F, cast
 from ..record.array import FUNCTIONS, WIDE, TracedArray, wrap_array
 from ..record.recorder import Recorder, current_recorder
 from .assemble import nested_atom
-from .dispatch import is_plain, known_or_asked
 from .python_numbers import holds
 
 _TOTAL = frozenset((  # which raise for no number
@@ -43,22 +42,7 @@ def _function(plain: Any, compute: Callable[..., Any]) -> Any:
     """The function *plain* of ``math``, computed by *compute* of traced numbers."""
     total = plain.__name__ in _TOTAL and plain.__module__ == "math"
 
-    def run(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result, where it is known that *plain* does not raise."""
-        numbers = [_number(value) for value in args]
-        if any(type(x) is TracedArray and x.aval.is_complex for x in numbers):
-            return None
-        found, recorder = compute(*numbers).number(), current_recorder()
-        assert recorder is not None
-        atoms = [number.atom for number in numbers if type(number) is TracedArray]
-        return found if total or recorder.presume(F.isfinite(found.atom), *atoms, evaluate=False) else None
-
     def function(*args: Any) -> Any:
-        recorder = current_recorder() if TracedArray in map(type, args) else None
-        if recorder is not None and recorder.parent is None and not in_compiled_code() and is_plain(args):
-            found = known_or_asked(recorder, run, args, run)
-            if found is not None:
-                return found
         numbers = [_number(value) for value in args]
         if TracedArray not in map(type, numbers):
             return plain(*args)

@@ -1,12 +1,12 @@
-"""Values of single floats and truths while a function is recorded, computed as Python does: in a fraction of the time
-that NumPy takes for one, and in a loop that is followed, too, where there are no nodes that could be evaluated.
+"""Values of Python's own numbers while a function is recorded, computed as Python does: in a fraction of the time that
+NumPy takes for one, and in a loop that is followed, too, where there are no nodes that could be evaluated.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,14 +14,13 @@ import numpy as np
 
 from ..ir.aval import FLOAT, Aval
 from ..ir.graph import Atom, Lit, Node, Var
-from ..ir.primitive import ELEMENTWISE, Primitive
+from ..ir.primitive import Primitive
 
 Number = float | bool
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
     "ne": operator.ne, "eq": operator.eq, "logical_and": operator.and_, "isfinite": math.isfinite, "abs": abs,
 }  # fmt: skip
-_SAME: dict[str, Callable[..., Any]] = {"cast": float, "reshape": float}  # of what is a number already
 
 
 def known_number(numbers: dict[Var, Number], atom: Atom) -> Number | None:
@@ -30,25 +29,16 @@ def known_number(numbers: dict[Var, Number], atom: Atom) -> Number | None:
 
 
 def function_of(prim: Primitive, params: dict[str, Any], aval: Aval) -> Callable[..., Any] | None:
-    """The function from numbers to the result, of this *aval*; None where that is no number, or another one."""
-    if aval.shape or not (aval.dtype is FLOAT or aval.dtype.kind == "b"):
+    """The function from Python numbers to the result, of this *aval*; None where that is no number, or another one."""
+    if params or aval.shape or not ((aval.weak and aval.dtype is FLOAT) or aval.dtype.kind == "b"):
         return None
-    if not params:
-        return _FUNCTIONS.get(prim.name) or (partial(_by_numpy, prim) if prim.kind == ELEMENTWISE else None)
-    return _SAME.get(prim.name) if aval.dtype is FLOAT else None
+    return _FUNCTIONS.get(prim.name) or partial(_by_numpy, prim)
 
 
 def note_number(
-    numbers: dict[Var, Number], arrays: Mapping[Var, Any],
-    prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], out: Var,
-) -> None:  # fmt: skip
-    """Add the value of *out* to *numbers*, if it is a number that follows from them, or an element of one of *arrays*,
-    whose values are known."""
-    if prim.name == "slice":
-        array = arrays.get(inputs[0]) if out.aval.dtype is FLOAT and out.aval.size == 1 else None  # type: ignore[arg-type]
-        if array is not None:
-            numbers[out] = array[params["start"]].item()
-        return
+    numbers: dict[Var, Number], prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], out: Var
+) -> None:
+    """Add the value of *out* to *numbers*, if it is a Python number that follows from them."""
     function = function_of(prim, params, out.aval)
     if function is not None:
         try:  # noqa: SIM105 - quicker than suppress()
@@ -57,12 +47,12 @@ def note_number(
             pass
 
 
-def numbers_of(nodes: Sequence[Node], arrays: Mapping[Var, Any]) -> dict[Var, Number]:
-    """The values that *nodes* compute of *arrays*, and those of them that are numbers."""
-    numbers = {var: value.item() for var, value in arrays.items() if var.aval.dtype is FLOAT and not var.aval.shape}
+def numbers_of(nodes: Sequence[Node], inputs: dict[Var, Number]) -> dict[Var, Number]:
+    """The values of *inputs*, and of what *nodes* compute of them."""
+    numbers = dict(inputs)
     for node in nodes:
         if len(node.outs) == 1:
-            note_number(numbers, arrays, node.prim, node.inputs, node.params, node.out)
+            note_number(numbers, node.prim, node.inputs, node.params, node.out)
     return numbers
 
 

@@ -157,8 +157,7 @@ class Recorder(Builder):
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
-        self.numbers: dict[Var, Number] | None = None  # known values of single numbers, once one was asked for
-        self.arrays: Env = {}  # values that are known then, on the host
+        self.numbers: dict[Var, Number] | None = None  # known values of Python's numbers, once one was asked for
         self._from_outside: set[Atom] = set()  # values that depend on no argument, of the first `_looked` nodes
         self._looked = 0
         self.premise: Var | None = None  # what holds in this run, and is no guard yet
@@ -242,7 +241,7 @@ class Recorder(Builder):
         self.items.append(node)
         self.sites.append(node.site if len(self.nodes) > count else self.site())
         if self.numbers is not None and len(node.outs) == 1:
-            note_number(self.numbers, self.arrays, prim, inputs, params, node.out)
+            note_number(self.numbers, prim, inputs, params, node.out)
         if len(self.items) == self.look_at:
             assert self.observer is not None
             self.observer.reached()
@@ -481,8 +480,8 @@ class Recorder(Builder):
         There is one guard for all that is presumed between two questions, so that a loop goes on without a question of
         its own in each turn."""
         if self.numbers is None:
-            self.arrays = self.env if self.backend is HOST else {}
-            self.numbers = numbers_of(self.nodes, self.arrays)
+            weak = [var for var in self.inputs if var.aval.weak] if self.backend is HOST else []
+            self.numbers = numbers_of(self.nodes, {var: self.env[var].item() for var in weak})
         if self.arms:
             self.suppose(self._where_taken(condition), self.arms[0].place)
             return True
@@ -493,8 +492,8 @@ class Recorder(Builder):
             with self.asking():
                 known = bool(self.value(condition))
             for x in operands:
-                if isinstance(x, Var) and x in self.arrays:
-                    self.numbers[x] = self.arrays[x].item()
+                if isinstance(x, Var) and x in self.env and self.backend is HOST:
+                    self.numbers[x] = self.env[x].item()
         if not known:
             return False
         self._add_premise(condition)

@@ -99,7 +99,7 @@ class Follower:
                     return None
             out = self.current[j] = row(j, self.current)
             if self.recorder.numbers is not None:
-                note_number(self.recorder.numbers, self.recorder.arrays, prim, inputs, params, out)
+                note_number(self.recorder.numbers, prim, inputs, params, out)
             self.moved(j + 1)
             return (out,)
 

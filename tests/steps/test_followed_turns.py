@@ -25,7 +25,6 @@ def followed_soon(monkeypatch):
     monkeypatch.setattr(compiled_backward, "MAX_NODES", 0)
     monkeypatch.setattr(step_recording, "LONG_RUN", 100)
     monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
-    monkeypatch.setattr(loop_monitor, "MANY_TURNS", 2)
     seen.clear()
     names = {"finish": Follower.finish, "answer": inline_cache._Learning.answer, "seen": seen}
     exec(compile(COUNTING, inline_cache.__file__, "exec"), names)  # no code of the user's

@@ -55,7 +55,7 @@ CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for
     "eager": lambda seed: {find: {"MIN_TRIPS": FEW_TRIPS}},
     "followed": lambda seed: {
         find: {"MIN_TRIPS": FEW_TRIPS},
-        loop_monitor: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4, "MANY_TURNS": 2},
+        loop_monitor: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4},
     },
     "unrolled": lambda seed: {find: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
 }

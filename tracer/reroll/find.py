@@ -28,8 +28,6 @@ LONG = 512  # items in all of a loop that is rolled with fewer trips
 LOOP_WEIGHT = 100  # items that a loop in a block counts for
 MAX_PERIODS = 256  # distances that are tried in one recording
 MAX_AXES = 64  # more than any array has
-WIDER = 4  # times as many items are looked at for a loop of longer turns
-WIDEST = 1 << 14  # items that are looked at
 MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
 
 
@@ -160,16 +158,11 @@ def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trip
 
 
 def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
-    """Whether the last *length* items look like a loop that is going on, or several times as many."""
-    most = length
-    while most * WIDER <= min(len(items), WIDEST):
-        most *= WIDER
-    marks = item_marks(items[-most:], sites[-most:])
-    while length <= len(marks):
-        if any(run.start < run.period and run.end == length for run in stretches(marks[-length:])):
-            return True
-        length *= WIDER
-    return False
+    """Whether the last *length* items look like a loop that is going on."""
+    if len(items) < length:
+        return False
+    marks = item_marks(items[-length:], sites[-length:])
+    return any(run.start < run.period and run.end == length for run in stretches(marks))
 
 
 # ---- what looks alike ------------------------------------------------------------------------------------------------

@@ -25,9 +25,8 @@ from .inline_cache import learn
 from .loop_follower import Follower
 from .repeats import Carried, Repeat, Rows
 
-LONG_RUN = 256  # items of a loop that are recorded before it is followed, unless told otherwise
-MANY_TURNS = 24  # and turns: to get ready for following takes about as long as to record as many
-LOOK_EVERY = 128  # items between two looks, at least
+LONG_RUN = 4096  # items of a loop that are recorded before it is followed, unless told otherwise
+LOOK_EVERY = 1024  # items between two looks
 
 
 class LoopMonitor:
@@ -41,7 +40,6 @@ class LoopMonitor:
         self.asked: dict[int, Asked] = {}  # item that asked for a truth value -> the frame then
         self.counters = InductionVariables(recorder)
         self.refusals: list[Reason] = []  # reasons why candidates are no loops, for explain()
-        self.wait = LOOK_EVERY  # items before the next look after a loop that was followed
         self._periods: dict[frozenset[int], int] = {}  # by the lines of a block: items of the first that was followed
         self.base = 0  # the item before which no loop is looked for: there an inner function begins
         self.within = False  # whether Python goes on after the loops, so that it may read anything later
@@ -77,7 +75,7 @@ class LoopMonitor:
             self.follower, self.recorder.follow, self.recorder.ask = found, found.follow, found.asks[0]
 
     def postpone(self) -> None:
-        self.recorder.look_at = len(self.recorder.items) + self.wait
+        self.recorder.look_at = len(self.recorder.items) + LOOK_EVERY
 
     def operation(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunOperation) -> Any:
         follower = self.follower
@@ -90,8 +88,6 @@ class LoopMonitor:
         follower = self.follower
         assert follower is not None
         self.follower = self.recorder.follow = self.recorder.ask = None
-        if follower.current[-1] - follower.repeat.trips < MANY_TURNS:
-            self.wait *= 2
         loop = follower.finish()
         if loop is not None:
             self.followed.append(loop)
@@ -144,16 +140,15 @@ class LoopMonitor:
         if base:
             items, sites = items[base:], sites[base:]
         if not reaches_end(items, sites, self.long_run):
-            return count + max(LOOK_EVERY, len(items) // 4)
+            return count + LOOK_EVERY
         repeats = find_repeats(items, sites).repeats
         last = repeats[-1] if repeats else None
         if last is not None:
             last.start += base
         if last is None or last.end + last.period <= count or not self._simple(last):
             return count + count // 2
-        enough = max(-(-self.long_run // last.period), MANY_TURNS)
-        if last.trips < enough:
-            return last.start + enough * last.period
+        if last.period * last.trips < self.long_run:
+            return last.start + -(-self.long_run // last.period) * last.period
         if last.end < count:
             return last.end + last.period
         lines = frozenset(map(id, self.recorder.sites[last.start : last.start + last.period]))

@@ -363,7 +363,6 @@ def test_long_loops_are_followed_within(monkeypatch):
 
     monkeypatch.setattr(loop_monitor, "LONG_RUN", 200)
     monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 50)
-    monkeypatch.setattr(loop_monitor, "MANY_TURNS", 2)
     monkeypatch.setattr(InnerFunction, "rolled", counted)
 
     def program(x, grad):

@@ -32,7 +32,6 @@ def followed(monkeypatch):
     monkeypatch.setattr(config, "check", True)
     monkeypatch.setattr(loop_monitor, "LONG_RUN", 60)
     monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
-    monkeypatch.setattr(loop_monitor, "MANY_TURNS", 2)
     turns, turned = [], loop_monitor.Follower.turned
 
     def noted(self):

@@ -32,7 +32,6 @@ def checked(request, monkeypatch):
     if request.param == "followed":
         monkeypatch.setattr(loop_monitor, "LONG_RUN", 24)
         monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
-        monkeypatch.setattr(loop_monitor, "MANY_TURNS", 2)
     kernels.clear()
 
 

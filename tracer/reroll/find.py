@@ -73,7 +73,7 @@ def find_repeats(
             found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
-        elif isinstance(result, Repeat) and not _only_moves(items, first, found.repeats, result):
+        elif isinstance(result, Repeat) and not _only_moves(items, first, result):
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -86,22 +86,14 @@ def find_repeats(
     return found
 
 
-def _only_moves(items: Sequence[Item], first: Mapping[Var, int], found: Sequence[Repeat], repeat: Repeat) -> bool:
-    """Whether *repeat* does nothing but move values of which no repeat *found* before it makes one in each block: a
-    loop would move them once more, to have them in one array."""
+def _only_moves(items: Sequence[Item], first: Mapping[Var, int], repeat: Repeat) -> bool:
+    """Whether *repeat* does nothing but move values that no loop makes one by one, since they are of unlike operations
+    or stand there several times: a loop would move them once more, to have them in one array."""
     if any(not isinstance(step.item, Node) or step.item.prim.kind != VIEW for step in repeat.steps):
         return False
     rows = [slot.atoms for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-    made = [[first[x] for x in atoms] for atoms in rows if all(x in first for x in atoms)]
-    return any(not _is_column(places, found) for places in made)
-
-
-def _is_column(places: Sequence[int], found: Sequence[Repeat]) -> bool:
-    """Whether the items at *places* are one of each of some blocks."""
-    home = next((r for r in found if r.start <= places[0] < r.end), None)
-    return home is not None and all(
-        home.start <= at < home.end and (at - places[0]) % home.period == 0 for at in places
-    )
+    makers = [{items[first[x]].prim for x in atoms if x in first} for atoms in rows]  # type: ignore[union-attr]
+    return any(len(prims) > 1 for prims in makers) or any(len(set(atoms)) < len(atoms) for atoms in rows)
 
 
 def _proven(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:

@@ -138,6 +138,8 @@ class ByLines:
                 self._look_into(space[name], frame, name)
 
     def _look_into(self, value: Any, frame: FrameType, name: str) -> None:
+        if type(value) is dict and "__builtins__" in value:  # the globals of a module, which others read
+            return
         listed = type(value) is list
         holder: Any = value if listed or type(value) is dict else getattr(value, "__dict__", None)
         keys: Any = range(len(holder)) if listed else list(holder) if type(holder) is dict else ()

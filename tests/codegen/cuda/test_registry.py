@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
+from selection import TIMES
 from simulated import cuda_tier
 from support import of_linear_algebra
 from test_primitives import (  # noqa: F401  (collected here a second time, with this module's fixtures)
@@ -49,4 +50,4 @@ def kernel():
 @pytest.fixture
 def twice():
     """Factors are NumPy's here; the arithmetic around them, in second derivatives, is that of other rows."""
-    return lambda prim: not prim.name.startswith("complex_") and not of_linear_algebra(prim)
+    return lambda prim: TIMES > 1 or not (prim.name.startswith("complex_") or of_linear_algebra(prim))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import gammaln
+from selection import TIMES
 from support import (
     BOOL,
     F32,
@@ -249,8 +250,8 @@ def test_value(run, prim, dtype):
 @pytest.fixture
 def twice():
     """Whether second derivatives of a row are run in kernels, too: those of complex rows, by the same rules as those of
-    real ones, are run by the interpreter (test_second_order)."""
-    return lambda prim: not prim.name.startswith("complex_")
+    real ones, are run by the interpreter (test_second_order), and in kernels by ``make test-long``."""
+    return lambda prim: TIMES > 1 or not prim.name.startswith("complex_")
 
 
 def _kernels_of_derivatives() -> list[Any]:

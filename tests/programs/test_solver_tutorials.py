@@ -146,6 +146,7 @@ def test_optimal_control_has_sparse_derivatives() -> None:
     np.testing.assert_allclose(rows @ step[: len(z)], -defects(z), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_solution_whose_solver_closes_over_its_parameter() -> None:
     """JAXopt's ridge regression; what ``solve`` closes over is not differentiated, as in JAX."""
 
@@ -205,6 +206,7 @@ def test_the_adjoint_of_an_equation_is_an_equation() -> None:
     np.testing.assert_allclose(found, [1 / (1 + p * y) ** 2, -((y / (1 + p * y)) ** 2)], rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_likelihood_of_a_gaussian_process() -> None:
     def kernel(p: Any, a: Any, b: Any) -> Any:
         return p[0] * np.exp(-np.sum((a - b) ** 2) * p[1])

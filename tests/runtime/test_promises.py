@@ -133,6 +133,7 @@ def test_3_which_guard_failed_and_how_often():
     assert list(first.misses) == list(first.answers) and "bool() gave True at test_promises.py" in first.answers[0]
 
 
+@pytest.mark.slow
 def test_4_a_long_python_loop_does_not_make_a_long_compile():
     """50 steps and 20,000 steps are one program: one compilation, and as many lines in its text."""
 

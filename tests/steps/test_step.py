@@ -410,6 +410,7 @@ def test_steps_do_not_leak():
     assert len(gc.get_objects()) - before < 50
 
 
+@pytest.mark.slow
 def test_no_warnings_of_numpy_reach_the_user():
     script = "import tracegrad as torch; print(torch.log(torch.tensor([0.0, -1.0])) / torch.zeros(2))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -376,6 +376,7 @@ def test_branches_in_a_loop_are_paths_with_a_guard_for_all_turns():
     assert sorted(len(path.recording.graph.guards) for path in compiled._endpoint.paths)[:2] == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_loop_that_data_ends_is_rolled_for_the_turns_that_were_seen():
     w = parameter(1, 5, 5)
 

@@ -385,6 +385,7 @@ def test_code_grows_with_the_number_of_steps(monkeypatch, step, size):
     assert many_bytes < 5 * few_bytes
 
 
+@pytest.mark.slow
 def test_scalars_are_not_computed_again_in_every_function(monkeypatch):
     """Each step continues a chain of scalars, and its loop nests and products are functions of their own."""
     texts = []

@@ -69,6 +69,7 @@ def spectral(x, h):
     )
 
 
+@pytest.mark.slow
 def test_fourier_transforms():
     x, h = rng.normal(size=(4, 6)), np.exp(-np.arange(4.0))
     f = compile_grad(spectral, target="cuda")
@@ -211,6 +212,7 @@ def test_half_precision(dtype):
         np.testing.assert_allclose(gradient.astype(np.float32), expected[1], rtol=4 * eps, atol=4 * eps)
 
 
+@pytest.mark.slow
 def test_autocast_has_programs_of_its_own():
     def product(W, X):
         return np.sum(np.tanh(X @ W) ** 2)

@@ -267,6 +267,7 @@ def test_a_function_with_a_backward_of_its_own_stays_whole():
         agree(f, plain, x)
 
 
+@pytest.mark.slow
 def test_check_mode(monkeypatch):
     f = compile_grad(ten_branches)
     for x in inputs(6):

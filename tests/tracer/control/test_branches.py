@@ -238,6 +238,7 @@ def test_what_is_not_taken_contributes_nothing(n):
     assert before.grad(np.zeros(n)).tolist() == [2] * n
 
 
+@pytest.mark.slow
 def test_float32():
     config.check = False
     for program, point in ((arrays, UP20), (inside_a_while, UP3), (nested, -UP3)):

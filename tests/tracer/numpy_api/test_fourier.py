@@ -18,6 +18,7 @@ def spectral(x, decay):
     return np.sum(smooth**2) + np.sum(np.abs(np.fft.fft(x)) ** 3) / x.size
 
 
+@pytest.mark.slow
 def test_odd_and_even_lengths():
     f = compile_grad(spectral)
     for n in (31, 32, 33, 31):

@@ -113,6 +113,7 @@ def test_nothing_in_it():
                 assert np.shape(x) == np.shape(y) and np.array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_right_hand_sides_are_broadcast_as_in_numpy():
     one, many = matrix(3), matrix(3, 2, seed=5)
     for a, b in ((one, matrix(3, 2)[..., :2]), (many, one[0]), (many, one), (many[:, None], matrix(3, 4))):

@@ -195,6 +195,7 @@ def test_kernels_do_as_the_interpreter():
     assert np.isnan(compile_grad(lambda x: np.sum(direction * grad(f)(x))).grad(a)).any()
 
 
+@pytest.mark.slow
 def test_values_alone_make_no_vectors():
     for f, a in (
         (lambda a: np.sum(np.linalg.eigvalsh(a)), SYMMETRIC),

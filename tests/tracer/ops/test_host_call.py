@@ -98,6 +98,7 @@ def test_every_tier_calls() -> None:
             assert ours.dtype == theirs.dtype
 
 
+@pytest.mark.slow
 def test_derivatives_of_both_orders_in_loops_too() -> None:
     def f(x, y):
         total = 0.0

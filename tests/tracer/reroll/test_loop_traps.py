@@ -812,6 +812,7 @@ def test_guards_inside_nested_loops():
     follow(make)
 
 
+@pytest.mark.slow
 def test_while_whose_side_counter_decides():
     """The data alone would go on: a count of Python's ends it, and changes what a step is."""
 

@@ -16,13 +16,13 @@ from ...tracer.ir.graph import Atom, Builder, Var, bind, building, current_build
 from ...tracer.ops.closure_conversion import closed
 from ...tracer.ops.control import loop
 from ...tracer.ops.elementwise import F, broadcast_to, cast
-from ...tracer.ops.indexing import SCATTER_SET, gather
+from ...tracer.ops.indexing import SCATTER_SET
 from ...tracer.ops.shape import concat, iota, reshape, zeros
 from .adjoint import jvp_all, reverse
 from .batched_indexing import FEW
 from .columns import Columnwise
 from .compressed import SparseProgram
-from .elements import Const, elements
+from .elements import Const, elements, gathered
 from .loop_adjoint import materialise
 from .taint import NONE, ZEROS, Doubt
 
@@ -70,10 +70,6 @@ def _products(program: SparseProgram, const: Const) -> _Products:
     return _Products(arrays, program.places)
 
 
-def _gathered(arrays: Sequence[Atom], places: np.ndarray, const: Const) -> Atom:
-    return gather(concat(list(arrays), 0), const(places))
-
-
 def _summed(arrays: Sequence[Atom], terms: np.ndarray, const: Const, at: Callable[..., Atom] = elements) -> Atom:
     """The sums of the elements of *arrays*, one after the other, at the places of each term, -1 for none."""
     total: Atom | None = None
@@ -83,7 +79,7 @@ def _summed(arrays: Sequence[Atom], terms: np.ndarray, const: Const, at: Callabl
             term = at(arrays, places, const)
         else:
             mask = const(there.astype(arrays[0].aval.dtype))
-            term = F.mulz(mask, _gathered(arrays, np.maximum(places, 0), const))
+            term = F.mulz(mask, gathered(arrays, np.maximum(places, 0), const))
         total = term if total is None else F.add(total, term)
     assert total is not None
     return total
@@ -127,7 +123,7 @@ def _by_rows(program: SparseProgram, most: int, const: Const) -> Atom:
         else:
             places = np.zeros((len(products.places), rows), np.int64)
             places[:, pattern.rows[entries]] = products.places[:, entries]
-            value = _summed(products.arrays, places, const, _gathered)
+            value = _summed(products.arrays, places, const, gathered)
         stretched = [broadcast_to(reshape(x, (rows, 1)), (rows, columns)) for x in (const(column), value)]
         found = F.select(F.eq(here, stretched[0]), stretched[1], found)
     return found

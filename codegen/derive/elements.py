@@ -46,7 +46,12 @@ def elements(arrays: Sequence[Atom], places: np.ndarray, const: Const) -> Atom:
             part = slice_axis(arrays[which], 0, int(first - starts[which]), stretch.turns, stretch.step)
             columns.append(reshape(part, (stretch.turns, 1)))
         found.append(reshape(concat(columns, 1), (stretch.turns * stretch.period,)))
-    return concat(found, 0) if found else gather(concat(list(arrays), 0), const(places))
+    return concat(found, 0) if found else gathered(arrays, places, const)
+
+
+def gathered(arrays: Sequence[Atom], places: np.ndarray, const: Const) -> Atom:
+    """As ``elements``, by an index array in any case."""
+    return gather(concat(list(arrays), 0), const(places))
 
 
 def _limited(places: np.ndarray, starts: np.ndarray) -> list[Progression]:

@@ -17,8 +17,6 @@ MOST = 1 << 26  # numbers in one value's sets; beyond that it is taken to depend
 _NONE = np.iinfo(np.int32).max
 _HASHED = 1024  # rows that a hash looks at
 _WIDE = 8  # columns of an array of rows, from which on its repetitions are removed
-
-
 _STEP = 512  # numbers that can be written in the time that any operation on sets takes
 _effort: ContextVar[list[int] | None] = ContextVar("effort", default=None)  # what is left of it
 

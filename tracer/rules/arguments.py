@@ -65,6 +65,11 @@ def positions_of(function: Callable[..., Any], argnums: Any, argnames: Any) -> f
     return frozenset([*[n + len(parameters) if n < 0 else n for n in numbers], *map(parameters.index, names)])
 
 
+def strong(aval: Aval) -> Aval:
+    """The aval of an array with this one's dtype and shape, also where this one is a weak number's."""
+    return Aval(aval.dtype, aval.shape)
+
+
 def is_data(leaf: Any) -> bool:
     """Whether *leaf* is an operand: a float, or an array of numbers."""
     if isinstance(leaf, (float, complex, TracedArray)):

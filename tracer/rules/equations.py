@@ -11,7 +11,6 @@ from copy import copy
 from typing import Any
 
 from ..control.sub_program import FunctionRecorder
-from ..ir.aval import Aval
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Graph, building
 from ..ir.site import user_site
@@ -21,7 +20,7 @@ from ..ops.elementwise import cast
 from ..ops.host_call import derivatives
 from ..record.array import to_atom
 from ..record.recorder import Recorder, current_recorder, recording
-from .arguments import fitted, is_data, leaves_like
+from .arguments import fitted, is_data, leaves_like, strong
 from .custom_rules import traced
 
 Function = Callable[..., Any]
@@ -88,10 +87,6 @@ class Equation:
             inputs = [*graph.inputs[:count], *pulled.inputs[len(graph.inputs) :]]
             found.graph, found.flipped, found.error = Graph(inputs, pulled.nodes, pulled.outputs), self, None
         return self.flipped
-
-
-def strong(aval: Aval) -> Aval:
-    return Aval(aval.dtype, aval.shape)
 
 
 def _checked(value: Any, what: str) -> Atom:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from ..ir.aval import Aval
 from ..ir.graph import Atom
 from ..ops.complex import real_part
 from ..ops.elementwise import F, broadcast_to, cast
 from ..record.array import to_atom
 from ..record.recorder import current_recorder, require_recorder
-from .arguments import Results, RuleArguments, fitted, leaves_like
+from .arguments import Results, RuleArguments, fitted, leaves_like, strong
 from .custom_rules import RuleParts, over_atoms, traced, with_rules
 from .host_code import HostCode
 from .programs import FORWARD, REVERSE, Apply, Deferred
@@ -148,16 +147,12 @@ def _pushed(name: str, jvpmaker: Function, args: RuleArguments, results: Results
                 continue
             leaves = leaves_like(tree, results.structure, f"the jvp of {name}")
             for n, (k, out) in enumerate(zip(results.places, outs, strict=True)):
-                term: Any = fitted(leaves[k], _strong(out.aval), f"the tangent that the jvp of {name} returned")
+                term: Any = fitted(leaves[k], strong(out.aval), f"the tangent that the jvp of {name} returned")
                 if term is not None:
                     total[n] = term if total[n] is None else F.add(total[n], term)
         return total
 
     return apply
-
-
-def _strong(aval: Aval) -> Aval:
-    return Aval(aval.dtype, aval.shape)
 
 
 # ---- rules ---------------------------------------------------------------------------------------------------------

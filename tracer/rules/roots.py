@@ -30,9 +30,9 @@ from ..ops.host_call import derivatives
 from ..record.array import TracedArray, to_atom
 from ..record.recorder import Recorder, current_recorder
 from ..scipy_api.implicit import FIXED_POINT, ROOT, Implicit
-from .arguments import Results, RuleArguments, is_data, leaves_like
+from .arguments import Results, RuleArguments, is_data, leaves_like, strong
 from .custom_rules import RuleParts, traced, with_rules
-from .equations import Equation, Function, strong
+from .equations import Equation, Function
 from .host_code import HostCode
 from .programs import FORWARD, REVERSE, Apply
 

@@ -31,6 +31,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
+from ..ir.interrupts import kept
 from ..ir.site import is_internal
 from .concretize import Called, called_path, instructions_of, resolve
 
@@ -179,6 +180,14 @@ def values_known(known: bool) -> Iterator[None]:
         yield
     finally:
         _run.values = before
+
+
+def _run_again(before: dict[str, bool]) -> None:
+    vars(_run).clear()
+    vars(_run).update(before)
+
+
+kept(lambda: dict(vars(_run)), _run_again)
 
 
 def is_known_value(value: Any) -> bool:

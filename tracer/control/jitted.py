@@ -20,6 +20,7 @@ import numpy as np
 from ..bytecode.purity import COMPILED_FROM
 from ..bytecode.shown_names import CALLED, CALLED_OF, compiled_code, in_compiled_code, nested, show_functions
 from ..ir.errors import UnsupportedError
+from ..ir.interrupts import kept
 from ..ir.site import at_site
 from ..numpy_api.made_in_code import made_by
 from ..ops.elementwise import cast
@@ -39,8 +40,8 @@ _CLASSES = {  # of numba's compiled functions, by their modules
 }
 _found: dict[type, Callable[..., Any]] = {}  # those of which some function was met -> how it is called while recording
 _EFFECTS = frozenset(("print", "objmode"))  # which count when the function is replayed, too
-_lock = threading.Lock()
-_recordings = 0
+_lock = threading.RLock()
+_recordings: dict[int, int] = {}  # by thread, where there are any
 _plain_calls: dict[type, Any] = {}  # how it is called otherwise; None: as its base is
 
 
@@ -73,31 +74,46 @@ def _meet(kind: type) -> None:
 @contextmanager
 def recorded_calls() -> Iterator[None]:
     """The context of a recording, in which calls of compiled functions with traced values run their source."""
-    global _recordings
     # a function may be compiled in the recording, where nobody has met one before
     kind = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
     if kind is not None and kind not in _found:
         _meet(kind)
-    with _lock:
-        _recordings += 1
-        if _recordings == 1:
-            _put(_found)
+    before = _depth()
     try:
+        _set_depth(before + 1)
         yield
     finally:
-        with _lock:
-            _recordings -= 1
-            if not _recordings:
-                _put(None)
+        _set_depth(before)
+
+
+def _depth() -> int:
+    return _recordings.get(threading.get_ident(), 0)
+
+
+def _set_depth(depth: int) -> None:
+    """Note how many recordings are in progress in this thread."""
+    if depth == _depth():
+        return
+    with _lock:
+        if depth:
+            _recordings[threading.get_ident()] = depth
+        _put(_found if len(_recordings) > (not depth) else None)
+        if not depth:
+            del _recordings[threading.get_ident()]
+
+
+kept(_depth, _set_depth)
 
 
 def _put(callers: dict[type, Callable[..., Any]] | None) -> None:
     """Let numba's classes be called by *callers*, or by their own."""
     for kind, plain in _plain_calls.items():
         if callers is not None:
-            kind.__call__ = callers[kind]  # type: ignore[method-assign]
+            if vars(kind).get("__call__") is not callers[kind]:
+                kind.__call__ = callers[kind]  # type: ignore[method-assign]
         elif plain is None:
-            del kind.__call__
+            if "__call__" in vars(kind):
+                del kind.__call__
         else:
             kind.__call__ = plain  # type: ignore[method-assign]
 

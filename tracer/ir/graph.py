@@ -22,6 +22,7 @@ import numpy as np
 from .aval import COMPLEX, FLOAT, Aval, held_dtype, scalar_aval
 from .axes import Axes
 from .errors import GraphError
+from .interrupts import kept
 from .primitive import Primitive
 from .refusals import Reason
 from .site import Site
@@ -298,6 +299,9 @@ def building(builder: Builder) -> Iterator[Builder]:
         yield builder
     finally:
         _ambient.builder = previous
+
+
+kept(lambda: getattr(_ambient, "builder", None), lambda before: setattr(_ambient, "builder", before))
 
 
 def current_builder() -> Builder:

@@ -95,6 +95,7 @@ def hook(
             return implementation(*args, **kwargs)
         return original(*args, **kwargs)
 
+    dispatch.__wrapped__ = original  # type: ignore[attr-defined]
     space[name] = dispatch
     code = _shim_code(len(function.__code__.co_freevars))
     names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)

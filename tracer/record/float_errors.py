@@ -8,9 +8,12 @@ every element of every operand.
 from __future__ import annotations
 
 from types import CodeType
+from typing import Any
 
 import numpy as np
 from numpy._core.umath import _extobj_contextvar  # type: ignore[attr-defined]
+
+from ..ir.interrupts import kept
 
 _QUIET = frozenset(("ignore", "warn"))
 _SETTERS = frozenset(("errstate", "seterr", "seterrcall"))
@@ -18,6 +21,18 @@ _SETTERS = frozenset(("errstate", "seterr", "seterrcall"))
 VARIABLE = _extobj_contextvar  # of the settings in force
 settings = VARIABLE.get  # settings(None): an object for the settings in force, None for the first ones
 UNWATCHED = object()  # in place of settings: they are not looked at
+
+
+def _put_back(before: Any) -> None:
+    if settings(None) is not before:
+        if before is None:  # as they are in the beginning
+            np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+            np.seterrcall(None)
+        else:
+            VARIABLE.set(before)
+
+
+kept(lambda: settings(None), _put_back, users=True)
 
 
 def quiet_settings() -> object:

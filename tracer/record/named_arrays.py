@@ -21,6 +21,7 @@ from ..bytecode.array_places import CallPlace, behind_stores, name_site
 from ..bytecode.method_calls import exchange, exchange_value, method_calls, method_loads
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
+from ..ir.interrupts import kept
 from ..ir.site import Site, is_internal
 from .array import is_traced, to_atom, wrap_array
 from .made_arrays import MadeArray, is_traced_at, made
@@ -45,6 +46,14 @@ def _code_of(fn: Any) -> CodeType | None:
             return None
         fn = inner
     return fn.__code__
+
+
+def _trace_again(before: Any) -> None:
+    if isinstance(getattr(sys.gettrace(), "__self__", None), ByLines):
+        sys.settrace(before)
+
+
+kept(sys.gettrace, _trace_again)
 
 
 class ByLines:

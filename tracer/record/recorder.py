@@ -34,6 +34,7 @@ from ..ir.graph import (
     pairs_exist,
     read_vars,
 )
+from ..ir.interrupts import kept
 from ..ir.primitive import LEAKING, PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
@@ -820,6 +821,18 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     finally:
         _current.recorder = previous
         recorder.active, recorder.ask = False, None
+
+
+def _put_back(before: Recorder | None) -> None:
+    """Make *before* the recording of this thread again; those that were begun since are over."""
+    recorder = current_recorder()
+    while recorder is not None and recorder is not before:
+        recorder.active, recorder.ask = False, None
+        recorder = recorder.parent
+    _current.recorder = before
+
+
+kept(current_recorder, _put_back)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph
+from ..ir.interrupts import kept
 from ..ir.site import Site, is_internal
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
@@ -44,6 +45,13 @@ def open_programs() -> list[_Open]:
     if not hasattr(_state, "open"):
         _state.open = []
     return _state.open
+
+
+def _close(before: int) -> None:
+    del open_programs()[before:]
+
+
+kept(lambda: len(open_programs()), _close)
 
 
 def opened(key: Any) -> _Open | None:

@@ -31,6 +31,7 @@ from ..ir.aval import COMPLEX, Aval
 from ..ir.equality import same_graph
 from ..ir.errors import DifferentiationError, UnrecordableError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, structural
+from ..ir.interrupts import kept
 from ..ir.site import Site
 from ..ops.closure_conversion import inlined
 from ..ops.complex import conjugate, put_together, taken_apart
@@ -391,3 +392,6 @@ def _compared() -> set[tuple[int, int]]:
     if not hasattr(_state, "compared"):
         _state.compared = set()
     return _state.compared
+
+
+kept(lambda: set(_compared()), lambda before: _compared().intersection_update(before))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.paths.plan_cache import PlanCache
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
-from tracegrad.runtime.record.recording import VALUE_AND_GRAD, Mode, Recording
+from tracegrad.runtime.record.recording import Recording
 
 
 def recorded(

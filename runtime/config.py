@@ -43,7 +43,9 @@ class Config:
     ``max_segments``: kernels of segments that one kind of call keeps ready, where its Python runs each time.
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
-    loop (a quarter of the free memory)."""
+    loop (a quarter of the free memory). ``cache``: whether compiled kernels are kept on disk, and ``cache_recordings``
+    whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the
+    bytes of all its files."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
@@ -57,6 +59,10 @@ class Config:
         self.max_derivatives = _number("MAX_DERIVATIVES", 256)
         self.max_tapes = _number("MAX_TAPES", 256)
         self.loop_memory = _number("LOOP_MEMORY", loop_memory.budget)
+        self.cache = (os.environ.get("TRACEGRAD_CACHE") or "1") != "0"
+        self.cache_recordings = bool(_number("CACHE_RECORDINGS", 1))
+        self.cache_dir = os.environ.get("TRACEGRAD_CACHE_DIR", "")
+        self.cache_size = _number("CACHE_SIZE", 1 << 30)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Config.__annotations__:
@@ -82,6 +88,10 @@ class Config:
     max_derivatives: int
     max_tapes: int
     loop_memory: int
+    cache: bool
+    cache_recordings: bool
+    cache_dir: str
+    cache_size: int
 
 
 config = Config()

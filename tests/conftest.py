@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import sys
+import tempfile
+
+if not os.environ.get("TRACEGRAD_CACHE_DIR"):  # before the library reads it; workers and scripts of tests have the same
+    os.environ["TRACEGRAD_CACHE_DIR"] = tempfile.mkdtemp(prefix="tracegrad-cache-")
+    atexit.register(shutil.rmtree, os.environ["TRACEGRAD_CACHE_DIR"], ignore_errors=True)
 
 import fake_cupy
 import pytest
 from support import TIERS
 
+from tracegrad.runtime.config import config
 from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 pytest_plugins = ["compiled_once", "device_fixtures", "global_state", "selection"]
+config.cache_recordings = False  # which tests count
 
 
 @pytest.fixture(params=TIERS)

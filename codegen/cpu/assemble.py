@@ -1,6 +1,6 @@
 """A graph in canonical form -> a compiled program.
 
-``compile_canonical`` is the pipeline: schedule, LLVM IR, machine code.  A ``Program`` is shared by
+``assembled`` is the pipeline: layout, LLVM IR, machine code.  A ``Program`` is that, loaded, and shared by
 every graph with the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *steps*: native
 functions of one module; where NumPy has to do something (sort, search), it is a step between two of them.
 """
@@ -12,16 +12,17 @@ import ctypes
 import itertools
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
+from ..lower.depth import recursion_for
 from ..schedule.buffers import buffer_of, counted, filled, lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
 from ..schedule.loop_tree import LibraryCall, Schedule, ScheduleItem
@@ -34,32 +35,136 @@ from .hints import finish_hints
 from .library_calls import native
 from .loop_node import LoopFrame, emit_items, grouped
 from .loop_plan import LoopPlan, plan_loop
-from .machine_code import MachineCode
+from .machine_code import ObjectCode
 from .scalar import I8, I64, PTR, memory_type
 
-#: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
-KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 MAX_DONE = 62  # steps for which ``done`` has a bit
 
 
 @dataclass(slots=True, eq=False)
-class Program:
-    """Compiled code for one signature."""
+class ProgramLayout:
+    """The order of a program's work and the places of its values: all that its signature decides without LLVM."""
 
-    key: tuple
-    arguments: int  # how many of the graph's inputs are the caller's; the rest are captured or constant arrays
-    inputs: list[Sym]
-    results: list[Sym]
-    temporaries: list[Temporary]
-    steps: list[int | CanonicalOp]  # addresses of native functions, and operations for NumPy
-    buffer_index: dict[Sym, int]
-    canonical: Canonical
+    canonical: Canonical  # with parts of results as operations
     schedule: Schedule
-    code: MachineCode  # of all steps
+    results: list[Sym]
     guards: list[Sym]
-    seconds: dict[str, float] = field(default_factory=dict)
-    plans: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)  # plans of the loops that run inside the kernel
-    bits: dict[ScheduleItem, int] = field(default_factory=dict)  # of steps that a kernel can be told to be done
+    temporaries: list[Temporary]
+    buffer_index: dict[Sym, int]
+    plans: dict[CanonicalOp, LoopPlan]  # plans of the loops that run inside the kernel
+    bits: dict[ScheduleItem, int]  # of steps that a kernel can be told to be done
+
+    @property
+    def summary(self) -> tuple:
+        """The places that machine code knows of, as plain values."""
+        body = self.schedule.body
+        bits = tuple([(body.index(item), bit) for item, bit in self.bits.items()])
+        return tuple([sym.number for sym in self.buffer_index]), tuple(map(astuple, self.temporaries)), bits
+
+
+def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
+    """Schedule *canonical*, and place its values."""
+    canonical, schedule = schedule_in_parts(canonical)
+    check_early(canonical, schedule)
+    results, guards = results_of(canonical), guards_of(canonical)
+    plans = {
+        item.op: plan_loop(item.op, canonical)
+        for item in schedule.body
+        if isinstance(item, LibraryCall) and item.op.prim.kind == LOOP and native(item.op)
+    }
+    work = {w.sym: w for plan in plans.values() for w in plan.work}
+    temps = [*[s for s in schedule.where if s not in set(results) and s not in schedule.windows], *work]
+    order = [*canonical.inputs[:arguments], *results, *canonical.inputs[arguments:], *temps]
+    asked = steps_before(schedule, len(guards) - 1) if guards else 0
+    heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
+
+    items = grouped(schedule.body)  # scalar statements in a row are one function: all their buffers are live
+    needed = lifetimes(canonical, schedule, items)
+    needed |= {w.sym: needed[op.outs[0]][:1] * 2 for op, plan in plans.items() for w in plan.work}
+    temporaries = []
+    for sym in temps:
+        wide = [d for d in sym.dims if d != ONE][schedule.contracted.get(sym, 0) :]
+        itemsize = sym.dtype.itemsize * (TILE if sym in schedule.tiled else 1)
+        name, (first, last) = repr(sym), needed[sym]
+        if sym in guards:
+            last = len(items)
+        if sym in work:
+            wide, itemsize, name = list(work[sym].dims), work[sym].itemsize, f"{name} of a loop"
+        temporaries.append(Temporary(name, tuple(wide), itemsize, first, last))
+    return ProgramLayout(
+        canonical, schedule, results, guards, temporaries, {sym: k for k, sym in enumerate(order)}, plans,
+        {item: bit for bit, item in enumerate(heavy[:MAX_DONE])},
+    )  # fmt: skip
+
+
+def results_of(canonical: Canonical) -> list[Sym]:
+    return [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
+
+
+class Program:
+    """Compiled code for one signature. Where the code was found on disk, its :class:`ProgramLayout` is made when it is
+    asked for: a launch needs none, unless NumPy does some of the steps."""
+
+    def __init__(
+        self, canonical: Canonical, arguments: int, steps: Sequence[str | int], temporaries: list[Temporary],
+        object_code: ObjectCode, *, layout: ProgramLayout | None = None, summary: tuple | None = None,
+        seconds: dict[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        """*steps*: names of native functions, and positions of operations for NumPy; *summary*: what that of the layout
+        must be."""
+        self._given, self._layout, self._summary = canonical, layout, summary
+        self.key = canonical.key
+        self.arguments = arguments  # how many of the graph's inputs are the caller's; the rest are captured arrays
+        self.inputs, self.results = canonical.inputs, results_of(canonical)
+        self.temporaries = temporaries
+        self.object_code = object_code  # of all steps
+        self.code = code = object_code.load()
+        self.step_names = steps
+        #: Addresses of native functions, and operations for NumPy.
+        self.steps: list[int | CanonicalOp] = [
+            code.address(step) if isinstance(step, str) else self.canonical.ops[step] for step in steps
+        ]
+        self.seconds = seconds or {}
+
+    @property
+    def layout(self) -> ProgramLayout:
+        if self._layout is None:
+            with recursion_for(self._given):
+                layout = lay_out(self._given, self.arguments)
+            if layout.summary != self._summary:
+                raise LayoutError("machine code on disk knows other places of values than its signature decides")
+            self._layout = layout
+        return self._layout
+
+    @property
+    def canonical(self) -> Canonical:
+        return self.layout.canonical
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.layout.schedule
+
+    @property
+    def guards(self) -> list[Sym]:
+        return self.layout.guards
+
+    @property
+    def buffer_index(self) -> dict[Sym, int]:
+        return self.layout.buffer_index
+
+    @property
+    def plans(self) -> dict[CanonicalOp, LoopPlan]:
+        return self.layout.plans
+
+    @property
+    def bits(self) -> dict[ScheduleItem, int]:
+        return self.layout.bits
+
+    @property
+    def symbol(self) -> str:
+        """The name of its function in its object code, where that is its only step; else nothing."""
+        first = self.step_names[0]
+        return first if len(self.step_names) == 1 and isinstance(first, str) else ""
 
     @property
     def address(self) -> int:
@@ -71,59 +176,56 @@ class Program:
         return plan(self.temporaries, sizes)
 
 
-def compile_canonical(canonical: Canonical, arguments: int) -> Program:
+class LayoutError(AssertionError):
+    """Code that was compiled elsewhere does not belong to the layout made here, though its key is the same."""
+
+
+class Assembled(NamedTuple):
+    """A program as it is kept: *steps* are names of native functions, and positions of operations for NumPy."""
+
+    layout: ProgramLayout
+    steps: list[str | int]
+    object_code: ObjectCode
+    seconds: dict[str, float]
+
+
+def assembled(canonical: Canonical, arguments: int) -> Assembled:
     """Schedule, emit and compile."""
     clock = time.perf_counter()
-    canonical, schedule = schedule_in_parts(canonical)
-    check_early(canonical, schedule)
+    layout = lay_out(canonical, arguments)
     scheduled = time.perf_counter()
-    program = _CpuAssembler(canonical, schedule, arguments).assemble()
-    program.seconds["schedule"] = scheduled - clock
-    return program
+    steps, object_code, seconds = _CpuAssembler(layout).assemble()
+    return Assembled(layout, steps, object_code, {**seconds, "schedule": scheduled - clock})
+
+
+def compile_canonical(canonical: Canonical, arguments: int) -> Program:
+    """The program of *canonical*, compiled now."""
+    layout, steps, object_code, seconds = assembled(canonical, arguments)
+    return Program(canonical, arguments, steps, layout.temporaries, object_code, layout=layout, seconds=seconds)
 
 
 class _CpuAssembler:
-    def __init__(self, canonical: Canonical, schedule: Schedule, arguments: int):
-        self.canonical, self.schedule, self.arguments = canonical, schedule, arguments
-        self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
-        self.guards = guards_of(canonical)
-        self.name = jit.unique_name("tg_kernel")
+    def __init__(self, layout: ProgramLayout):
+        self.canonical, self.schedule = layout.canonical, layout.schedule
+        self.guards, self.plans, self.bits, self.index = layout.guards, layout.plans, layout.bits, layout.buffer_index
+        self.name = "tg_kernel"
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
-        results = set(self.results)
-        self.plans = {
-            item.op: plan_loop(item.op, canonical)
-            for item in schedule.body
-            if isinstance(item, LibraryCall) and item.op.prim.kind == LOOP and native(item.op)
-        }
-        self.work = {w.sym: w for plan in self.plans.values() for w in plan.work}
-        self.temps = [*[s for s in schedule.where if s not in results and s not in schedule.windows], *self.work]
-        order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
-        self.index = {sym: k for k, sym in enumerate(order)}
-        asked = steps_before(schedule, len(self.guards) - 1) if self.guards else 0
-        heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
-        self.bits = {item: bit for bit, item in enumerate(heavy[:MAX_DONE])}
 
-    def assemble(self) -> Program:
+    def assemble(self) -> tuple[list[str | int], ObjectCode, dict[str, float]]:
+        """(the steps, their code, seconds that it took)"""
         start = time.perf_counter()
-        steps: list[str | CanonicalOp] = []
+        steps: list[str | int] = []
         for by_numpy, part in itertools.groupby(self._items(), _by_numpy):
             items = list(part)
             if by_numpy:
-                steps += [item.op for item in items]
+                steps += [self.canonical.ops.index(item.op) for item in items]
             elif any(items):
                 steps.append(self._native(items, len(steps)))
         steps = steps or [self._native([], 0)]
         emitted = time.perf_counter()
-        text = _finish_text(str(self.module))
-        code = jit.compile_text(text, self.name)
-        runnable = [code.address(step) if isinstance(step, str) else step for step in steps]
-        done = time.perf_counter()
-        return Program(
-            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), runnable,
-            self.index, self.canonical, self.schedule, code, self.guards,
-            {"emit": emitted - start, "llvm": done - emitted}, self.plans, self.bits,
-        )  # fmt: skip
+        object_code = jit.compile_text(_finish_text(str(self.module)), self.name)
+        return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
 
     def _items(self) -> list[Any]:
         """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""
@@ -178,22 +280,6 @@ class _CpuAssembler:
         entry.position_at_end(entry.block)
         entry.branch(first)
         return symbol
-
-    def _temporaries(self) -> list[Temporary]:
-        items = grouped(self.schedule.body)  # scalar statements in a row are one function: all their buffers are live
-        needed = lifetimes(self.canonical, self.schedule, items)
-        needed |= {w.sym: needed[op.outs[0]][:1] * 2 for op, plan in self.plans.items() for w in plan.work}
-        result = []
-        for sym in self.temps:
-            wide = [d for d in sym.dims if d != ONE][self.schedule.contracted.get(sym, 0) :]
-            itemsize = sym.dtype.itemsize * (TILE if sym in self.schedule.tiled else 1)
-            name, (first, last) = repr(sym), needed[sym]
-            if sym in self.guards:
-                last = len(items)
-            if sym in self.work:
-                wide, itemsize, name = list(self.work[sym].dims), self.work[sym].itemsize, f"{name} of a loop"
-            result.append(Temporary(name, tuple(wide), itemsize, first, last))
-        return result
 
 
 def _by_numpy(item: Any) -> bool:

@@ -14,8 +14,8 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ..lower.canonical import CanonicalOp
-from . import jit
-from .scalar import I64, PTR, cell, declare, ufunc_loop
+from .scalar import I64, PTR, cell, declare, outside
+from .symbols import ufunc_symbols
 
 pocketfft: Any = importlib.import_module("numpy.fft._pocketfft_umath")
 
@@ -30,9 +30,7 @@ def takes_all(op: CanonicalOp, static: Mapping[int, int]) -> bool:
 def _transform(m: Any, function: Any) -> None:
     """Write *function* of the operand's columns to the result's."""
     signature = function.types[0 if m.wide else 1]
-    address, data = ufunc_loop(function, signature)
-    name = f"tg_{function.__name__}_{signature[0]}"
-    jit.add_symbol(name, address)
+    name, data = ufunc_symbols(function, signature)
     loop = declare(m.b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
     factor = cell(m.entry, m.b, m.number(1))
     lengths = [m.size(0, -2), m.calls.size(m.op.out.dims[-2])]
@@ -48,7 +46,7 @@ def _transform(m: Any, function: Any) -> None:
         loop,
         [
             _array(m, PTR, [m.ins[0], factor, m.out]), _array(m, I64, lengths), _array(m, I64, strides),
-            m.b.inttoptr(I64(data), PTR),
+            outside(m.b.module, data),
         ],
     )  # fmt: skip
 

@@ -29,7 +29,8 @@ _HINTS = {
 def give_hint(back: Any, hint: str) -> None:
     """Mark the loop that the branch *back* closes."""
     module = back.parent.module
-    back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, f"{LOOP_HINT}{hint}.{id(back)}")]))
+    mark = f"{LOOP_HINT}{hint}.{len(module.metadata)}"  # unlike all others of the module
+    back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, mark)]))
 
 
 def hints_by_name(text: str, module: ir.Module) -> str:

@@ -8,7 +8,7 @@ each is linked alone (``machine_code.py``).
 
 from __future__ import annotations
 
-import itertools
+import re
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -16,12 +16,12 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from .machine_code import MachineCode, load, loaded
+from .machine_code import ObjectCode, loaded
 
 SPEED_LEVEL = 2  # LLVM's -O2
 LARGE = 8_000  # lines of a module in which LLVM unrolls no loop: with many it takes minutes, and the code is no faster
 
-_serial = itertools.count()
+_SYMBOL = re.compile(r'@"([\w-]+:[^"]+)"')  # names of symbols.py
 
 
 def _load_libmvec() -> bool:
@@ -35,26 +35,20 @@ def _load_libmvec() -> bool:
 
 HAS_LIBMVEC = _load_libmvec()
 target_triple = llvm.get_process_triple
-add_symbol = llvm.add_symbol  # for the linker of kernels
 
 
 def data_layout() -> str:
     return str(_codegen().target_data)
 
 
-def unique_name(stem: str) -> str:
-    """A symbol name not used before in this process (the engine is shared by all kernels)."""
-    return f"{stem}_{next(_serial)}"
-
-
-def compile_text(text: str, name: str) -> MachineCode:
-    """Compile one module of LLVM IR; its external functions must have names from :func:`unique_name`."""
+def compile_text(text: str, name: str) -> ObjectCode:
+    """Compile one module of LLVM IR, which is linked alone."""
     with loaded, global_compiler_lock:
         try:
             code = _object_code(text, name, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
             code = _object_code(text, name, slp_vectorization=False)
-        return load(code)
+    return ObjectCode(code, tuple(dict.fromkeys(_SYMBOL.findall(text))))
 
 
 def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:

@@ -20,27 +20,23 @@ from functools import cache, reduce
 from typing import Any
 
 import llvmlite.ir as ir
-import scipy.linalg.cython_blas as cython_blas
-import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
-from . import jit
-from .c_functions import capsule_address
 from .filters import BY_LOOPS
 from .fourier import BY_INNER_LOOPS, takes_all
 from .lapack_factors import BY_LAPACK as FACTORS
 from .lapack_factors import OF_COMPLEX
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
 from .small_matrices import is_small, small
+from .symbols import capsule_symbol, capsules
+
+BLAS, LAPACK = "scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"
 
 
 @cache
 def library_function(name: str) -> str:
     """The symbol of BLAS's or LAPACK's function *name*, ``dgemm``, in kernels."""
-    table = cython_blas.__pyx_capi__
-    capsule = table[name] if name in table else cython_lapack.__pyx_capi__[name]
-    jit.add_symbol(f"tg_{name}", capsule_address(capsule))
-    return f"tg_{name}"
+    return capsule_symbol(BLAS if name in capsules(BLAS) else LAPACK, name)
 
 
 class PerMatrix:

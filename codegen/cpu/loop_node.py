@@ -25,7 +25,6 @@ from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
-from . import jit
 from .expressions import NumberArguments
 from .hints import hints_by_name
 from .library_calls import CallEmitter
@@ -33,7 +32,7 @@ from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
-from .scalar import I8, I64, memory_type
+from .scalar import I8, I64, memory_type, unique_name
 
 
 def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
@@ -69,7 +68,8 @@ class LoopFrame(Frame):
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
-        used, module, name = self.used(body), self.b.module, jit.unique_name(name)
+        used, module = self.used(body), self.b.module
+        name = unique_name(module, name)
         tables = inline or isinstance(body[0], Statement)
         emitter = ItemEmitter(self.program, self.schedule, module, name, used, inline=inline, tables=tables)
         emitter.items(list(body))

@@ -10,22 +10,29 @@ what is gone.
   interpreter ends, modules are emptied in no useful order, and builtins outlive the module that made them: finalisers
   may still call them, and the last collections look into their definitions.
 
-numba need not be imported here: llvmlite is enough.
+Nothing else is imported for it where ``elf.py`` can load the code; else llvmlite is, and never numba.
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import ctypes
+import importlib
 import itertools
 import os
+import sys
 import threading
 import weakref
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from ...tracer.ir.foreign_code import foreign_code
+from .elf import UnsupportedObjectError, image, undefined_symbols
+from .symbols import address_of
 
 T = TypeVar("T")
 
@@ -36,6 +43,12 @@ def immortal(value: T) -> T:
     """*value*, which is never freed, and never emptied by the garbage collector: a reference to it is given away."""
     _incref(value)
     return value
+
+
+class Engine(Protocol):
+    """The owner of machine code: an image, or an engine of LLVM's."""
+
+    def get_function_address(self, name: str) -> int: ...
 
 
 class MachineCode(NamedTuple):
@@ -52,28 +65,48 @@ class MachineCode(NamedTuple):
         return loaded.engines[int(self.handle)].get_function_address(function)
 
 
+class ObjectCode(NamedTuple):
+    """Machine code that is not loaded; *symbols* are the names with a colon among those that it wants addresses for."""
+
+    code: bytes
+    symbols: tuple[str, ...]
+
+    def load(self) -> MachineCode:
+        """Raises UnknownSymbolError where this process lacks something that it calls."""
+        return load(self.code, self.symbols)
+
+
 class _Loaded:
-    """The engines of the process. One that is not needed any more is freed at once, unless LLVM is at work: then after
-    that. The methods that finalisers call use no globals, since the module may have been emptied by then."""
+    """The engines of the process. One that is not needed any more is freed at once, in a thread that nothing interrupts
+    in the middle of LLVM. The methods that finalisers call use no globals, since the module may have been emptied by
+    then."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.serial = itertools.count()
-        self.engines: dict[int, llvm.ExecutionEngine] = {}
+        self.engines: dict[int, Engine] = {}
         self.handles: dict[int, weakref.ref[np.ndarray]] = {}
-        self.dead: list[llvm.ExecutionEngine] = []
+        self.dead: list[Engine] = []
 
-    def add(self, engine: llvm.ExecutionEngine) -> MachineCode:
+    def add(self, engine: Engine) -> MachineCode:
         number = next(self.serial)
         handle = np.array(number)
         self.engines[number], self.handles[number] = engine, weakref.ref(handle, lambda _: self.drop(number))
         return MachineCode(handle)
 
-    def drop(self, number: int) -> None:
+    def drop(
+        self, number: int, ends: Callable[[], bool] = sys.is_finalizing,
+        start: Callable[..., object] = _thread.start_new_thread, code: Any = foreign_code,
+    ) -> None:  # fmt: skip
         del self.handles[number]
         self.dead.append(self.engines.pop(number))
-        if self.lock.acquire(blocking=False):
-            self.release()
+        if len(self.dead) == 1 and code.last is None and not ends():
+            start(self.sweep, ())
+
+    def sweep(self) -> None:
+        """Free the engines that are not needed."""
+        with self:
+            pass
 
     def release(self) -> None:
         try:
@@ -92,17 +125,61 @@ class _Loaded:
 
 
 loaded = immortal(_Loaded())
-if hasattr(os, "register_at_fork"):  # a child must not begin with LLVM in the middle of something
-    os.register_at_fork(
-        before=loaded.lock.acquire, after_in_parent=loaded.lock.release, after_in_child=loaded.lock.release
-    )
+_held: list[list[Any]] = []  # the locks that a fork waits for
 
 
-def load(object_code: bytes) -> MachineCode:
-    """Link *object_code* into the process; what it lacks are symbols of the process and of ``llvm.add_symbol``."""
+def _before_fork() -> None:
+    """A child must not begin with LLVM in the middle of something; llvmlite has a lock of its own, once it is there."""
+    lib = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    own = getattr(getattr(lib, "_lock", None), "_lock", None)
+    locks = [loaded.lock] if own is None else [loaded.lock, own]
+    for lock in locks:
+        lock.acquire()
+    _held.append(locks)
+
+
+def _after_fork() -> None:
+    for lock in reversed(_held.pop()):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def load(
+    object_code: bytes, symbols: Iterable[str] = (), addresses: Mapping[str, int] = MappingProxyType({})
+) -> MachineCode:
+    """Link *object_code* into the process. What it lacks has one of *addresses*, else a name that ``symbols.py`` knows;
+    the names with a colon among these are *symbols*.
+
+    Raises:
+        UnknownSymbolError: it wants an address that nothing has in this process.
+    """
+
+    def address(name: str) -> int:
+        return addresses.get(name) or address_of(name)
+
     with loaded:
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
-        engine.finalize_object()
-        return loaded.add(engine)
+        try:
+            return loaded.add(image(object_code, address))
+        except UnsupportedObjectError:
+            return loaded.add(_linked_by_llvm(object_code, {name: address(name) for name in (*symbols, *addresses)}))
+
+
+def _linked_by_llvm(object_code: bytes, addresses: Mapping[str, int]) -> Engine:
+    """An engine of LLVM's. A symbol that it does not find ends the process, so they are looked up before."""
+    llvm: Any = importlib.import_module("llvmlite.binding")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    for name, address in addresses.items():
+        llvm.add_symbol(name, address)
+    with contextlib.suppress(UnsupportedObjectError):
+        for name in undefined_symbols(object_code):
+            if not llvm.address_of_symbol(name):
+                llvm.add_symbol(name, address_of(name))
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
+    engine.finalize_object()
+    return engine

@@ -18,9 +18,10 @@ import numpy as np
 
 from ...tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT16, FLOAT_KINDS, HALF
 from ...tracer.ops.special import UfuncOutput
-from . import jit, vecmath
-from .c_functions import CFunction, c_function, ufunc_loop
+from . import vecmath
+from .c_functions import CFunction, c_function
 from .hints import give_hint
+from .symbols import ufunc_symbols
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -363,6 +364,19 @@ def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir
     return found if found is not None else ir.Function(module, ir.FunctionType(result, args), name)
 
 
+def unique_name(module: ir.Module, stem: str) -> str:
+    """A name that nothing in *module* has, the same in each process."""
+    return module.get_unique_name(f"{stem}_{len(module.globals)}")
+
+
+def outside(module: ir.Module, name: str | None) -> ir.Value:
+    """The address of something outside of the kernel (``symbols.py``), or null."""
+    if name is None:
+        return ir.Constant(PTR, None)
+    found = module.globals.get(name)
+    return found if found is not None else ir.GlobalVariable(module, I8, name)
+
+
 def lower(
     builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, wide: bool,
     params: dict[str, Any], scalars: type[Scalars] = Scalars, calls: MutableMapping[Any, Any] | None = None,
@@ -409,7 +423,7 @@ def call_ufunc(
     if key not in known:
         args = [convert(b, a, d, kind) for a, d, kind in zip(args, dtypes, kinds, strict=True)]
         if scalar:
-            known[key] = _call_c(b, f"tg_{function.__name__}_{used.replace('->', '_')}", scalar, args, results)
+            known[key] = _call_c(b, scalar, args, results)
         else:
             known[key] = _call_loop(b, function, f"{ins}->{outs}", args, kinds, results)
     return convert(b, known[key][place], results[place], out)
@@ -424,11 +438,9 @@ def _in_memory(chars: str) -> list[np.dtype]:
     return [part for d in dtypes for part in ([COMPLEX[d]] * 2 if d in COMPLEX else [d])]
 
 
-def _call_c(
-    b: ir.IRBuilder, name: str, function: CFunction, args: Sequence[Any], results: Sequence[np.dtype]
-) -> list[Any]:
+def _call_c(b: ir.IRBuilder, function: CFunction, args: Sequence[Any], results: Sequence[np.dtype]) -> list[Any]:
     """The results of a C function of one element."""
-    jit.add_symbol(name, function.address)
+    name = function.symbol
     flag = [I32(0)] if function.flag else []
     kind = memory_type(results[0])
     if not function.pointers:
@@ -451,9 +463,7 @@ def _call_loop(
     results: Sequence[np.dtype],
 ) -> list[Any]:  # fmt: skip
     """The results of the inner loop of a ufunc for one element."""
-    address, data = ufunc_loop(function, loop)
-    name = f"tg_ufunc_{function.__name__}_{loop.replace('->', '_').replace('?', 'bool')}"
-    jit.add_symbol(name, address)
+    name, data = ufunc_symbols(function, loop)
     target = declare(b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
     sizes = [1 + (c in "FD") for c in loop.replace("->", "")]
     ends = list(itertools.accumulate(sizes, initial=0))
@@ -474,7 +484,7 @@ def _call_loop(
         b.store(slot, b.gep(pointers, [I64(k)], source_etype=PTR))
         b.store(I64(0), b.gep(steps, [I64(k)], source_etype=I64))
     b.store(I64(1), dims)
-    b.call(target, [pointers, dims, steps, b.inttoptr(I64(data), PTR)])
+    b.call(target, [pointers, dims, steps, outside(b.module, data)])
     return [
         from_memory(b, b.load(place, typ=memory_type(kind)), kind)
         for place, kind in zip(cells[len(kinds) :], results, strict=True)

@@ -18,11 +18,10 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ..cpu import jit
 from ..cpu.loop_node import LoopEmitter, LoopFrame
 from ..cpu.loop_plan import LoopPlan, results_of
 from ..cpu.reductions import accumulating
-from ..cpu.scalar import I8, I64, counting, memory_type, ranging
+from ..cpu.scalar import I8, I64, counting, memory_type, ranging, unique_name
 from ..lower.canonical import ONE, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of, filled, rows_from
 from ..schedule.dependences import carries
@@ -44,9 +43,9 @@ class ThreadFrame(LoopFrame):
     kernel: KernelEmitter
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
-        used = self.used(body)
+        used, module = self.used(body), self.b.module
         item = KernelEmitter(
-            self.program, self.schedule, self.b.module, jit.unique_name(name), used, self.kernel.geometry, inline=True
+            self.program, self.schedule, module, unique_name(module, name), used, self.kernel.geometry, inline=True
         )
         item.items(list(body))
         self.b.call(item.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
@@ -152,7 +151,7 @@ class BlockFrame(ThreadFrame):
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         self.synchronize()
         used = self.used(body)
-        item = BlockItem(self, jit.unique_name(name), used)
+        item = BlockItem(self, unique_name(self.b.module, name), used)
         for part in body:
             if isinstance(part, Loop) and not repeated(self.program, part):
                 item.share(part)

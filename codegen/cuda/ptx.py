@@ -11,6 +11,7 @@ are kept: so ``+ - * /`` and ``sqrt`` give the same bits as on the CPU.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -40,6 +41,13 @@ def libdevice() -> bytes:
     if not found:
         raise DeviceError("libdevice is not installed: pip install 'tracegrad[cuda]'")
     return Path(found).read_bytes()
+
+
+@cache
+def versions() -> tuple[str, ...]:
+    """Of all that makes machine code here."""
+    bitcode = hashlib.sha256(libdevice()).hexdigest()
+    return str(tuple(nvvm.version())), str(tuple(nvjitlink.version())), bitcode
 
 
 def compile_ptx(

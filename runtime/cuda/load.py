@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,11 @@ from ...codegen.cuda.assemble import assemble
 from ...codegen.cuda.intrinsics import device_text
 from ...codegen.cuda.program import CudaProgram
 from ...codegen.lower.canonical import Canonical
+from ..disk.generation import key_text
+from ..disk.store import store
 from ..launch.kernel_cache import KernelCache
 
+KIND = "cubin"
 WAVES = 4  # how often the device is filled by the blocks of a launch, where their number is free
 
 # (grid, block, arguments) -> None, asynchronous
@@ -40,13 +43,23 @@ def load(program: CudaProgram, xp: Any) -> Loaded:
     if program.kernels:
         module = xp.cuda.function.Module()
         threads = program.geometry.threads
-        text = ptx.compile_ptx(device_text(program), program.kernels, capability, threads)
-        module.load(ptx.assemble(text, capability)[0])
+        module.load(machine_code(device_text(program), program.kernels, capability, threads))
         for name in program.kernels:
             function = launches[name] = module.get_function(name)
             resident = xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0)
             most[name] = max(resident, 1) * device.attributes["MultiProcessorCount"] * WAVES
     return Loaded(program, launches, most)
+
+
+def machine_code(text: str, kernels: Sequence[str], capability: ptx.ComputeCapability, threads: int) -> bytes:
+    """The code of *kernels* for the device, by NVIDIA's compiler and assembler, or found on disk."""
+    key = key_text(ptx.versions(), text, tuple(kernels), capability, threads)
+    found = None if key is None else store.get(KIND, key)
+    if found is None:
+        found, _ = ptx.assemble(ptx.compile_ptx(text, kernels, capability, threads), capability)
+        if key is not None:
+            store.put(KIND, key, found)
+    return found
 
 
 def make(canonical: Canonical, arguments: int, xp: Any) -> Loaded:

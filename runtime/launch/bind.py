@@ -8,9 +8,8 @@ that holds the value.
 
 Three data structures:
 
-* The **argument and output records** (:class:`ArrayArg`, :class:`ScalarArg`, :class:`ConstArg`, :class:`ArrayOut`,
-  :class:`ScalarOut`): what a call must look like, and what it gives back.
-* The :class:`LaunchPlan`: everything that one binding knows, kept alive with it.
+* The **argument and output records** (``plan.py``): what a call must look like, and what it gives back.
+* The :class:`LaunchPlan` (``plan.py``): everything that one binding knows, kept alive with it.
 * The **arena**: the one workspace of the process.  Temporaries are offsets into it.  A kernel runs with the GIL held
   from the first to the last use of the arena, so one workspace serves every kernel and every thread.
 
@@ -33,86 +32,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...codegen.cpu.assemble import KERNEL_TYPE
 from ...codegen.cpu.machine_code import immortal
 from ...tracer.ir.aval import is_number
 from . import launcher_ir as ir
 from . import object_layout as layout
 from .native import builtins_of
+from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, run
+from .plan import ScalarOut as ScalarOut
 from .tape import Place, Tape, runner
-
-# --------------------------------------------------------------------------------------------------- records
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayArg:
-    """An ndarray (no subclass) of this dtype and shape, C-contiguous and aligned.  It may be read-only, unless it is
-    *written*."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    written: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarArg:
-    """A float, np.float64 or np.float32, handed to the kernel as *dtype* (float64 or float32).
-
-    *accept* narrows the types, for where they don't mean the same: a Python float takes on the precision of the
-    arrays it meets, ``np.float64`` does not.
-    """
-
-    dtype: np.dtype
-    accept: tuple[type, ...] = (float, np.float64, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class ConstArg:
-    """This very object (a singleton or an interned value).  The kernel does not see it."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayOut:
-    """A new C-contiguous ndarray."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarOut:
-    """A NumPy scalar, never a Python int: the caller can tell a result from the index of a guard by its type."""
-
-    dtype: np.dtype
-
-
-Arg = ArrayArg | ScalarArg | ConstArg
-Out = ArrayOut | ScalarOut
-
-
-class LaunchPlan(NamedTuple):
-    """The arguments of :func:`bind`; *owned* is what all of its addresses point to."""
-
-    kernel_address: int
-    args: tuple[Arg, ...]
-    outs: tuple[Out, ...]
-    extra: tuple[int, ...]
-    temp_offsets: tuple[int, ...]
-    sizes: np.ndarray | None
-    consts: bytes | np.ndarray
-    owned: tuple[object, ...]
-    single: bool
-    counts: np.ndarray | None
-    scratch: int
-
-    @property
-    def addresses(self) -> tuple[int, int, int]:
-        """Of the sizes, the constants and the counters; 0 where there are none."""
-        held = (self.sizes, self.consts if len(self.consts) else None, self.counts)
-        sizes, consts, counts = [0 if x is None else _address(x) for x in held]
-        return sizes, consts, counts
 
 
 @dataclass(slots=True)
@@ -162,7 +89,7 @@ def ensure_arena(nbytes: int) -> int:
         if nbytes > _arena_bytes:
             size = -(-nbytes // _ARENA_STEP) * _ARENA_STEP
             block = np.empty(size + _ARENA_ALIGN, np.uint8)
-            start = _address(block)
+            start = address_of(block)
             _arena_cell.value = start + -start % _ARENA_ALIGN
             _arena[:], _arena_bytes = [block], size
         return _arena_cell.value
@@ -277,11 +204,6 @@ def _check(plan: LaunchPlan, arena_bytes: int) -> None:
         raise ValueError("a temporary lies outside the arena")
 
 
-def _address(data: np.ndarray | bytes) -> int:
-    a = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
-    return a.__array_interface__["data"][0]
-
-
 # ------------------------------------------------------------------------------------- results in place of arguments
 
 
@@ -350,7 +272,7 @@ def bind_steps(
         if callable(step):
             tape.host(step, places)
         else:
-            tape.call(step, 0 if sizes is None else _address(sizes), _address(consts) if len(consts) else 0, places)
+            tape.call(step, 0 if sizes is None else address_of(sizes), address_of(consts) if len(consts) else 0, places)
     for staged, into, nbytes in copies:
         tape.copy(staged, into, nbytes)
     return bind_tape(tape, rows, kept, extra, (*keep_alive, sizes, consts), single, space, native, counts)
@@ -369,13 +291,13 @@ def _binding(
     """The words that the launcher reads (see ``launcher_ir.py``).  The *plans* differ in their kernels at most."""
     starts = list(itertools.accumulate((_member_words(plan) for plan in plans), initial=1))
     words = np.zeros(starts[-1] + 2 * sum(map(len, following)), np.int64)
-    address = {k: _address(words) + 8 * start for k, start in enumerate(starts[:-1])}
+    address = {k: address_of(words) + 8 * start for k, start in enumerate(starts[:-1])}
     words[0] = address[0]
     links, base = starts[-1], 0
     for k, plan in enumerate(plans):
         linked = 0
         if following:
-            linked = _address(words) + 8 * links
+            linked = address_of(words) + 8 * links
             end = links + 2 * len(following[k])
             words[links:end:2] = [address.get(target, 0) for target in following[k]]
             words[links + 1 : end : 2] = 0 if done is None else done[k]
@@ -387,7 +309,7 @@ def _binding(
         )  # fmt: skip
         base += len(following[k]) if following else 0
     room = max(len(plan.extra) + len(plan.temp_offsets) for plan in plans)
-    return Binding(_table(plans[0], room, _address(words)), words, tuple(plans))
+    return Binding(_table(plans[0], room, address_of(words)), words, tuple(plans))
 
 
 def _member_words(plan: LaunchPlan) -> int:
@@ -462,47 +384,5 @@ def call_family(
 
 def call_python(plan: LaunchPlan, *values: object) -> object:
     """One call of a binding, step by step as the native launcher does it."""
-    if len(values) != len(plan.args):
-        return None
-    bufs: list[int] = []
-    slots: list[np.ndarray] = []
-
-    def slot() -> np.ndarray:
-        slots.append(np.zeros(ir.SLOT_BYTES, np.uint8))
-        bufs.append(_address(slots[-1]))
-        return slots[-1]
-
-    for value, arg in zip(values, plan.args, strict=True):
-        if isinstance(arg, ArrayArg):
-            if type(value) is not np.ndarray or value.dtype != arg.dtype or value.shape != arg.shape:
-                return None
-            if not (value.flags.c_contiguous and value.flags.aligned and value.flags.writeable >= arg.written):
-                return None
-            bufs.append(_address(value))
-        elif isinstance(arg, ScalarArg):
-            if type(value) not in arg.accept:
-                return None
-            c_type = ctypes.c_double if arg.dtype == np.float64 else ctypes.c_float  # which rounds without a warning
-            c_type.from_address(_address(slot())).value = value  # type: ignore[assignment]
-        elif value is not arg.value:
-            return None
-    results: list[np.ndarray] = []
-    for out in plan.outs:
-        if isinstance(out, ArrayOut):
-            results.append(np.empty(out.shape, out.dtype))
-            bufs.append(_address(results[-1]))
-        else:
-            results.append(slot()[: out.dtype.itemsize].view(out.dtype))
-    scratch = np.empty(plan.scratch, _BYTE)
-    bufs.extend([_address(scratch)] * bool(plan.scratch))
-    bufs.extend(plan.extra)
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
-        bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)
-        pointers = (ctypes.c_void_p * len(bufs))(*bufs)
-        failed = KERNEL_TYPE(plan.kernel_address)(ctypes.addressof(pointers), *plan.addresses[:2], 0)
-    if plan.counts is not None:
-        plan.counts[1 + failed] += 1
-    if failed >= 0:
-        return failed
-    given = [r if isinstance(out, ArrayOut) else r[0] for r, out in zip(results, plan.outs, strict=True)]
-    return given[0] if plan.single else tuple(given)
+        return run(plan, values, _arena_cell.value)

@@ -7,25 +7,29 @@ Bounded by ``config.max_kernels``.  The signature is ``Canonical.key``, which ``
 from __future__ import annotations
 
 import os
-import sys
+import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...codegen.cpu.assemble import Program, compile_canonical
+from ...codegen.cpu.assemble import Program
 from ...codegen.lower.canonical import Canonical
-from ...tracer.ir.foreign_code import foreign_code
+from ...codegen.lower.depth import recursion_for
+from ...tracer.ir.foreign_code import uninterrupted
 from ..config import config
+from ..disk.programs import program_of
 from ..recent import Recent
 
 P = TypeVar("P")
 
 
 class KernelCache(Generic[P]):
-    """A cache whose ``get`` compiles missing kernels; two threads that want one kernel compile it once."""
+    """A cache whose ``get`` compiles missing kernels. Threads that want one kernel compile it once; others go on
+    meanwhile. An exception of a signal handler ends the wait for a kernel, not its compilation: it is there later."""
 
     def __init__(self, compile: Callable[[Canonical, int], P]) -> None:
         self._compile = compile
         self._programs: Recent[tuple, P] = Recent(lambda: config.max_kernels)
+        self._gates: dict[tuple, threading.Lock] = {}  # of kernels that are being compiled
         self.lock = self._programs.lock
         self.hits = 0
         self.compiles = 0
@@ -33,23 +37,34 @@ class KernelCache(Generic[P]):
     def get(self, canonical: Canonical, arguments: int) -> tuple[P, bool]:
         """(program, was it there already)"""
         key = (arguments, canonical.key)
-        with foreign_code, self.lock:
-            found = self._programs.find(key)
-            if found is not None:
-                self.hits += 1
-                return found, True
-            program = self._deeply(canonical, arguments)
-            self.compiles += 1
-            return self._programs.keep(key, program), False
+        found = self._known(key)
+        if found is not None:
+            return found, True
+        return uninterrupted(lambda: self._made(key, canonical, arguments))
 
-    def _deeply(self, canonical: Canonical, arguments: int) -> P:
-        """Compile with a raised recursion limit: passes descend along chains of operations (a long Python loop)."""
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(limit + 20 * _operations(canonical))
-        try:
-            return self._compile(canonical, arguments)
-        finally:
-            sys.setrecursionlimit(limit)
+    def _known(self, key: tuple) -> P | None:
+        with self.lock:
+            found = self._programs.find(key)
+            self.hits += found is not None
+            return found
+
+    def _made(self, key: tuple, canonical: Canonical, arguments: int) -> tuple[P, bool]:
+        """As :meth:`get`, where the kernel was not there."""
+        with self.lock:
+            gate = self._gates.setdefault(key, threading.Lock())
+        with gate:
+            found = self._known(key)
+            if found is not None:
+                return found, True
+            try:
+                with recursion_for(canonical):
+                    program = self._compile(canonical, arguments)
+                with self.lock:
+                    self.compiles += 1
+                    return self._programs.keep(key, program), False
+            finally:
+                with self.lock:
+                    self._gates.pop(key, None)
 
     def clear(self) -> None:
         with self.lock:
@@ -58,15 +73,12 @@ class KernelCache(Generic[P]):
     def __len__(self) -> int:
         return len(self._programs)
 
+    def alone(self) -> None:
+        """Forget the threads that a forked child does not have; the lock is held."""
+        self._gates.clear()
+        self.lock.release()
 
-def _operations(canonical: Canonical) -> int:
-    """The number of operations, those of loops' bodies included."""
-    bodies = [op.params["body"].program for op in canonical.ops if "body" in op.params]
-    return len(canonical.ops) + sum(_operations(body) for body in bodies)
 
-
-kernels: KernelCache[Program] = KernelCache(compile_canonical)
+kernels: KernelCache[Program] = KernelCache(program_of)
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
-    os.register_at_fork(
-        before=kernels.lock.acquire, after_in_parent=kernels.lock.release, after_in_child=kernels.lock.release
-    )
+    os.register_at_fork(before=kernels.lock.acquire, after_in_parent=kernels.lock.release, after_in_child=kernels.alone)

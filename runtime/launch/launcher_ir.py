@@ -30,7 +30,8 @@ from __future__ import annotations
 import numpy as np
 
 from . import object_layout as layout
-from .native import compile_function, filled
+from .native import NativeText, compile_function, filled
+from .plan import SLOT_BYTES
 
 #: Words of the table's header, in order.
 #: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
@@ -41,9 +42,6 @@ MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "
 
 KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)
 ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
-
-#: Bytes of a scalar's slot on the launcher's stack.  Two words, so that a complex result fits.
-SLOT_BYTES = 16
 
 # `$name` is filled in by `launcher_ir`: a number, or the address of a function or object as a constant pointer.
 # `load i64, ptr %row[i64 2]` loads a field, word 2 of the row, and a `store` of this form writes it (`native.filled`).
@@ -406,8 +404,8 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def launcher_ir(arena_cell: int) -> str:
-    """:data:`LAUNCHER` with the offsets and addresses of this process; the arena's base stands at *arena_cell*."""
+def launcher_ir(arena_cell: int) -> NativeText:
+    """:data:`LAUNCHER` with the offsets of this process, and its addresses; the arena's base stands at *arena_cell*."""
     numbers: dict[str, int] = layout.offsets() | {name: position for position, name in enumerate(HEADER)}
     numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
     numbers |= {name: position for position, name in enumerate(MEMBER)}

@@ -21,8 +21,8 @@ ROOMS = {
         "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
     ),
     "runtime": (
-        "inspection", "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",
-        "tensor_library", "stats", "config", "recent",
+        "inspection", "transforms", "compiled", "explain", "paths", "stored", "record", "cuda", "state", "launch",
+        "disk", "declare", "tensor_library", "stats", "mode", "config", "recent",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),

@@ -71,7 +71,7 @@ def test_metadata() -> None:
 
 def test_runtime_requirements_are_the_agreed_ones() -> None:
     names = {re.split(r"[<>=!~ ]", r)[0] for r in PROJECT["project"]["dependencies"]}
-    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes"}
+    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes", "platformdirs"}
 
 
 def test_every_requirement_of_use_and_test_has_a_lower_bound_that_can_be_installed() -> None:

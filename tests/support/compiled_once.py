@@ -4,6 +4,9 @@ Many tests start from an empty kernel cache (``fresh_kernels``), since they coun
 must not have compiled it before.  That LLVM does the same work again is no part of what they show: so ``kernels`` asks
 as ever, and counts, but a program of the same signature is one, and tests of a file share theirs.  Tests of how code is
 made (tests/codegen, and those that take ``compiled_anew``) compile what they ask for.
+
+Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
+``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tracegrad.codegen.cpu.assemble import Program
+from tracegrad.codegen.cpu.assemble import Program, compile_canonical
 from tracegrad.codegen.lower.canonical import Canonical
 from tracegrad.runtime.launch import kernel_cache
 from tracegrad.runtime.launch.kernel_cache import kernels
@@ -36,14 +39,14 @@ once.__code__ = once.__code__.replace(co_filename=kernel_cache.__file__)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    kernels._compile = _compile if item.nodeid.startswith(CODE) else once
+    kernels._compile = compile_canonical if item.nodeid.startswith(CODE) else once
 
 
 @pytest.fixture
 def compiled_anew() -> Iterator[None]:
     """Nothing that is compiled before the test, or in it, is kept."""
     kernels.clear()
-    kept, kernels._compile = kernels._compile, _compile
+    kept, kernels._compile = kernels._compile, compile_canonical
     yield
     kernels._compile = kept
 

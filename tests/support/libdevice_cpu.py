@@ -21,6 +21,7 @@ import llvmlite.ir as ir
 
 from tracegrad.codegen.cpu import jit
 from tracegrad.codegen.cpu.machine_code import MachineCode
+from tracegrad.codegen.cpu.symbols import define
 from tracegrad.codegen.cuda import ptx
 from tracegrad.codegen.cuda.libdevice import FUNCTIONS, INTRINSICS, symbol
 from tracegrad.tracer.ir.errors import DeviceError
@@ -74,9 +75,9 @@ def install() -> None:
     with _lock:
         if _installed:
             return
-        compiled = jit.compile_text(module_text(), jit.unique_name("libdevice"))
+        compiled = jit.compile_text(module_text(), "libdevice").load()
         for name in symbols():
-            jit.add_symbol(name, compiled.address(name))
+            define(name, compiled.address(name))
         _installed.append(compiled)  # kept as long as the process: kernels point into it
 
 

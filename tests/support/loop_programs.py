@@ -37,10 +37,10 @@ from loop_grammar import Program, program
 import tracegrad
 from tracegrad import compile_grad, config
 from tracegrad.codegen.cpu import jit
+from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
-from tracegrad.runtime.record.recording import VALUE_AND_GRAD, Mode
 from tracegrad.tracer.reroll import find, loop_monitor
 from tracegrad.tracer.reroll.repeats import FEW_TRIPS
 

@@ -21,7 +21,7 @@ from typing import Any
 import libdevice_cpu
 import numpy as np
 
-from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu import jit, symbols
 from tracegrad.codegen.cpu.assemble import host_step, stored_in
 from tracegrad.codegen.cpu.hints import finish_hints
 from tracegrad.codegen.cuda.mapping import Geometry
@@ -98,7 +98,7 @@ _CALLBACKS = {
     "tg_shared": ctypes.CFUNCTYPE(_P)(lambda: _here.block.memory.ctypes.data),
 }
 for _name, _callback in _CALLBACKS.items():
-    jit.add_symbol(_name, ctypes.cast(_callback, ctypes.c_void_p).value or 0)
+    symbols.define(_name, ctypes.cast(_callback, ctypes.c_void_p).value or 0)
 
 
 @contextmanager
@@ -123,19 +123,16 @@ class Simulator:
         libdevice_cpu.install()
         self.program, self.most_blocks = program, most_blocks
         text = program.text
-        names = {name: jit.unique_name(name) for name in program.kernels}
-        for name, unique in names.items():
-            text = text.replace(f'@"{name}"', f'@"{unique}"')
         text = text.replace('target triple = "unknown-unknown-unknown"', f'target triple = "{jit.target_triple()}"')
         text = text.replace('target datalayout = ""', f'target datalayout = "{jit.data_layout()}"')
-        self.compiled = jit.compile_text(finish_hints(text), jit.unique_name("tg_simulated"))
-        self.addresses = {name: self.compiled.address(unique) for name, unique in names.items()}
+        self.compiled = jit.compile_text(finish_hints(text), "tg_simulated").load()
+        self.addresses = {name: self.compiled.address(name) for name in program.kernels}
         bodies = {m["name"]: m["body"] for m in _FUNCTION.finditer(text)}
         more = meeting = {name for name, body in bodies.items() if _MEETS.search(body)}
         while more:  # a function meets where one that it calls does
             more = {n for n, body in bodies.items() if any(f'@"{name}"' in body for name in more)} - meeting
             meeting |= more
-        self.meeting = {name for name, unique in names.items() if unique in meeting}
+        self.meeting = {name for name in program.kernels if name in meeting}
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:

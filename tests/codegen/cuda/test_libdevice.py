@@ -190,10 +190,10 @@ def test_the_cpu_lowering_is_the_default():
 def on_the_cpu() -> dict[str, Callable[..., None]]:
     """Row id -> a function of addresses and a count."""
     libdevice_cpu.install()
-    names = [jit.unique_name("row") for _ in ROWS]
+    names = [f"row_{k}" for k in range(len(ROWS))]
     text = nvvm_ir.to_nvvm(rows_module(names, one_after_another), [])
     text = text.replace(nvvm_ir.HEAD, "")  # LLVM 22 reads the older dialect, too: only the target is the CPU's
-    compiled = jit.compile_text(text, jit.unique_name("rows"))
+    compiled = jit.compile_text(text, "rows").load()
     found = {}
     for row, name in zip(ROWS, names, strict=True):
         found[row.id] = native(compiled, name, None, *[ctypes.c_void_p] * (len(row.dtypes) + 1), ctypes.c_int64)
@@ -327,7 +327,7 @@ def test_the_table_names_rows():
 def instructions() -> MachineCode:
     """The definitions of ``libdevice_cpu`` under names of their own."""
     text = "\n".join(libdevice_cpu._DEFINITIONS.values())
-    return jit.compile_text(text.replace("define internal", "define"), jit.unique_name("instructions"))
+    return jit.compile_text(text.replace("define internal", "define"), "instructions").load()
 
 
 def instruction(compiled: MachineCode, name: str, result: Any, *args: Any) -> Callable[..., Any]:

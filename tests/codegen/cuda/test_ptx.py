@@ -135,8 +135,8 @@ NUMBERS = np.array([1.0, 2.5, 2.5, -0.0, 0.0, -0.0, np.nan, 3.0, np.nan, np.inf,
 def test_the_translation_computes_the_same():
     results = []
     for translate in (lambda text: text, lambda text: nvvm_ir.to_nvvm(text, []).replace(nvvm_ir.HEAD, "")):
-        name = jit.unique_name("sequential")  # LLVM 22 reads the older dialect, too
-        compiled = jit.compile_text(translate(sequential(name)), name)
+        name = "sequential"  # LLVM 22 reads the older dialect, too
+        compiled = jit.compile_text(translate(sequential(name)), name).load()
         out, counts = np.zeros(3 * (NUMBERS.size - 1)), np.zeros(4, np.int64)
         run = native(compiled, name, None, *[ctypes.c_void_p] * 3)
         run(NUMBERS.ctypes.data, out.ctypes.data, counts.ctypes.data)

@@ -115,9 +115,9 @@ native_only = pytest.mark.skipif(not launch.NATIVE, reason=launch.NATIVE_REASON)
 
 @functools.cache
 def kernel(name):
-    unique = jit.unique_name(f"launch_{name}")
+    unique = f"launch_{name}"
     text = f"define i64 @{unique}(ptr %bufs, ptr %sizes, ptr %consts, i64 %told) {{\n  {KERNELS[name]}\n}}\n"
-    return unique, jit.compile_text(text, unique)
+    return unique, jit.compile_text(text, unique).load()
 
 
 def address(name):
@@ -559,9 +559,9 @@ def test_nothing_between_a_builtin_and_its_code_is_emptied_by_the_collector():
 
 def test_code_goes_with_the_last_callable_that_can_run_it():
     before = len(loaded.engines)
-    unique = jit.unique_name("short_lived")
+    unique = "short_lived"
     text = f"define i64 @{unique}(ptr %b, ptr %s, ptr %c, i64 %t) {{\n  ret i64 -1\n}}\n"
-    code = jit.compile_text(text, unique)
+    code = jit.compile_text(text, unique).load()
     calls = [launch.bind(code.address(unique), [], [], keep_alive=[code]) for _ in range(3)]
     calls.append(launch.bind_family(calls[:2], [[], []]))
     function = native(code, unique, ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)

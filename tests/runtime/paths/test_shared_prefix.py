@@ -13,10 +13,10 @@ from ir_parser import parse_graph
 from selection import seeds
 
 from tracegrad import compile_grad
-from tracegrad.codegen.cpu.assemble import KERNEL_TYPE
 from tracegrad.codegen.cpu.value_numbering import products, step_keys
 from tracegrad.codegen.schedule.early_exit import steps_before
 from tracegrad.runtime.launch import bind
+from tracegrad.runtime.launch.plan import KERNEL_TYPE
 from tracegrad.runtime.paths.family import successors
 
 native_only = pytest.mark.skipif(not bind.NATIVE, reason=bind.NATIVE_REASON)

@@ -144,9 +144,9 @@ def test_points_that_a_choice_leaves_out_contribute_nothing() -> None:
 def test_outputs_of_one_call_are_made_by_one_call(compiled_anew, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     emitted = scalar._call_c
-    monkeypatch.setattr(scalar, "_call_c", lambda b, name, *rest: called.append(name) or emitted(b, name, *rest))
+    monkeypatch.setattr(scalar, "_call_c", lambda b, f, *rest: called.append(f.symbol) or emitted(b, f, *rest))
     found = compile_grad(lambda x: sp.kelvin(x))(X)
-    assert called == ["tg_kelvin_d_DDDD"]
+    assert [symbol.rpartition(":")[2] for symbol in called] == ["kelvin"]
     np.testing.assert_array_equal(found, sp.kelvin(X))
 
 

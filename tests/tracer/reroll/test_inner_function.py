@@ -16,10 +16,10 @@ from agreement import numerical_gradient
 
 import tracegrad
 from tracegrad import autograd, compile_grad, config
+from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
-from tracegrad.runtime.record.recording import VALUE_AND_GRAD, Mode
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.record.recorder import RecordAgainError
 from tracegrad.tracer.reroll import loop_monitor

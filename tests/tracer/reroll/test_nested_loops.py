@@ -10,9 +10,9 @@ from tracegrad import autograd, compile_grad
 from tracegrad.codegen.lower.canonical import canonicalise
 from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.codegen.schedule.in_place import carries_in_place
+from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
-from tracegrad.runtime.record.recording import VALUE_AND_GRAD, Mode
 from tracegrad.tracer.ir.primitive import LOOP
 
 X = np.random.default_rng(3).random(7) + 0.2

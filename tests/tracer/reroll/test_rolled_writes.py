@@ -8,9 +8,9 @@ from test_rolling import V, X, agree, checked, loops  # noqa: F401
 
 import tracegrad as tg
 from tracegrad import compile_grad
+from tracegrad.runtime.mode import VALUE, Mode
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
-from tracegrad.runtime.record.recording import VALUE, Mode
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.ops.control import loop_view
 

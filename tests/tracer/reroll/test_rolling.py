@@ -13,9 +13,9 @@ from agreement import numerical_gradient
 import tracegrad as tg
 from tracegrad import compile_grad, config
 from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.runtime.mode import VALUE, Mode
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
-from tracegrad.runtime.record.recording import VALUE, Mode
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.reroll import loop_monitor
 

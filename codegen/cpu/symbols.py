@@ -1,0 +1,188 @@
+"""Functions outside of a kernel, under names by which any process finds their addresses.
+
+Machine code is kept on disk, so it has no address in it: what it calls, or hands to what it calls, is a symbol. A name
+without a colon is one of the C library's, of libm's or of libmvec's. The others say where an address stands:
+
+=================================  ====================================================================================
+``capsule:MODULE:NAME``            a C function in ``MODULE.__pyx_capi__``, by which Cython modules share them
+``ufunc:MODULE:NAME:dd_d``         the inner loop of a ufunc for these types
+``ufunc-data:MODULE:NAME:dd_d``    the last argument of that loop
+``process:...``                    defined by :func:`define`: of no other process
+=================================  ====================================================================================
+
+Neither LLVM nor a module of SciPy's is imported before a name asks for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+#: Modules of ufuncs that kernels call; the one of Fourier transforms has names of NumPy's own making.
+UFUNC_MODULES = ("numpy", "scipy.special", "numpy.fft._pocketfft_umath")
+# C functions of these modules stand alone: nothing else of their package, which takes 0.1 s to import, is needed
+_ALONE = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
+_CAPSULES = (*_ALONE, "scipy.special.cython_special")
+_LIBRARIES = (None, "libm.so.6", "libmvec.so.1")  # the process, then what it may not have loaded
+
+PROCESS = "process:"
+
+_defined: dict[str, int] = {}
+
+
+class UnknownSymbolError(LookupError):
+    """No address has this name in this process."""
+
+
+def capsule_symbol(module: str, name: str) -> str:
+    return f"capsule:{module}:{name}"
+
+
+def ufunc_symbols(function: Any, loop: str) -> tuple[str, str | None]:
+    """(inner loop, its data or None) of the ufunc *function* for types such as ``"dd->d"``."""
+    home = next((m for m in UFUNC_MODULES if getattr(sys.modules.get(m), function.__name__, None) is function), None)
+    place = f"{home}:{function.__name__}:{loop.replace('->', '_')}"
+    address, data = ufunc_loop(function, loop)
+    if home is None:
+        place = f"{id(function)}:{place}"
+        define(f"{PROCESS}{place}", address)
+        define(f"{PROCESS}data:{place}", data)
+        return f"{PROCESS}{place}", f"{PROCESS}data:{place}" if data else None
+    return f"ufunc:{place}", f"ufunc-data:{place}" if data else None
+
+
+def define(name: str, address: int) -> None:
+    """Make *name* a symbol of this process alone."""
+    _defined[name] = address
+    address_of.cache_clear()
+
+
+@functools.cache
+def address_of(name: str) -> int:
+    """The address of *name*.
+
+    Raises:
+        UnknownSymbolError: there is none in this process.
+    """
+    found = _defined.get(name) or (_named(name) if ":" in name else _exported(name))
+    if not found:
+        raise UnknownSymbolError(name)
+    return found
+
+
+def in_any_process(name: str) -> bool:
+    """Whether another process may find an address by *name*."""
+    return name not in _defined and not name.startswith(PROCESS)
+
+
+def is_defined(name: str) -> bool:
+    try:
+        return bool(address_of(name))
+    except UnknownSymbolError:
+        return False
+
+
+def _named(name: str) -> int:
+    kind, module, attribute, *rest = name.split(":")
+    try:
+        if kind == "capsule" and module in _CAPSULES:
+            return capsule_address(capsules(module)[attribute])
+        if module in UFUNC_MODULES:
+            place = ufunc_loop(getattr(importlib.import_module(module), attribute), rest[0].replace("_", "->"))
+            return place[("ufunc", "ufunc-data").index(kind)]
+    except (ImportError, LookupError, AttributeError, ValueError):
+        pass
+    return 0
+
+
+@functools.cache
+def _library(name: str | None) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+def _exported(name: str) -> int:
+    for library in map(_library, _LIBRARIES):
+        try:
+            return ctypes.cast(library[name], ctypes.c_void_p).value or 0  # type: ignore[index]
+        except (AttributeError, TypeError):
+            continue
+    return 0
+
+
+# ---- capsules of Cython's, ufuncs of NumPy's -----------------------------------------------------------------------
+
+
+def capsules(module: str) -> dict[str, Any]:
+    """The C functions that a Cython *module* shares."""
+    if module in _ALONE and module not in sys.modules:
+        found = _extension_alone(module)
+        if found is not None:
+            return found.__pyx_capi__
+    return importlib.import_module(module).__pyx_capi__
+
+
+def _extension_alone(name: str) -> Any:
+    """An extension module without its package, which Cython finds again when that is imported; None: it has no file."""
+    package, *folders = name.split(".")
+    for root in importlib.import_module(package).__path__:  # imported for what it does for its libraries
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            path = os.path.join(root, *folders) + suffix
+            if os.path.isfile(path):
+                found = importlib.util.spec_from_file_location(name, path)
+                assert found is not None and found.loader is not None
+                module = importlib.util.module_from_spec(found)
+                found.loader.exec_module(module)
+                return module
+    return None
+
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def capsule_signature(capsule: Any) -> str:
+    """The C signature of the function in a *capsule*."""
+    return _capsule_name(capsule).decode()
+
+
+def capsule_address(capsule: Any) -> int:
+    """The address of the C function in a *capsule*."""
+    return _capsule_pointer(capsule, _capsule_name(capsule))
+
+
+class _UFuncObject(ctypes.Structure):
+    """The stable head of PyUFuncObject (numpy/ufuncobject.h)."""
+
+    _fields_ = [
+        ("refcount", ctypes.c_ssize_t),
+        ("type", ctypes.c_void_p),
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+    ]
+
+
+def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
+    """(address, data) of the inner loop of *function* for *signature* such as ``"d->d"``."""
+    position = function.types.index(signature)
+    head = _UFuncObject.from_address(id(function))
+    if head.nin != function.nin or head.ntypes != function.ntypes:
+        raise RuntimeError(f"the layout of ufunc objects is not the expected one (NumPy {np.__version__})")
+    return head.functions[position] or 0, (head.data[position] or 0) if head.data else 0

@@ -1,6 +1,7 @@
 """``compile_grad``: functions whose value and gradient are compiled kernels.
 
-A call is answered by the first *slot* of its mode (value, gradient or both) that knows it: a family of the paths that
+The first calls may be answered by recordings on disk (``stored/first_call.py``).  Otherwise a call is answered by the
+first *slot* of its mode (value, gradient or both) that knows it: a family of the paths that
 answered last, with a check of the outside state and a native launch (under 1 µs).  Calls that no slot answers go to
 the dispatcher (``paths/dispatcher.py``).
 """
@@ -8,19 +9,21 @@ the dispatcher (``paths/dispatcher.py``).
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .declare import check_function, positions, shifted_positions, static_positions
-from .explain import explain_call
-from .launch import sub_kernels  # noqa: F401  (registers itself)
-from .paths.dispatcher import FunctionDispatcher
-from .paths.entry import Endpoint
-from .paths.paths import MISS
-from .record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
+from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
+from .stored.first_call import HOST_TARGETS, First, FirstCalls
+
+if TYPE_CHECKING:
+    from .paths.dispatcher import FunctionDispatcher
+    from .paths.entry import Endpoint
 
 
 class CompiledFunction:
@@ -38,13 +41,34 @@ class CompiledFunction:
         self._has_aux = has_aux
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
-        self._dispatcher = FunctionDispatcher(fn, static_positions(fn, self._names), target, self.stats)
-        endpoint = self._dispatcher.endpoint
-        self._value, self._grad, self._both = (endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
-        shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
-        self._bound = tuple([endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
-        self._dispatcher.count_paths()
+        self._target, self._static = target, static_positions(fn, self._names)
+        self._calls = FirstCalls(fn, target in HOST_TARGETS and not self._static, self.stats)
+        self._set_endpoints()
         self._transforms: dict[tuple[str, bool], Any] = {}
+
+    def endpoint(self, mode: Mode) -> Endpoint | First:
+        """The endpoint of *mode*, or what stands in its place until there is a dispatcher."""
+        made = self.__dict__.get("_dispatcher")
+        return First(self._calls, mode) if made is None else made.endpoint(mode)
+
+    def _set_endpoints(self) -> None:
+        endpoint = self.endpoint
+        self._value, self._grad, self._both = (endpoint(Mode(k, self._argnums, self._has_aux)) for k in _KINDS)
+        shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
+        self._bound = tuple([endpoint(Mode(k, shifted, self._has_aux)) for k in _KINDS])
+
+    @functools.cached_property
+    def _dispatcher(self) -> FunctionDispatcher:
+        """The slow path, which is made, and the tracer imported, when a call is to be recorded."""
+        with _making:
+            made = self.__dict__.get("_dispatcher")
+            if made is None:
+                made = _module("paths.dispatcher").FunctionDispatcher(self._fn, self._static, self._target, self.stats)
+                made.answered = self._calls.answered
+                made.count_paths()
+                self.__dict__["_dispatcher"] = made
+                self._set_endpoints()
+        return made
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
 
@@ -103,7 +127,7 @@ class CompiledFunction:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return explain_call(self._dispatcher, self._both.mode, args, kwargs)
+        return _module("explain").explain_call(self._dispatcher, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -118,11 +142,15 @@ class CompiledFunction:
             found = getattr(found, part, None)
         if found is self:
             return name  # by name, as plain functions are pickled
-        return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._dispatcher.target))
+        return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._target))
+
+    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+        """(the settings, the function): all that recordings on disk know of it."""
+        return (self._argnums, self._has_aux, self._names, self._target), self._fn
 
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> CompiledFunction:
         """The same compiled function over another body: used when an outer recording replaces captured arrays."""
-        return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._dispatcher.target)
+        return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._target)
 
     def transform(self, name: str, bound: bool = False) -> Any:
         """The transform called *name* with respect to ``argnums``; *bound*: of a method, as a function of the instance,
@@ -135,7 +163,7 @@ class CompiledFunction:
 
     # ---- dispatch ----------------------------------------------------------------------------------------------
 
-    def run(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, endpoint: Endpoint | First, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call."""
         self.stats.calls += 1
         found = endpoint.first(args, kwargs)
@@ -147,6 +175,14 @@ class CompiledFunction:
 
 
 _KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
+_making = threading.RLock()  # of dispatchers
+
+
+def _module(name: str) -> Any:
+    """A module of the runtime's that a first call from disk does without."""
+    return importlib.import_module(f".{name}", __package__)
+
+
 TRANSFORMS: dict[str, Callable[..., Any]] = {}  # those that are methods, too: (function, argnums, has_aux) -> function
 
 
@@ -188,7 +224,9 @@ class BoundFunction:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""
-        return explain_call(self.__func__._dispatcher, self.__func__._bound[2].mode, (self.__self__, *args), kwargs)
+        return _module("explain").explain_call(
+            self.__func__._dispatcher, self.__func__._bound[2].mode, (self.__self__, *args), kwargs
+        )
 
     @property
     def stats(self) -> Stats:

@@ -13,6 +13,7 @@ from ..codegen.lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
 from ..codegen.schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
+from ..tracer.ir.interrupts import put_back, state
 from ..tracer.ir.primitive import HOST, LOOP
 from ..tracer.ir.refusals import Reason
 from ..tracer.ir.text import print_graph
@@ -20,6 +21,7 @@ from ..tracer.record.integers import IntegersAskedError
 from ..tracer.record.recorder import RecordAgainError
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
+from .mode import VALUE, Mode
 from .paths.dispatcher import FunctionDispatcher
 from .paths.family import describe_families
 from .paths.paths import describe_guard
@@ -27,7 +29,7 @@ from .record.call_key import Call
 from .record.differentiable import name_of
 from .record.effects import NotCountersError
 from .record.record import record
-from .record.recording import VALUE, Look, Mode, Recording
+from .record.recording import Look, Recording
 from .state.state_plan import Snapshot, StatePlan
 
 _SHOWN = 24  # names listed before the rest is counted
@@ -85,7 +87,12 @@ def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwar
 
 def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    looked = look(dispatcher, mode, args, kwargs)
+    before = state()
+    try:
+        looked = look(dispatcher, mode, args, kwargs)
+    except BaseException as error:
+        put_back(before, error)
+        raise
     call, mode, plan, snapshot, recording, note = looked
     compiled, timings = _on_device(recording) if call.device is not None else _on_host(recording)
     parts = [

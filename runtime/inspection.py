@@ -22,10 +22,11 @@ from ..tracer.ir.trees import tree_flatten, tree_map
 from .compiled import BoundFunction, CompiledFunction
 from .declare import check_function, static_positions
 from .explain import recorded
+from .mode import VALUE, Mode
 from .paths.dispatcher import FunctionDispatcher
 from .record.call_key import ARRAY, COMPLEX_DATA, DATA, TENSOR, Call
 from .record.differentiable import name_of
-from .record.recording import VALUE, Look, Mode, Recording
+from .record.recording import Look, Recording
 from .stats import Stats
 from .transforms import Derivative
 

@@ -31,7 +31,9 @@ class Stats:
     """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
     (recordings whose kernel was there already); recordings ``derived`` from those of another mode, without running
     Python; ``guard_misses`` that the slow path met; ``retraces``: why Python ran,
-    with counts; ``live``: why it runs in every call, if it does; ``paths``: those that are kept, the busiest first."""
+    with counts; ``live``: why it runs in every call, if it does; ``from_disk``: calls that recordings of other
+    processes have answered; ``not_kept``: why its recordings are not for others; ``paths``: those that are kept, the
+    busiest first."""
 
     name: str
     calls: int = 0
@@ -41,6 +43,8 @@ class Stats:
     guard_misses: int = 0
     derived: int = 0
     live: str = ""
+    from_disk: int = 0
+    not_kept: str = ""
     retraces: Counter[str] = field(default_factory=Counter)
     count_paths: Callable[[], list[PathStats]] = field(default=list, repr=False)
 
@@ -69,6 +73,10 @@ class Stats:
         paths = [path for path in self.paths if path.answers]
         lines += [f"  {path}" for path in paths[:_MAX_SHOWN]]
         lines += [f"  and {len(paths) - _MAX_SHOWN} paths that ran less often"] * (len(paths) > _MAX_SHOWN)
+        if self.from_disk:
+            lines.append(f"  {self.from_disk} x answered by a recording on disk")
+        if self.not_kept:
+            lines.append(f"  not kept on disk: {self.not_kept}")
         if self.live:
             lines.append(f"  Python runs in every call: {self.live}")
         return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""``python -m tracegrad check FILE.py:function``: whether a function records, before anything is changed in it."""
+"""``python -m tracegrad check FILE.py:function``: whether a function records, before anything is changed in it;
+``python -m tracegrad cache info``, ``clear`` or ``verify``: the kernels on disk."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ import sys
 
 from .check.example import UsageError, find_example
 from .check.report import check
+from .runtime.disk.report import REPORTS
 
 
 def main(words: list[str] | None = None) -> int:
-    """Runs the command; returns 0 where the function records and is right, 1 where it does not, 2 on wrong usage."""
+    """Runs the command; returns 0 where the function records and is right, or all files hold, else 1; 2 on wrong
+    usage."""
     parser = argparse.ArgumentParser(prog="python -m tracegrad", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     sub = commands.add_parser("check", help="whether a function records, what of it, and at which line it does not")
@@ -19,7 +22,13 @@ def main(words: list[str] | None = None) -> int:
         "--call", metavar="CODE", help='an example, as in --call "f(np.ones(3), 2.0)"; else the first one in a doctest'
     )
     sub.add_argument("--explain", action="store_true", help="the recorded program, its loops and memory besides")
+    cache = commands.add_parser("cache", help="kernels on disk: what there is, delete all, delete what is damaged")
+    cache.add_argument("action", choices=sorted(REPORTS))
     options = parser.parse_args(words)
+    if options.command == "cache":
+        text, status = REPORTS[options.action]()
+        print(text)
+        return status
     try:
         example = find_example(options.target, options.call)
     except UsageError as error:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.site import Site
 from ...tracer.random.stream import DEFAULT
@@ -32,7 +33,9 @@ from ...tracer.record.recorder import RecordAgainError, current_recorder
 from ..config import config
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
+from ..launch import sub_kernels  # noqa: F401  (registers itself)
 from ..launch.kernel_cache import kernels
+from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.derive import derived, is_second_run
@@ -40,12 +43,14 @@ from ..record.differentiable import leaf_names
 from ..record.effects import NotCountersError, OutsideEffect
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
-from ..record.recording import VALUE, Mode, Recording, are_twins
+from ..record.recording import Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, numbers_compared
 from ..state.values import partition
 from ..stats import PathStats, Stats
+from ..stored import keep
+from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone
 from ..tensor_library import TENSORS, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
@@ -53,7 +58,6 @@ from .family import Family, Variant
 from .fast_path import make_slot
 from .int_arguments import IntArguments, describe_dropped, now_numbers
 from .paths import (
-    MISS,
     Missed,
     Path,
     bind_device_path,
@@ -105,13 +109,19 @@ class Dispatcher:
             for endpoint in self.endpoints.values():
                 endpoint.drop_slots()
 
-    def others(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def others(self, endpoint: Endpoint | First, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer to a call that the first slot does not know."""
-        for slot in endpoint.slots[1:]:
+        own = self.endpoint(endpoint.mode) if isinstance(endpoint, First) else endpoint
+        for slot in own.slots[1:]:
             found = slot(args, kwargs)
             if found is not MISS:
                 return found
-        return self.dispatch(endpoint, args, kwargs)
+        before = state()
+        try:
+            return self.dispatch(own, args, kwargs)
+        except BaseException as error:
+            put_back(before, error)
+            raise
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None = None) -> Call:
         """The call with these arguments."""
@@ -198,7 +208,13 @@ class Dispatcher:
         match = next((p for p in paths if recording.same_program(p.recording)), None)
         keeps = plan.provable and not recording.changes
         new = Variant(snapshot, same, floats)
-        verified = match is not None or (keeps and self._verifies_another(endpoint, call, plan, recording, new))
+        verified = match is not None or (
+            keeps
+            and (
+                self._verifies_another(endpoint, call, plan, recording, new)
+                or self._verifies_stored(endpoint, call, recording)
+            )
+        )
         if verified and not (match is not None and match.verified):
             reason = "second call: verifies that the recording can be replayed"
         self.stats.note(reason or endpoint.integers.reason(call))
@@ -373,6 +389,8 @@ class Dispatcher:
                 family = variant.join(path)
         if verified:
             self._install(endpoint, call, family)
+            if ran:
+                self._store(endpoint, call, path, variant)
         recording.release()
         if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
             return self._again(endpoint, call)
@@ -434,6 +452,13 @@ class Dispatcher:
     def _drop(self, recording: Recording) -> None:
         """Let go of a run that has had no effects yet, and is made again."""
 
+    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
+        """Whether the *recording* is a second run of one on disk, which has answered such a call."""
+        return False
+
+    def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
+        """Keep a path that has been verified on disk, if it can be."""
+
     def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
         """The answer to a call that another dispatcher has to give, seen by its state; else MISS."""
         return MISS
@@ -489,6 +514,7 @@ class FunctionDispatcher(Dispatcher):
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats)
+        self.answered: Answered = {}  # by plans on disk
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._told = False  # whether a warning has told that Python runs in each call
@@ -543,6 +569,22 @@ class FunctionDispatcher(Dispatcher):
     ) -> Recording:
         return record(self.fn, call, endpoint.mode, plan, snapshot if plan.provable else None, capacities)
 
+    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
+        if not self.answered:
+            return False
+        found = keep.agrees(self.fn, endpoint.mode, call, recording, self.answered)
+        if found is False:
+            keep.warn_of(self.stats.name)
+        return bool(found)
+
+    def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
+        if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():
+            return
+        plan = self.plans.get(call)
+        self.stats.not_kept = keep.keep(
+            self.fn, endpoint.mode, call, path.recording, path.program, plan, variant.snapshot, self.answered
+        )
+
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
             path, hit = bind_device_path(recording, call.device.stays)
@@ -592,6 +634,13 @@ class FunctionDispatcher(Dispatcher):
         if recording.draws:  # as above
             DEFAULT.advance(values[-1], recording.draws)
         return self._finish(path, call, values, found, recorded=True)
+
+
+def _nothing_records() -> bool:
+    return current_recorder() is None and not TENSORS.capturing()
+
+
+AROUND.append(_nothing_records)
 
 
 _dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import config
+from ..mode import MISS, Mode
 from ..recent import Recent
-from ..record.recording import Mode
 from ..stats import PathStats
 from .fallback import Live
 from .family import Family, Variant
 from .fast_path import Slot
 from .int_arguments import IntArguments
-from .paths import MISS, Path
+from .paths import Path
 
 MAX_TRANSIENT = 6  # recordings of one call key that change the state they are kept under
 MAX_SLOTS = 4  # families of paths that are tried without looking at the call first

@@ -19,13 +19,13 @@ from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.integers import limit_of
 from ..launch.binding import normalised
+from ..mode import MISS
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..state.values import partition, same
 from ..stats import Stats
 from .family import Family
-from .paths import MISS
 
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 

@@ -29,8 +29,6 @@ from ..record.trees import Source, make_function
 from ..stats import PathStats
 from ..tensor_library import TENSORS
 
-MISS: Any = object()  # the answer of a slot that does not know the call
-
 
 @dataclass(eq=False, slots=True)
 class Path:

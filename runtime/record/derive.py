@@ -32,6 +32,7 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import NotHeldError, Recorder, recording
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
+from ..mode import GRAD, VALUE, Mode
 from ..state.state_plan import StatePlan
 from .call_key import COMPLEX_DATA, Call
 from .complex_data import as_result, conjugated, gradient_text_of, text_of
@@ -49,7 +50,7 @@ from .effects import Effects
 from .gc_pause import fewer_collections
 from .identity import first_of_each
 from .outputs import Output, data_made, data_of, flatten_result, packed
-from .recording import GRAD, VALUE, Held, Mode, Recording, UserRun, are_twins
+from .recording import Held, Recording, UserRun, are_twins
 from .rows import weakened
 from .trees import Source
 

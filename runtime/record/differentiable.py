@@ -19,10 +19,10 @@ from ...tracer.ir.graph import Atom, Lit, Node, Var, lanes
 from ...tracer.ops.elementwise import cast
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.undecided import Undecided
+from ..mode import Mode
 from .arguments import positional_names
 from .call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .plain_objects import is_object
-from .recording import Mode
 from .trees import Source, packing
 
 

@@ -12,27 +12,46 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...tracer.ir.interrupts import kept
+
 OBJECTS = 50_000  # new objects between two passes, at least
 
 _lock = threading.RLock()
-_running = 0
+_running: dict[int, int] = {}  # recordings in progress by thread, where there are any
 _before: tuple[int, int, int] = gc.get_threshold()
 
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
     """A context in which the garbage collector runs less often (where it is enabled)."""
-    global _running, _before
-    with _lock:
-        _running += 1
-        if _running == 1:
-            _before = gc.get_threshold()
-            if 0 < _before[0] < OBJECTS:
-                gc.set_threshold(OBJECTS, *_before[1:])
+    before = _depth()
     try:
+        _set_depth(before + 1)
         yield
     finally:
-        with _lock:
-            _running -= 1
-            if not _running and gc.get_threshold() == (OBJECTS, *_before[1:]):
-                gc.set_threshold(*_before)
+        _set_depth(before)
+
+
+def _depth() -> int:
+    return _running.get(threading.get_ident(), 0)
+
+
+def _set_depth(depth: int) -> None:
+    """Note how many recordings are in progress in this thread."""
+    global _before
+    if depth == _depth():
+        return
+    with _lock:
+        if depth:
+            if not _running:
+                _before = gc.get_threshold()
+            _running[threading.get_ident()] = depth
+            if len(_running) == 1 and 0 < _before[0] < OBJECTS:
+                gc.set_threshold(OBJECTS, *_before[1:])
+            return
+        if len(_running) == 1 and gc.get_threshold() == (OBJECTS, *_before[1:]):
+            gc.set_threshold(*_before)
+        del _running[threading.get_ident()]
+
+
+kept(_depth, _set_depth)

@@ -13,10 +13,10 @@ from ...codegen.derive.adjoint import vjp
 from ...tracer.ir.graph import structural
 from ...tracer.record.array import wrap
 from ...tracer.record.recorder import Recorder, require_recorder
+from ..mode import GRAD, VALUE, Mode
 from .call_key import Call
 from .differentiable import differentiated, gradient_text, leaf_names, loss_of
 from .inner import run_within, whole
-from .recording import GRAD, VALUE, Mode
 from .trees import Source, make_function
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.graph import Var, building
+from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
@@ -51,6 +53,7 @@ from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take long for)
+from ..mode import VALUE, Mode
 from ..state.rebuild import changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
@@ -63,7 +66,7 @@ from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
-from .recording import VALUE, Look, Mode, Pieces, Recording, UserRun
+from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import Holders, NewAttributes, Settled, is_raised_by_python, settle
 
 
@@ -196,9 +199,9 @@ def _record(
                     take_back_guesses(recorder, error)
                 raise
             finally:
-                given.write_back(plain)
-                if left:
-                    settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+                surely(partial(given.write_back, plain))
+                if left:  # (a cell with the result in it would be taken for one of the user's)
+                    surely(lambda: settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name))
                     if plan.leaves is False:
                         holders.settle(plain, out)
                 plan.leaves = left or bool(plan.leaves)
@@ -345,10 +348,14 @@ def run_frozen(
     except BaseException as error:
         out, returned, raised = None, [], error
         plain(error)
-    after = plan.after(snapshot, call.objects)
-    left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
-    settle(left, plain, plan.writes_by_name)
-    new = new_attributes.settle(plain)
+
+    def settled() -> tuple[Snapshot, list[str]]:
+        after = plan.after(snapshot, call.objects)
+        left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
+        settle(left, plain, plan.writes_by_name)
+        return after, new_attributes.settle(plain)
+
+    after, new = surely(settled)
     refused = unrecordable.last() if recorder.guessed else None
     if refused is not None:
         with suppress(RecordAgainError):

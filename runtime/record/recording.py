@@ -1,6 +1,6 @@
 """Recordings of runs of the user's Python, and their equality.
 
-A ``Mode`` is value, gradient or both.  A ``Recording`` is a run that is ready for a kernel: its graph with the
+A ``Recording`` is a run that is ready for a kernel: its graph with the
 derivative, the expression for the user's results, and the run's ``Effect`` objects.  ``Pieces`` are a run that is not
 yet differentiated.
 
@@ -22,6 +22,7 @@ from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from ...tracer.record.recorder import Answered
+from ..mode import VALUE, Mode
 from .arguments import shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, TENSOR, Call
 from .complex_data import taker
@@ -29,31 +30,6 @@ from .derived import DerivedInputs
 from .effects import OutsideEffect
 from .outputs import Output
 from .trees import Source
-
-VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
-
-
-@dataclass(slots=True, frozen=True)
-class Mode:
-    """The requested results: a function's value, its gradient with respect to *argnums*, or both; *holomorphic*: the
-    derivative of a complex function."""
-
-    kind: str
-    argnums: int | tuple[int, ...] = 0
-    has_aux: bool = False
-    holomorphic: bool = False
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        return (self.argnums,) if isinstance(self.argnums, int) else self.argnums
-
-    @property
-    def differentiated(self) -> tuple[int, ...]:
-        """The positions of arguments that gradients are taken of."""
-        return () if self.kind == VALUE else self.positions
-
-    def __str__(self) -> str:
-        return "f(...)" if self.kind == VALUE else f"f.{self.kind}(...)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from typing import Any
 
 from ...codegen.cpu.machine_code import immortal
 from ..launch import object_layout as layout
-from ..launch.native import compile_function, filled
+from ..launch.native import NativeText, compile_function, filled
 
 _WORD = 8
 _M_ML = object.__basicsize__  # PyCFunctionObject: the head, then the definition, then the object it is bound to
@@ -302,7 +302,7 @@ def _compiled() -> int:
     return compile_function(_filter_ir(), "tracegrad_watch")
 
 
-def _filter_ir() -> str:
+def _filter_ir() -> NativeText:
     """:data:`FILTER` with the offsets and addresses of this process."""
     numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
     numbers |= {"m_ml": _M_ML, "m_self": _M_SELF, "golden": _GOLDEN - (1 << 64)}

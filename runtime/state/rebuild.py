@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
@@ -22,6 +23,7 @@ import numpy as np
 from ...tracer.bytecode.shown_names import as_called, stand_in
 from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
+from ...tracer.ir.interrupts import kept, surely
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
@@ -33,6 +35,22 @@ from .uses import STORE
 from .values import is_empty, is_leaf, same
 
 Wrap = Callable[[Any, str], Any]
+
+
+class _Standing(threading.local):
+    inside: tuple[Substitution, ...] = ()  # those whose parts stand in classes now, for runs of this thread
+
+
+_standing = _Standing()
+
+
+def _leave_again(before: tuple[Substitution, ...]) -> None:
+    for inside in _standing.inside[len(before) :]:
+        inside._leave_classes()
+    _standing.inside = before
+
+
+kept(lambda: _standing.inside, _leave_again)
 _COPIED_NAMES = ("__name__", "__package__", "__spec__", "__file__", "__path__", "__loader__", "__doc__")
 
 
@@ -97,7 +115,8 @@ class _Patch:
     edge: Edge
     before: Any
     part: Any
-    now: Any = None
+    now: Any
+    read: bool = False  # whether ``now`` has been
 
 
 class Substitution:
@@ -139,20 +158,29 @@ class Substitution:
     def _patch(self, node: StateNode, edge: Edge) -> _Patch:
         cls, name = edge.arg
         before = lookup(cls, name)
-        return _Patch(node, edge, before, MISSING if _only_stored(edge) else self._part(edge.child, before))
+        part = MISSING if _only_stored(edge) else self._part(edge.child, before)
+        return _Patch(node, edge, before, part, part)
 
     @contextmanager
     def in_classes(self) -> Iterator[None]:
         """The context of the run, in which the parts of classes that are replaced stand in these."""
-        for patch in self._patches:
-            _set_in_class(patch.edge, patch.part)
+        _standing.inside = (*_standing.inside, self)
         try:
+            for patch in self._patches:
+                _set_in_class(patch.edge, patch.part)
             yield
         finally:
-            for patch in self._patches:
+            surely(self._leave_classes)
+            _standing.inside = tuple([x for x in _standing.inside if x is not self])
+
+    def _leave_classes(self) -> None:
+        for patch in self._patches:
+            if not patch.read:
                 patch.now = lookup(*patch.edge.arg)
-                if patch.now is not MISSING or _only_stored(patch.edge):
-                    _set_in_class(patch.edge, patch.before)
+                patch.read = True
+        for patch in self._patches:
+            if patch.now is not MISSING or _only_stored(patch.edge):
+                _set_in_class(patch.edge, patch.before)
 
     # ---- changes made by the run
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from ...tracer.bytecode.concretize import called_path
 from ...tracer.bytecode.shown_names import asks, nested, release, show
+from ...tracer.ir.interrupts import kept
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
 from ...tracer.numpy_api import made_in_code
@@ -314,6 +315,28 @@ def restore_profile(profile: Any) -> None:
         profile.install()
     else:
         sys.setprofile(profile)
+
+
+def _watching() -> tuple[Any, list[Any]]:
+    """(the profile function of this thread, the watches that the collector tells)."""
+    return sys.getprofile(), [x for x in gc.callbacks if isinstance(getattr(x, "__self__", None), Watch)]
+
+
+def _watch_again(before: tuple[Any, list[Any]]) -> None:
+    """Leave the watches of this thread that have begun since *before*."""
+    profile, known = before
+    for callback in [x for x in _watching()[1] if x not in known and x.__self__._thread == threading.get_ident()]:
+        gc.callbacks.remove(callback)
+        release()
+    now = sys.getprofile()
+    if now is not profile and isinstance(getattr(now, "ask", now), types.MethodType | types.FunctionType):
+        asked = getattr(now, "ask", now)
+        if isinstance(now, Filter) or getattr(asked, "__qualname__", "").startswith(Watch.__name__):
+            restore_profile(profile)
+            mark(isinstance(profile, Filter))
+
+
+kept(_watching, _watch_again)
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import to_atom
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
+from ..mode import GRAD, Mode
 from ..record.differentiable import differentiated, leaf_names
 from ..record.inner import InnerRun, renamed, run_within
-from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, call_of, rule_of, run_along, transformed
 from .values import described, fitting, joined, lanes_like, ones_like, values_of

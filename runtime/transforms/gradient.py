@@ -10,8 +10,9 @@ from typing import Any
 from ..compiled import BoundFunction, CompiledFunction
 from ..declare import positions, shifted_positions
 from ..explain import explain_call
-from ..record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
+from ..mode import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from ..stats import Stats
+from ..stored.first_call import First
 from .transform import OWNERS, kept
 
 
@@ -35,7 +36,7 @@ class Derivative:
             self._first = (fn.__self__,)
             inner = fn.__func__
         self._function = _compiled_form(inner)
-        self._endpoint = self._function._dispatcher.endpoint(
+        self._endpoint = self._function.endpoint(
             Mode(kind, shifted_positions(self._argnums, len(self._first)), has_aux, holomorphic)
         )
         functools.update_wrapper(self, self._function._fn, updated=())
@@ -46,7 +47,10 @@ class Derivative:
         return self._function.stats
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function.run(self._endpoint, self._first + args, kwargs)
+        endpoint = self._endpoint
+        if type(endpoint) is First:  # until there is a dispatcher
+            endpoint = self._endpoint = self._function.endpoint(endpoint.mode)
+        return self._function.run(endpoint, self._first + args, kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for this derivative."""
@@ -57,6 +61,10 @@ class Derivative:
 
     def __reduce__(self) -> Any:
         return (Derivative, (self.__wrapped__, self._kind, self._argnums, self._has_aux, self._holomorphic))
+
+    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+        """As of a compiled function."""
+        return (self._kind, self._argnums, self._has_aux, self._holomorphic), self.__wrapped__
 
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Derivative:
         return Derivative(fn, self._kind, self._argnums, self._has_aux, self._holomorphic)

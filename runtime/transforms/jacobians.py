@@ -21,9 +21,9 @@ from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..compiled import TRANSFORMS
 from ..declare import positions
+from ..mode import GRAD, Mode
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed
-from ..record.recording import GRAD, Mode
 from ..record.rows import all_rows, by_lane, first_row, repeated_rows, rows_by_lane
 from .forward import Jvp, tangents_of
 from .gradient import grad

@@ -12,9 +12,9 @@ from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import wrap
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
+from ..mode import GRAD, Mode
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed
-from ..record.recording import GRAD, Mode
 from .linear_map import split_linear
 from .transform import Function, Transform, arguments_of, rule_of, run_along, transformed
 from .values import joined, lanes_like, numbers_of, ones_like, values_of

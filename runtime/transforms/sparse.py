@@ -35,9 +35,9 @@ from ...tracer.ops.reduce import reduce
 from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
 from ..declare import positions
+from ..mode import GRAD, Mode
 from ..record.differentiable import loss_of
 from ..record.inner import InnerRun
-from ..record.recording import GRAD, Mode
 from .transform import Transform, rule_of, run_along, transformed
 from .values import numbers_of
 

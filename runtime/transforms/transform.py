@@ -8,6 +8,7 @@ any other, and can be transformed, too, in any order and to any depth.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import types
@@ -18,10 +19,10 @@ from ...tracer.ir.errors import DifferentiationError
 from ...tracer.record.recorder import Recorder, current_recorder
 from ..compiled import BoundFunction, CompiledFunction
 from ..explain import explain_call
+from ..mode import Mode
 from ..record.call_key import Call, flatten
 from ..record.differentiable import differentiated, leaf_names, name_of
 from ..record.inner import InnerRun, run_within
-from ..record.recording import Mode
 from ..state.rebuild import KEPT_TRANSFORMS
 from ..tensor_library import TENSORS
 
@@ -66,6 +67,12 @@ class RuleApplied:
     def __repr__(self) -> str:
         return f"{self.rule.name} of {name_of(self.__wrapped__)}"
 
+    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Function]:
+        """As of a compiled function."""
+        settings = [getattr(self.rule, field.name) for field in dataclasses.fields(self.rule)]  # type: ignore[arg-type]
+        parameters = None if self.parameters is None else tuple(self.parameters)
+        return (type(self.rule).__qualname__, parameters, *settings), self.__wrapped__
+
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> RuleApplied:
         return RuleApplied(self.rule, fn, self.parameters)
 
@@ -78,7 +85,7 @@ class Transform(CompiledFunction):
         names: tuple[str, ...] = ()
         inner = fn.__func__ if isinstance(fn, BoundFunction) else fn
         if isinstance(inner, CompiledFunction):
-            target, names = inner._dispatcher.target, inner._names if parameters is None else ()
+            target, names = inner._target, inner._names if parameters is None else ()
         super().__init__(RuleApplied(rule, fn, parameters), 0, False, names, target)
         self.stats.name = f"{rule.name} of {getattr(fn, '__qualname__', None) or self.stats.name}"
         self._rule, self._inner, self._parameters = rule, fn, parameters

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..nn.module import Module
 from ..runtime.cuda.arrays import as_device, on_device
+from ..runtime.mode import GRAD, VALUE, Mode
 from ..runtime.paths.dispatcher import on_the_host
 from ..runtime.record.differentiable import name_of, split_aux
-from ..runtime.record.recording import GRAD, VALUE, Mode
 from ..runtime.stats import Stats
 from ..runtime.tensor_library import TENSORS
 from ..tensors.modes import STATE, enable_grad

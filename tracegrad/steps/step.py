@@ -21,14 +21,14 @@ from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
 from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.launch.kernel_cache import kernels
+from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import Endpoint
 from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
-from ..runtime.paths.paths import MISS, Missed, Path, make_path, new_counts
+from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.record.record import RunAgainError
-from ..runtime.record.recording import VALUE, Mode
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats

@@ -150,6 +150,7 @@ def _tensors_first(function: Callable[..., Any], otherwise: Callable[..., Any]) 
             return run_numpy(function, args, kwargs, True)
         return otherwise(args, kwargs)
 
+    dispatch.__wrapped__ = otherwise.__wrapped__  # type: ignore[attr-defined]
     return dispatch
 
 

@@ -237,6 +237,10 @@ class Refusal(enum.Enum):
     STATE_TRACED = "{what} is a tracegrad value kept outside the function; pass it as an argument (read at {site})"
     STATE_SCHEDULER = "{what} is asked for more than step() and get_last_lr() (read at {site})"
 
+    # Can a recording answer the first call of another process?
+    DISK_KEY = "{why}, which other processes can't compare"
+    DISK_RECORDING = "{why}"
+
     def __str__(self) -> str:
         question, _, answer = self.name.lower().partition("_")
         return f"{question}/{answer.replace('_', '-')}"

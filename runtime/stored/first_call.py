@@ -1,0 +1,125 @@
+"""The first calls of a compiled function, before it has a dispatcher.
+
+A :class:`First` stands in place of each endpoint. It looks for a plan on disk; where there is none, or the call is not
+the first of its kind, the dispatcher is made, and the tracer imported. So each plan answers once: the second call of
+its kind is recorded as ever, and that recording has to be the one of the plan (``keep.py``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cpu.symbols import UnknownSymbolError
+from ..config import config, default_dtype
+from ..disk.encoding import EncodingError, encode
+from ..disk.generation import generation
+from ..disk.location import cache_directory
+from ..disk.store import store
+from ..mode import MISS, Mode
+from ..stats import Stats
+from .call_text import CallText
+from .function_text import FunctionText, NotStoredError
+from .plan_file import StoredPlan, unpacked
+
+KIND = "plan"
+HOST_TARGETS = ("cpu", "auto")  # of functions whose calls with NumPy's arrays run on the host
+_PLAIN_ERRORS = frozenset(("ignore", "warn"))
+
+#: Whether nothing around a call records: asked of those who would, once they have been imported.
+AROUND: list[Callable[[], bool]] = []
+
+#: The plans that have answered calls, by their keys: what their recordings were like (``StoredPlan``).
+Answered = dict[bytes, tuple[bytes, bytes]]
+
+
+class Key:
+    """The key of the plan for a call of *fn*.
+
+    Raises:
+        NotStoredError: there can be none.
+    """
+
+    def __init__(self, fn: Callable[..., Any], mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        errors = np.geterr()
+        if not _PLAIN_ERRORS.issuperset(errors.values()):
+            raise NotStoredError("NumPy is to raise floating-point errors")
+        argnums = mode.argnums if isinstance(mode.argnums, int) else ("several", *mode.argnums)
+        try:
+            self.call = CallText(args, kwargs)
+            self.function = FunctionText(fn)
+            made_by = generation()
+            self.text = encode((
+                made_by, np.__version__, sys.version, (mode.kind, argnums, mode.has_aux, mode.holomorphic),
+                tuple(errors.items()), self.function.text, self.call.text,
+            ))  # fmt: skip
+        except EncodingError as error:
+            raise NotStoredError(f"it reads {error}") from None
+        except RecursionError:
+            raise NotStoredError("it reads values that are nested too deeply") from None
+        if made_by is None:
+            raise NotStoredError("the library's own sources are not there, or have changed: it rests on them")
+
+
+def plans_of(key: Key) -> list[StoredPlan]:
+    """The plans that are kept under *key*."""
+    try:
+        return unpacked(store.get(KIND, key.text))
+    except (EncodingError, ValueError, TypeError, KeyError):  # which this version has not written
+        store.drop(KIND, key.text)
+        return []
+
+
+class FirstCalls:
+    """The first calls of *fn*, which may be answered from disk if it is *plain*: run on the host, without settings
+    among its arguments."""
+
+    def __init__(self, fn: Callable[..., Any], plain: bool, stats: Stats) -> None:
+        self.answered: Answered = {}
+        self._fn, self._plain, self._stats = fn, plain, stats
+
+    def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer to a call that a plan on disk knows, else ``MISS``."""
+        if not self._plain or not answers_alone():
+            return MISS
+        try:
+            key = Key(self._fn, mode, args, kwargs)
+        except NotStoredError:
+            return MISS
+        if key.text in self.answered:
+            return MISS
+        for plan in plans_of(key):
+            try:
+                found = plan.answer(key.call.data, key.function.arrays)
+            except UnknownSymbolError:
+                continue
+            if found is not None:
+                self.answered[key.text] = plan.answers, plan.program
+                self._stats.from_disk += 1
+                return found[0]
+        return MISS
+
+
+class First:
+    """The stand-in for the endpoint of *mode* until there is a dispatcher."""
+
+    __slots__ = ("_calls", "mode")
+
+    def __init__(self, calls: FirstCalls, mode: Mode) -> None:
+        self._calls, self.mode = calls, mode
+
+    def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer to a call, or ``MISS``."""
+        return self._calls.answer(self.mode, args, kwargs)
+
+
+def answers_alone() -> bool:
+    """Whether plans count for a call that is made now: files are kept, nothing around the call records, and no setting
+    changes what it computes."""
+    if config.check or not config.cache_recordings or cache_directory() is None or default_dtype.dtype != np.float64:
+        return False
+    autocast = sys.modules.get("tracegrad.tracer.record.autocast")
+    return (autocast is None or autocast.SETTING.dtype is None) and all(asked() for asked in AROUND)

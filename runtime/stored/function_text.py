@@ -1,0 +1,305 @@
+"""The text of a function and of all that it may read: equal in two processes only where it computes the same.
+
+Everything behind the names in the code counts, whether a run reads it or not: code by its instructions, constants and
+names; functions by code, defaults, attributes, and what stands behind the names that they use; containers by their
+contents; numbers by their bits. Arrays count by dtype, shape and layout: they are inputs, read anew in each call, and
+:attr:`FunctionText.arrays` has them in the order in which they are met. A module counts by what it has under any name
+in the code. Libraries (NumPy, SciPy, the standard library) have versions, so only what they have under these names is
+looked at, and is named.
+
+Whatever is not known to be described in full by its text raises :class:`NotStoredError`: instances of classes, classes
+of the user's, C functions of unknown modules, generators.  That says nothing of whether the function is pure: this is
+known from its recording, and ``keep.py`` checks that all that the recording relies on stands in the text.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable
+from opcode import opmap
+from typing import Any
+
+import numpy as np
+
+from ..disk.encoding import encode
+
+_MOST = 4096  # values
+_SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_HEAP_TYPE = 1 << 9
+_ABSENT = ("absent",)
+_REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
+_SETS = {opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE")}
+_DISPATCHER = type(np.sum)  # a function of NumPy's that other libraries can override
+_GENERATORS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_LAZY = ("linalg", "fft")  # modules that NumPy may load when they are first asked for
+# builtins whose answers are those of one process, or that read and write by names which the code does not show
+_PER_PROCESS = frozenset(
+    "ascii breakpoint compile dir eval exec globals hash id input locals open print repr vars __import__".split()
+)
+_STDLIB = os.path.dirname(os.__file__)
+_PACKAGES = ("numpy", "scipy")
+_HOOK = "_tracegrad_hook_"
+_OURS = f"{__name__.partition('.')[0]}."
+_MEMO = "__tracegrad_transforms__"  # the attribute of a function in which its transforms are kept (transform.py)
+
+
+class NotStoredError(Exception):
+    """Why a recording is not kept on disk, in words."""
+
+
+class FunctionText:
+    """The text of *fn*.
+
+    Raises:
+        NotStoredError: something that it reads has none.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        names: frozenset[str] = frozenset()
+        while True:  # until the names are those of all code that they lead to
+            walk = _Walk(names)
+            root = walk.value(fn)
+            if walk.names == names:
+                break
+            names = frozenset(walk.names)
+        self.text = encode((root, tuple(walk.parts)))
+        self.arrays = walk.arrays
+        self._values = walk.held
+
+    def has(self, value: Any) -> bool:
+        """Whether this very object has been met."""
+        return id(value) in self._values
+
+
+class _Walk:
+    def __init__(self, names: frozenset[str]) -> None:
+        self.among = sorted(names)  # names that count in modules
+        self.names = set(names)
+        self.parts: list[Any] = []  # the texts of values that can be met twice
+        self.arrays: list[np.ndarray] = []
+        self.held: dict[int, Any] = {}  # all that was met
+        self._places: dict[int, int] = {}
+
+    def value(self, x: Any) -> Any:
+        """The text of *x*, as a plain value."""
+        if len(self.held) > _MOST:
+            raise NotStoredError(f"it reads more than {_MOST} values")
+        self.held[id(x)] = x
+        kind = type(x)
+        if kind in _SIMPLE:
+            return x if kind is not str else ("str", x)
+        if issubclass(kind, np.generic) and kind is x.dtype.type and x.dtype.kind in "fiubc":
+            return "scalar", x.dtype.str, x.tobytes()
+        place = self._places.get(id(x))
+        if place is None:
+            place = self._places[id(x)] = len(self.parts)
+            self.parts.append(None)
+            self.parts[place] = self._part(x, kind)
+        return "part", place
+
+    def _part(self, x: Any, kind: type) -> Any:
+        if kind is types.FunctionType:
+            return self._function(x)
+        if kind is types.ModuleType:
+            return self._module(x)
+        if kind is np.ndarray:
+            return self._array(x)
+        if kind is tuple or kind is list:
+            return kind.__name__, *[self.value(item) for item in x]
+        if kind is dict:
+            return "dict", *[(self._key(key), self.value(item)) for key, item in x.items()]
+        if kind is frozenset or kind is set:
+            return kind.__name__, *[self._key(item) for item in x]  # in their order, which is that of this process
+        if kind is range or kind is slice:
+            return kind.__name__, *[self.value(part) for part in (x.start, x.stop, x.step)]
+        if kind is functools.partial:
+            return "partial", self.value(x.func), self.value(x.args), self.value(x.keywords), self._attributes(x)
+        if kind.__module__.startswith(_OURS) and (told := getattr(kind, "_tracegrad_text", None)) is not None:
+            settings, fn = told(x)
+            return "ours", kind.__qualname__, self.value(settings), self.value(fn)
+        if kind is types.CodeType:
+            return self._code(x)
+        if kind is np.ufunc:
+            return self._ufunc(x)
+        if isinstance(x, np.dtype) and x.isbuiltin == 1:
+            return "dtype", x.str
+        if kind is _DISPATCHER:
+            return "dispatcher", self._library_code(x._implementation)
+        if kind is types.BuiltinFunctionType and (x.__self__ is None or type(x.__self__) is types.ModuleType):
+            return self._library_code(x)
+        if kind is type and not x.__flags__ & _HEAP_TYPE and x is not set and x is not frozenset:
+            return "type", x.__module__, x.__qualname__
+        raise NotStoredError(f"it reads {_described(x)}")
+
+    def _key(self, key: Any) -> Any:
+        if type(key) not in _SIMPLE and not (type(key) is tuple and all(type(part) in _SIMPLE for part in key)):
+            raise NotStoredError(f"it reads a dict or set with {_described(key)} among its keys")
+        self.held[id(key)] = key
+        return key
+
+    def _array(self, x: np.ndarray) -> Any:
+        if not (x.dtype.isnative and x.dtype.kind in "fiub"):
+            raise NotStoredError(f"it reads {_described(x)} of dtype {x.dtype}")
+        self.arrays.append(x)
+        return "array", x.dtype.str, x.shape, x.flags.c_contiguous or x.strides, x.flags.aligned
+
+    # ---- code
+
+    def _function(self, fn: types.FunctionType) -> Any:
+        if _library_of(_code_of(fn).co_filename):
+            return self._library_code(fn)
+        cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+        spaces = fn.__globals__, fn.__builtins__  # type: ignore[attr-defined]
+        names = sorted(_names(fn.__code__))
+        return (
+            "function",
+            self._code(fn.__code__),
+            self.value(fn.__defaults__),
+            self.value(fn.__kwdefaults__),
+            self._attributes(fn),
+            tuple([(name, self._cell(cell)) for name, cell in cells]),
+            tuple([(name, self._named(name, *spaces)) for name in names]),
+        )
+
+    def _attributes(self, x: Any) -> Any:
+        return tuple([(name, self.value(part)) for name, part in x.__dict__.items() if name != _MEMO])
+
+    def _cell(self, cell: Any) -> Any:
+        try:
+            return self.value(cell.cell_contents)
+        except ValueError:
+            return _ABSENT
+
+    def _named(self, name: str, space: dict[str, Any], provided: dict[str, Any]) -> Any:
+        for where in (space, provided):
+            if name in where:
+                return where is space, self.value(where[name])
+        return _ABSENT
+
+    def _code(self, code: types.CodeType) -> Any:
+        if code.co_flags & _GENERATORS and not _is_expression(code):
+            raise NotStoredError(f"`{code.co_name}` is a generator or coroutine")
+        steps = set(code.co_code[::2])
+        if not steps.isdisjoint(_REFUSED):
+            raise NotStoredError(f"`{code.co_name}` imports modules, or changes globals")
+        if not steps.isdisjoint(_SETS) or "keys" in code.co_names:
+            raise NotStoredError(f"`{code.co_name}` may make sets, whose order is another in each process")
+        self.names.update(code.co_names)
+        return (
+            "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+            code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_qualname,
+            getattr(code, "co_exceptiontable", b""), tuple([self._constant(x) for x in code.co_consts]),
+        )  # fmt: skip
+
+    def _constant(self, x: Any) -> Any:
+        if type(x) is types.CodeType:
+            return self._code(x)
+        if type(x) is tuple:
+            return "tuple", *[self._constant(part) for part in x]
+        return self.value(x)
+
+    # ---- modules and libraries
+
+    def _ufunc(self, x: np.ufunc) -> Any:
+        """The text of a ufunc of NumPy's or SciPy's: others may have any name, and any Python in them."""
+        for package, module in (("numpy", np), ("scipy", sys.modules.get("scipy.special"))):
+            if module is not None and module.__dict__.get(x.__name__) is x and _is_c(x):
+                return "ufunc", package, _version(package), x.__name__, tuple(x.types), x.signature
+        raise NotStoredError(f"it reads {_described(x)}")
+
+    def _module(self, module: types.ModuleType) -> Any:
+        space = module.__dict__
+        library = _is_library(module)
+        if not library and "__getattr__" in space:
+            raise NotStoredError(f"the module {module.__name__} has a __getattr__")
+        root = module.__name__.partition(".")[0]
+        found: list[Any] = ["module", module.__name__, library, _version(root) if library else None]
+        for name in self.among:
+            if name in _LAZY and module is np:
+                getattr(np, name)
+            if name in space:
+                found.append((name, self.value(space[name])))
+        return tuple(found)
+
+    def _library_code(self, x: Any) -> Any:
+        """The text of a function of a library, or of C."""
+        if type(x) is types.FunctionType:
+            code = _code_of(x)
+            library = _library_of(code.co_filename)
+            if library is not None:
+                return "library", library, _version(library), x.__module__, x.__qualname__, code.co_code
+        if type(x) is types.BuiltinFunctionType and type(x.__module__) is str:
+            root = x.__module__.partition(".")[0]
+            own = root == "builtins" and x.__name__ in _PER_PROCESS
+            if (root in _PACKAGES or root in sys.stdlib_module_names) and not own:
+                return "builtin", x.__module__, x.__qualname__, _version(root)
+        raise NotStoredError(f"it reads {_described(x)}")
+
+
+def _is_c(ufunc: np.ufunc) -> bool:
+    """Whether no Python function is behind a ufunc: ``np.frompyfunc`` makes those of objects alone."""
+    return tuple(ufunc.types) != ("O" * ufunc.nin + "->" + "O" * ufunc.nout,)
+
+
+def _version(library: str | None) -> str | None:
+    """The version of a package; the standard library has Python's, which counts in any case."""
+    version = getattr(sys.modules.get(library or ""), "__version__", None)
+    return version if type(version) is str else None
+
+
+def _code_of(fn: types.FunctionType) -> types.CodeType:
+    """The code of *fn*, as it is before a tracer hooks it (``tracer/numpy_api/hooks.py``)."""
+    hooks = [name for name in fn.__code__.co_names if name.startswith(_HOOK)]
+    original = getattr(fn.__globals__.get(hooks[0]), "__wrapped__", None) if hooks else fn
+    return original.__code__ if type(original) is types.FunctionType else fn.__code__
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names in *code* and in the code within it."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if type(constant) is types.CodeType:
+            found |= _names(constant)
+    return found
+
+
+def _is_expression(code: types.CodeType) -> bool:
+    return code.co_name == "<genexpr>"
+
+
+def _library_of(file: str) -> str | None:
+    """The library that a source file belongs to."""
+    if file.startswith("<frozen "):
+        return "stdlib"
+    for name in _PACKAGES:
+        module = sys.modules.get(name)
+        path = getattr(module, "__file__", None)
+        if path and file.startswith(os.path.dirname(path) + os.sep):
+            return name
+    inside = file.startswith(_STDLIB + os.sep) and "site-packages" not in file and "dist-packages" not in file
+    return "stdlib" if inside else None
+
+
+def _is_library(module: types.ModuleType) -> bool:
+    """Whether *module* is one of the libraries that have versions."""
+    root = module.__name__.partition(".")[0]
+    if sys.modules.get(module.__name__) is not module:
+        return False
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return root in sys.builtin_module_names
+    if _library_of(file) is not None:
+        return True
+    return root in sys.stdlib_module_names and file.startswith(os.path.join(_STDLIB, "lib-dynload") + os.sep)
+
+
+def _described(x: Any) -> str:
+    """A few words for *x* in a message."""
+    if isinstance(x, type):
+        return f"the class {x.__qualname__}"
+    if isinstance(x, types.FunctionType | types.BuiltinFunctionType | np.ufunc):
+        return f"`{x.__name__}`"
+    return f"an object of type {type(x).__qualname__}"

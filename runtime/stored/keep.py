@@ -1,0 +1,258 @@
+"""Recordings become plans on disk, once a second run has given the same program; and recordings are compared with the
+plans that have answered before them.
+
+What is kept is only what :mod:`.function_text` describes in full: all that the analysis of the outside state has found
+(``state/walk.py``) must have been met there too. The rest is refused, with a code.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cpu.assemble import Program
+from ...codegen.cpu.symbols import in_any_process
+from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.refusals import Refusal
+from ..disk.encoding import EncodingError, encode
+from ..disk.store import store
+from ..launch.plan import Arg, ArrayArg, ArrayOut, ScalarArg, ScalarOut
+from ..mode import Mode
+from ..record.call_key import ARRAY, FLOAT, SCALAR, VALUE, Call
+from ..record.recording import Recording
+from ..state.state_graph import MAX_CONTENT, Edge, StateNode
+from ..state.state_plan import Snapshot, StatePlan
+from .first_call import KIND, Answered, Key, plans_of
+from .function_text import FunctionText, NotStoredError
+from .plan_file import StoredPlan, packed
+
+_KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE))
+_NODES = frozenset(("function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled"))
+_READS = frozenset(("global", "builtin", "cell", "attr", "item", "key", "const"))
+_ABSENT = frozenset(("noglobal", "emptycell", "noattr", "noitems"))
+
+
+def keep(
+    fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording, program: Program, plan: StatePlan,
+    known: Snapshot, answered: Answered,
+) -> str:  # fmt: skip
+    """Put a verified *recording* of *call*, in the state *known*, on disk; the reason where that can't be, else ""."""
+    try:
+        key = Key(fn, mode, *call.arguments)
+        if answered.get(key.text) == _hashes(recording):
+            return ""
+        made = _plan(call, recording, program, plan, known, key)
+    except NotStoredError as error:
+        return str(Refusal.DISK_KEY(why=error))
+    except _RefusedError as error:
+        return str(Refusal.DISK_RECORDING(why=error))
+    others = [other for other in plans_of(key) if other.answers != made.answers]
+    if others:
+        store.drop(KIND, key.text)
+    store.put(KIND, key.text, packed([one.packed() for one in (made, *others)]))
+    return ""
+
+
+def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording, answered: Answered) -> bool | None:
+    """Whether the *recording* is the same as that of a plan which has *answered* the same call before; None where none
+    has, or it has gone another way.  A plan that it differs from is removed."""
+    try:
+        key = Key(fn, mode, *call.arguments)
+        answers, program = answered[key.text]
+        mine = _hashes(recording)
+    except (NotStoredError, KeyError):
+        return None
+    except _RefusedError:
+        mine = (answers, b"")
+    if mine[0] != answers:
+        return None
+    if mine[1] == program:
+        return True
+    store.drop(KIND, key.text)
+    # how much the reverse mode stores of a loop hangs on the free memory: then the program is another, not the result
+    return None if any(op.prim.kind == LOOP for op in recording.canonical.ops) else False
+
+
+def warn_of(name: str) -> None:
+    """Warn that the first answer of the function called *name* may have been wrong."""
+    warnings.warn(
+        f"{name}: its first call was answered by a recording on disk, and its Python does something else now. The file "
+        "is removed. Take that answer for wrong if the function is not one that computes the same each time, and "
+        "please report this; TRACEGRAD_CACHE=0 does without files",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+class _RefusedError(Exception):
+    """Why a recording is none for another process."""
+
+
+def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, known: Snapshot, key: Key) -> StoredPlan:
+    for why in _hindrances(call, recording, program, plan):
+        raise _RefusedError(why)
+    if list(map(id, call.data)) != list(map(id, key.call.data)):
+        raise _RefusedError("its arguments are in another order")
+    snapshot = plan.snapshot(call.objects)
+    try:
+        if snapshot.key != known.key or not snapshot.provable:
+            raise _RefusedError("what it reads has changed")
+        contents = tuple(_contents(snapshot, key.function))
+        arrays = [_position(array, key.function) for array in snapshot.arrays]
+    finally:
+        snapshot.release()
+    canonical, graph = recording.canonical, recording.graph
+    inputs = graph.inputs[: recording.arguments]
+    if len(inputs) != len(call.data) + len(arrays):
+        raise _RefusedError("it has inputs of another kind")
+    args: list[Arg] = []
+    for var, kind in zip(inputs, [*map(type, call.data), *[np.ndarray] * len(arrays)], strict=True):
+        array = kind is np.ndarray
+        args.append(ArrayArg(var.aval.dtype, var.aval.shape) if array else ScalarArg(var.aval.dtype, (kind,)))
+    shapes = [tuple([int(canonical.sizes[d]) for d in s.dims]) for s in program.results]
+    offsets, total = program.plan(canonical.sizes)
+    answers, hashed = _hashes(recording)
+    return StoredPlan(
+        tuple(args),
+        tuple(
+            [ArrayOut(s.dtype, n) if n else ScalarOut(s.dtype) for s, n in zip(program.results, shapes, strict=True)]
+        ),
+        tuple(arrays),
+        contents,
+        tuple([array for _, array in graph.consts]),
+        tuple(offsets),
+        total,
+        canonical.sizes.tobytes(),
+        canonical.consts.tobytes(),
+        recording.output.single,
+        _tree(recording),
+        *program.object_code,
+        str(program.step_names[0]),
+        answers,
+        hashed,
+    )
+
+
+def _hindrances(call: Call, recording: Recording, program: Program, plan: StatePlan) -> Iterator[str]:
+    """Why the recording can't be replayed by its kernel alone, with what a plan on disk knows."""
+    if not plan.provable or recording.changes or recording.transient is not None:
+        yield "it can't be proven that it may be replayed"
+    if recording.effects:
+        yield "it has effects"
+    if recording.draws:
+        yield "it draws random numbers"
+    if recording.questions or recording.derived is not None or recording.numbers:
+        yield "it rests on more than its arguments and what it reads"
+    if call.device is not None or call.shares or not _KINDS.issuperset(call.kinds):
+        yield "arguments of such kinds"
+    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity or plan.sets_float_errors:
+        yield "it asks whether values are one object, or sets floating-point errors"
+    if not program.address:
+        yield "NumPy or Python does some of its steps"
+    if not all(map(in_any_process, program.object_code.symbols)):
+        yield "its kernel calls what other processes can't find"
+    if sum(array.nbytes for _, array in recording.graph.consts) > MAX_CONTENT:
+        yield "it has large constants"
+
+
+# ---- the outside state
+
+
+def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, bytes]]:
+    """(position, contents) of arrays that are compared by their contents, once all of the state is known to stand in
+    the *text*."""
+    graph = snapshot.graph
+    if graph.settings or graph.tensors or graph.optimizers or graph.pins.abstract or graph.pins.leaves:
+        raise _RefusedError("it reads settings, or attributes of classes")
+    if any(cls.__flags__ & (1 << 9) for cls in graph.pins.classes):
+        raise _RefusedError("it reads objects of classes that can change")
+    for node in graph.nodes:
+        if node.kind not in _NODES or node.changes or not text.has(node.obj):
+            raise _RefusedError(f"it reads {node.label} ({node.kind})")
+        for edge in node.edges:
+            _check(node, edge, text)
+        if node.kind == "array" and node.fixed:
+            if node.obj.nbytes > MAX_CONTENT:
+                raise _RefusedError(f"it reads the contents of {node.label}")
+            yield _position(node.obj, text), node.obj.tobytes()
+    if any(node.kind != "array" for node in snapshot.inputs):
+        raise _RefusedError("it has numbers from outside as inputs")
+
+
+def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
+    if edge.how in _ABSENT:
+        return
+    child = edge.child
+    met = isinstance(child, StateNode) or (not child.effect and text.has(child.value))
+    if edge.how not in _READS or edge.stored or edge.unread or not met:
+        what = child.label if isinstance(child, StateNode) else f"{edge.how} {edge.arg!r:.60}"
+        raise _RefusedError(f"it reads {what} of {node.label}")
+
+
+def _position(array: Any, text: FunctionText) -> int:
+    """The place of an array among those of the *text*."""
+    for place, known in enumerate(text.arrays):
+        if known is array:
+            return place
+    raise _RefusedError("it reads an array that its text does not have")
+
+
+# ---- the result
+
+
+def _tree(recording: Recording) -> Any:
+    """The tree of the user's result, as in ``StoredPlan``."""
+    output = recording.output
+    if output.text is None:
+        return None
+    try:
+        return _part(ast.parse(output.text, mode="eval").body, output.names)
+    except (SyntaxError, ValueError):  # of a place of an argument
+        raise _RefusedError("its result is not made of plain containers") from None
+
+
+def _part(node: ast.expr, names: dict[str, Any]) -> Any:
+    if isinstance(node, ast.Tuple | ast.List):
+        return ("tuple" if isinstance(node, ast.Tuple) else "list"), *[_part(part, names) for part in node.elts]
+    if isinstance(node, ast.Dict):
+        keys = tuple([_constant(key, names) for key in node.keys])
+        return "dict", keys, *[_part(part, names) for part in node.values]
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "r":
+        return "r", _constant(node.slice, names)
+    return "value", _constant(node, names)
+
+
+def _constant(node: ast.expr | None, names: dict[str, Any]) -> Any:
+    found: Any = ...
+    if isinstance(node, ast.Constant):
+        found = node.value
+    elif isinstance(node, ast.Name):
+        found = names.get(node.id, ...)
+    if not (found is None or type(found) in (bool, int, float, str)):
+        raise _RefusedError("its result is not made of plain containers and numbers")
+    return found
+
+
+# ---- the recording
+
+
+def _hashes(recording: Recording) -> tuple[bytes, bytes]:
+    """(what Python was told in the run, the program), hashed: what ``Recording.same_program`` compares."""
+    canonical, output = recording.canonical, recording.output
+    try:
+        answers = encode(
+            (tuple([(str(kind), answer) for kind, answer in recording.facts]), tuple(recording.capacities))
+        )
+        program = encode((
+            canonical.key, canonical.sizes.tobytes(), canonical.consts.tobytes(),
+            tuple([array.tobytes() for _, array in recording.graph.consts]), recording.draws, len(recording.effects),
+            output.single, _tree(recording),
+        ))  # fmt: skip
+    except (EncodingError, RecursionError) as error:
+        raise _RefusedError(f"its program has {error}") from None
+    return blake2b(answers, digest_size=32).digest(), blake2b(program, digest_size=32).digest()

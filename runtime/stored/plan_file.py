@@ -1,0 +1,161 @@
+"""Plans on disk: a recording's kernel, bound, as bytes, and how the first call of a process runs it.
+
+A plan has the kernel's object code and all that ``launch/plan.py`` needs to call it: what the operands must look like,
+which arrays of the outside are operands, constants, sizes, places of temporaries, and the tree of the user's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cpu.machine_code import ObjectCode
+from ..disk.encoding import decode, encode
+from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, run
+
+_SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
+_SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
+_ALIGN = 64
+
+
+MOST_PLANS = 8  # in one file
+
+
+def packed(plans: Sequence[bytes]) -> bytes:
+    """The content of a file: the plans of one kind of call, for several ways through its branches."""
+    return encode(tuple(plans[:MOST_PLANS]))
+
+
+def unpacked(content: bytes | None) -> list[StoredPlan]:
+    """The plans in a file.
+
+    Raises:
+        EncodingError, ValueError, TypeError, KeyError: it was not made by :func:`packed`.
+    """
+    return [] if content is None else [StoredPlan.unpacked(part) for part in decode(content)]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """*arrays*: the operands after the arguments, as positions among ``FunctionText.arrays``; *contents*: bytes of such
+    arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
+    the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
+    or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such; None: they are the result.
+    *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``)."""
+
+    args: tuple[Arg, ...]
+    outs: tuple[Out, ...]
+    arrays: tuple[int, ...]
+    contents: tuple[tuple[int, bytes], ...]
+    constants: tuple[np.ndarray, ...]  # buffers of the kernel's
+    temp_offsets: tuple[int, ...]
+    arena_bytes: int
+    sizes: bytes
+    consts: bytes
+    single: bool
+    tree: Any
+    code: bytes
+    symbols: tuple[str, ...]
+    symbol: str
+    answers: bytes
+    program: bytes
+
+    def packed(self) -> bytes:
+        """The plan as bytes."""
+        constants = tuple([(a.dtype, a.shape, a.tobytes()) for a in self.constants])
+        return encode((
+            tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), self.arrays, self.contents,
+            constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree, self.code,
+            self.symbols, self.symbol, self.answers, self.program,
+        ))  # fmt: skip
+
+    @staticmethod
+    def unpacked(content: bytes) -> StoredPlan:
+        """The plan that :meth:`packed` has made.
+
+        Raises:
+            EncodingError, ValueError, TypeError, KeyError: it has made none of these bytes.
+        """
+        args, outs, arrays, contents, constants, *rest = decode(content)
+        return StoredPlan(
+            tuple([_arg_of(a) for a in args]),
+            tuple([_out_of(o) for o in outs]),
+            arrays,
+            contents,
+            tuple([np.frombuffer(data, dtype).reshape(shape) for dtype, shape, data in constants]),
+            *rest,
+        )
+
+    def answer(self, data: list[Any], found: list[np.ndarray]) -> tuple[Any, ...] | None:
+        """The user's result, as the only element of a tuple, for the *data* among a call's arguments and the arrays
+        *found* outside; None where a guard fails: Python has to run.
+
+        Raises UnknownSymbolError where this process lacks something that the kernel calls."""
+        if any(found[k].tobytes() != content for k, content in self.contents):
+            return None
+        values = [_normal(x) for x in (*data, *[found[k] for k in self.arrays])]
+        code = ObjectCode(self.code, self.symbols).load()
+        address = code.address(self.symbol)
+        if not address:
+            return None
+        sizes = np.frombuffer(self.sizes, np.int64)
+        workspace = np.empty(self.arena_bytes + _ALIGN, np.uint8)
+        start = address_of(workspace)
+        extra = tuple([address_of(a) for a in self.constants])
+        plan = LaunchPlan(
+            address, self.args, self.outs, extra, self.temp_offsets, sizes, self.consts, (code,),
+            False, None, 0,
+        )  # fmt: skip
+        results = run(plan, values, start + -start % _ALIGN)
+        if type(results) is not tuple:
+            return None
+        if self.tree is None:
+            return (results[0] if self.single else results,)
+        return (_built(self.tree, results),)
+
+
+def _normal(x: Any) -> Any:
+    """*x* as a kernel takes it: an array C-contiguous and aligned."""
+    if type(x) is np.ndarray and not (x.flags.c_contiguous and x.flags.aligned):
+        return np.array(x, order="C")
+    return x
+
+
+def _built(tree: Any, results: tuple[Any, ...]) -> Any:
+    kind, *parts = tree
+    if kind == "r":
+        return results[parts[0]]
+    if kind == "value":
+        return parts[0]
+    if kind == "dict":
+        keys, *parts = parts
+        return dict(zip(keys, [_built(part, results) for part in parts], strict=True))
+    made = [_built(part, results) for part in parts]
+    return made if kind == "list" else tuple(made)
+
+
+def _arg(arg: Arg) -> tuple[Any, ...]:
+    if isinstance(arg, ArrayArg):
+        return "array", arg.dtype, arg.shape
+    if isinstance(arg, ScalarArg):
+        return "scalar", arg.dtype, tuple([_SCALAR_NAMES[kind] for kind in arg.accept])
+    raise TypeError(f"an operand that a plan on disk can't have: {arg}")
+
+
+def _arg_of(text: tuple[Any, ...]) -> Arg:
+    kind, dtype, rest = text
+    if kind == "array":
+        return ArrayArg(dtype, rest)
+    return ScalarArg(dtype, tuple([_SCALARS[name] for name in rest]))
+
+
+def _out(out: Out) -> tuple[Any, ...]:
+    return (out.dtype, out.shape) if isinstance(out, ArrayOut) else (out.dtype, None)
+
+
+def _out_of(text: tuple[Any, ...]) -> Out:
+    dtype, shape = text
+    return ScalarOut(dtype) if shape is None else ArrayOut(dtype, shape)

@@ -244,7 +244,8 @@ class _CpuAssembler:
         function.attributes.add("nounwind")
         told = function.args[3]
         frame, end = self._frame(function)
-        frame.kernel = KernelTable(function.args[0], self.index, self._frame)
+        frame.has_gil = True
+        frame.table = KernelTable(function.args[0], self.index, self._frame)
         b, pointer = frame.b, frame.pointer
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
@@ -305,8 +306,12 @@ def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
 _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 
+_POLL = 'declare i64 @"pool:poll"()'
+
+
 def _finish_text(text: str) -> str:
     width = ' "prefer-vector-width"="512"'
+    text = text.replace(_POLL, f"{_POLL} nounwind memory(inaccessiblemem: readwrite)")  # loads need not be done again
     return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
 
 

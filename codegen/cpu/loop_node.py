@@ -34,9 +34,10 @@ from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
-from .scalar import I8, I64, least, memory_type, unique_name
+from .scalar import I8, I64, declare, least, memory_type, unique_name
 
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
+POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
 
@@ -62,7 +63,8 @@ class LoopFrame(Frame):
 
     near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
-    kernel: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
+    table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
+    has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
 
     def inside(self, loop: LoopEmitter) -> LoopFrame:
@@ -70,7 +72,7 @@ class LoopFrame(Frame):
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, kernel=None,
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None,
         )  # fmt: skip
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
@@ -79,7 +81,7 @@ class LoopFrame(Frame):
         name = unique_name(module, name)
         tables = inline or isinstance(body[0], Statement)
         division = None
-        if self.kernel is not None and isinstance(body[0], Loop):
+        if self.table is not None and isinstance(body[0], Loop):
             division = division_of(self.program, self.schedule, body[0])
         emitter = ItemEmitter(
             self.program, self.schedule, module, name, used, inline=inline, tables=tables,
@@ -101,18 +103,20 @@ class LoopFrame(Frame):
             DividedNest(self, self.chunks, division, known, used, pointers, given).emit()
 
     def call(self, op: CanonicalOp, name: str) -> None:
-        if self.kernel is None or not is_batched(self.program, op):
-            CallEmitter(self.program, self.schedule.stored, self).emit(op)
+        if self.table is None or not is_batched(self.program, op):
+            stored, has_gil = self.schedule.stored, self.has_gil
+            CallEmitter(self.program, stored, self.b, self.pointer, self.numbers, has_gil=has_gil).emit(op)
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:
-            CallEmitter(self.program, self.schedule.stored, frame, (low, high)).emit(op)
+            stored, matrices = self.schedule.stored, (low, high)
+            CallEmitter(self.program, stored, frame.b, frame.pointer, frame.numbers, matrices).emit(op)
 
         n, work = batch_work(self, op)
         self._divided(part, name, n, work)
 
     def loop(self, plan: LoopPlan, name: str) -> None:
-        if self.kernel is None or not is_map(plan):
+        if self.table is None or not is_map(plan):
             LoopEmitter(self, plan, name).emit()
             return
 
@@ -128,9 +132,9 @@ class LoopFrame(Frame):
         self, part: Callable[[Frame, ir.Value, ir.Value], None], name: str, n: ir.Value, work: ir.Value,
         private: Sequence[Own] = (),
     ) -> None:  # fmt: skip
-        assert self.kernel is not None
-        function = self.kernel.part(self.b.module, name, part)
-        table = self.kernel
+        table = self.table
+        assert table is not None
+        function = table.part(self.b.module, name, part)
         DividedPart(self, self.chunks, table.bufs, table.positions, function, n, work, private).emit()
 
 
@@ -216,6 +220,7 @@ class LoopEmitter(LoopValues):
             step.leave_unless(b.icmp_unsigned("!=", b.load(self.pointers[outs[0]], typ=I8), I8(0)))
             items = items[asked:]
         emit_items(inner, grouped(items), self.name, inline=True)
+        self._poll(step.number)
         for carry in carries:
             carry.close()
         step.finish()
@@ -228,6 +233,19 @@ class LoopEmitter(LoopValues):
             b.store(taken, self.result(count))
         for k in self.plan.cleared:
             self.clear(self.result(k), outs[k], taken, length)
+
+    def _poll(self, number: ir.Value) -> None:
+        """After every so many steps, let signal handlers run, and return from the kernel where one has raised. A loop
+        of scalar steps whose number is known ends soon enough, and is left as it is."""
+        body, b = self.plan.schedule.body, self.b
+        scalar = all(isinstance(item, Statement) for item in body)
+        if not self.frame.has_gil or (scalar and not self.plan.op.params["stops"]):
+            return
+        every = POLLED_SCALAR if scalar else POLLED_NESTS
+        with b.if_then(b.icmp_unsigned("==", b.and_(number, I64(every - 1)), I64(every - 1)), likely=False):
+            raised = b.call(declare(b.module, "pool:poll", I64), [])
+            with b.if_then(b.icmp_signed("!=", raised, I64(-1)), likely=False):
+                b.ret(raised)
 
     def _bound(self, length: ir.Value) -> ir.Value:
         """Upper bound of the trip count (i64)."""

@@ -8,7 +8,8 @@ signals blocked), wait for a short time in a loop and then on a futex, and never
 ``run(chunk, context, n, threads)`` calls ``chunk(context, k, number of the thread)`` for all k < n, and gives -1, or -2
 where a signal handler has raised.  The GIL is released meanwhile.  One nest at a time has the pool: one that comes from
 another thread of Python is run by that thread alone, as all are where there is one thread, or a platform without
-futexes.  Start reading at :data:`POOL`.
+futexes.  ``poll()`` is for loops that may take long in one thread, which holds the GIL: it lets signal handlers run, a
+few times a second, with the same answers.  Start reading at :data:`POOL`.
 
 =============  ===================================================================================================
 word           meaning
@@ -18,6 +19,7 @@ word           meaning
                it down by one has a chunk, and may rely on the words below until the chunk is done
 ``done``       chunks that are done; ``waiting``: whether the thread that began the nest sleeps until all are
 ``begun``      threads of the pool
+``polled``     when a long loop of some kernel last looked after signals
 ``bell``       one for each thread, in a cache line of its own: counts the nests that it was called to; behind it,
                whether the thread sleeps
 =============  ===================================================================================================
@@ -37,7 +39,7 @@ from ..threads import MOST, threads
 from .native import compile_function, filled
 
 _LINE = 8  # words of a cache line
-_WORDS = ("lock", "ticket", "done", "waiting", "chunk", "context", "chunks", "begun")
+_WORDS = ("lock", "ticket", "done", "waiting", "chunk", "context", "chunks", "begun", "polled")
 _PLACES = {name: position * _LINE for position, name in enumerate(_WORDS)}
 _BELLS = len(_WORDS) * _LINE
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # the number of the system call
@@ -47,7 +49,7 @@ _PAUSE = {
 }
 _NO_PAUSE = {"pause": "@llvm.donothing()", "declared_pause": "@llvm.donothing()"}
 
-POOL = r"""
+NOW = r"""
 define internal i64 @now() {                          ; nanoseconds of the monotonic clock
   %time = alloca [2 x i64]
   %failed = call i32 $clock_gettime(i32 $clock, ptr %time)
@@ -58,7 +60,31 @@ define internal i64 @now() {                          ; nanoseconds of the monot
   %all = add i64 %whole, %rest
   ret i64 %all
 }
+"""
 
+POLL = r"""
+define i64 @tracegrad_poll() {
+entry:
+  %now = call i64 @now()
+  %asked = getelementptr i64, ptr $state, i64 $polled
+  %before = load i64, ptr %asked
+  %since = sub i64 %now, %before
+  %due = icmp sgt i64 %since, 50000000
+  br i1 %due, label %ask, label %no
+ask:                                                  ; other threads of Python have a turn, too
+  store i64 %now, ptr %asked
+  %saved = call ptr $PyEval_SaveThread()
+  call void $PyEval_RestoreThread(ptr %saved)
+  %answer = call i32 $PyErr_CheckSignals()
+  %raised = icmp ne i32 %answer, 0
+  %code = select i1 %raised, i64 -2, i64 -1
+  ret i64 %code
+no:
+  ret i64 -1
+}
+"""
+
+POOL = r"""
 define internal void @sleep_while(ptr %word, i64 %value, ptr %limit) {
   %value.32 = trunc i64 %value to i32
   %answer = call i64 (i64, ...) $syscall(i64 $futex, ptr %word, i32 128, i32 %value.32, ptr %limit, ptr null, i32 0)
@@ -361,8 +387,8 @@ def can_share() -> bool:
     return sys.platform == "linux" and platform.machine() in _FUTEX
 
 
-def pool_address() -> int:
-    """The address of the function ``run``; compiles it at the first call."""
+def _compiled(text: str, name: str) -> int:
+    """The address of the function *name* of *text* and :data:`NOW`."""
     numbers = {
         **_PLACES, "bells": _BELLS, "futex": _FUTEX.get(platform.machine(), 0), "spins": SPINS,
         "clock": 6 if sys.platform == "darwin" else 1,  # CLOCK_MONOTONIC
@@ -371,11 +397,9 @@ def pool_address() -> int:
     library = ctypes.CDLL(None)
     names = ("clock_gettime", "syscall", "pthread_create", "pthread_detach", "pthread_sigmask")
     addresses = {name: ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in names}
-    text = filled(
-        POOL, numbers, {**addresses, "state": _state_address()},
-        ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals"),
-    )  # fmt: skip
-    return compile_function(text, "tracegrad_run")
+    functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+    source = filled(NOW + text, numbers, {**addresses, "state": _state_address()}, functions)
+    return compile_function(source, name)
 
 
 def _alone() -> None:
@@ -383,7 +407,8 @@ def _alone() -> None:
     _state[:] = 0
 
 
-symbols.provide("pool:run", pool_address)
+symbols.provide("pool:run", lambda: _compiled(POOL, "tracegrad_run"))
+symbols.provide("pool:poll", lambda: _compiled(POLL, "tracegrad_poll"))
 symbols.provide("pool:threads", lambda: ctypes.addressof(threads.cell))
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_alone)

@@ -14,8 +14,8 @@ it needs neither sizes nor what is done.  The words::
 ``CALL`` calls a kernel on these places of the launcher's buffers.  Where its answer is not -1 (a guard has failed, or a
 signal handler raised) the tape ends with that answer, so what has not been copied yet never will be.  ``HOST`` calls a
 Python object with the address of the same table; an exception ends the tape with -2.  ``COPY`` moves a result from the
-workspace to where it belongs: LLVM was told that the buffers of a kernel do not overlap, so none writes into its arguments itself.
-A tape allocates nothing on the stack.
+workspace to where it belongs: LLVM was told that the buffers of a kernel do not overlap, so none writes into its
+arguments itself.  A tape allocates nothing on the stack.
 
 :class:`Tape` writes the words.  Start reading at :data:`RUNNER`.
 """

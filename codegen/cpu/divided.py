@@ -41,7 +41,7 @@ from .scalar import (
     unique_name,
 )
 
-CHUNK_WORK = 400_000  # flops, about, of a chunk: some 50 us
+CHUNK_WORK = 2_000_000  # flops, about, of a chunk: 20 to 60 us
 MOST_CHUNKS = 64
 PARTS = 16  # flops of a chunk for each element that it adds up in memory
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..codegen.derive.loop_memory import loop_memory
 from ..tracer.ir.check import checks
 from ..tracer.record.autocast import SETTINGS_CHANGED
+from .threads import threads
 
 
 def _number(name: str, default: int) -> int:
@@ -43,9 +44,10 @@ class Config:
     ``max_segments``: kernels of segments that one kind of call keeps ready, where its Python runs each time.
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
-    loop (a quarter of the free memory). ``cache``: whether compiled kernels are kept on disk, and ``cache_recordings``
-    whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the
-    bytes of all its files."""
+    loop (a quarter of the free memory). ``num_threads``: threads that a kernel may use, which is
+    all cores that the process may where it is set to 0. ``cache``: whether compiled kernels are kept on disk, and
+    ``cache_recordings`` whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches);
+    ``cache_size``: the bytes of all its files."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
@@ -59,6 +61,7 @@ class Config:
         self.max_derivatives = _number("MAX_DERIVATIVES", 256)
         self.max_tapes = _number("MAX_TAPES", 256)
         self.loop_memory = _number("LOOP_MEMORY", loop_memory.budget)
+        self.num_threads = _number("NUM_THREADS", 0)
         self.cache = (os.environ.get("TRACEGRAD_CACHE") or "1") != "0"
         self.cache_recordings = bool(_number("CACHE_RECORDINGS", 1))
         self.cache_dir = os.environ.get("TRACEGRAD_CACHE_DIR", "")
@@ -67,6 +70,8 @@ class Config:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Config.__annotations__:
             raise AttributeError(f"there is no setting {name!r}; there are {', '.join(Config.__annotations__)}")
+        if name == "num_threads":
+            value = threads.set(int(value))
         super().__setattr__(name, value)
         if name == "loop_memory":
             loop_memory.budget = int(value)
@@ -88,6 +93,7 @@ class Config:
     max_derivatives: int
     max_tapes: int
     loop_memory: int
+    num_threads: int
     cache: bool
     cache_recordings: bool
     cache_dir: str

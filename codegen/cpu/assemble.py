@@ -30,6 +30,7 @@ from ..schedule.memory import Sizes, Temporary, plan
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
 from . import jit, vecmath
+from .divided import KernelTable
 from .expressions import Numbers
 from .hints import finish_hints
 from .library_calls import native
@@ -241,7 +242,29 @@ class _CpuAssembler:
         symbol = f"{self.name}_s{number}"
         function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
         function.attributes.add("nounwind")
-        bufs, sizes, consts, told = function.args
+        told = function.args[3]
+        frame, end = self._frame(function)
+        frame.has_gil = True
+        frame.table = KernelTable(function.args[0], self.index, self._frame)
+        b, pointer = frame.b, frame.pointer
+        for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
+            if not is_check:
+                for item in part:
+                    bit = None if isinstance(item, list) else self.bits.get(item)
+                    with contextlib.nullcontext() if bit is None else b.if_then(_unset(b, told, bit)):
+                        emit_items(frame, [item], self.name)
+                continue
+            for number in itertools.chain.from_iterable(part):
+                held = b.icmp_unsigned("!=", b.load(pointer(self.guards[number]), typ=I8), I8(0))
+                with b.if_then(b.not_(held)):
+                    b.ret(I64(number))
+        b.ret(I64(-1))
+        end()
+        return symbol
+
+    def _frame(self, function: ir.Function) -> tuple[LoopFrame, Callable[[], None]]:
+        """(the frame of *function*, whose arguments begin with tables of buffers, sizes and constants, what ends it)"""
+        bufs, sizes, consts = function.args[:3]
         entry = ir.IRBuilder(function.append_basic_block("entry"))
         first = function.append_basic_block("start")
         b = ir.IRBuilder(first)
@@ -261,25 +284,15 @@ class _CpuAssembler:
                 pointers[sym] = near(sym, entry)
             return pointers[sym]
 
+        def end() -> None:
+            entry.position_at_end(entry.block)  # others have put their allocas there
+            entry.branch(first)
+
         numbers = Numbers(self.canonical, entry, sizes, consts)
         frame = LoopFrame(
             self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers, near=near
         )
-        for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
-            if not is_check:
-                for item in part:
-                    bit = None if isinstance(item, list) else self.bits.get(item)
-                    with contextlib.nullcontext() if bit is None else b.if_then(_unset(b, told, bit)):
-                        emit_items(frame, [item], self.name)
-                continue
-            for number in itertools.chain.from_iterable(part):
-                held = b.icmp_unsigned("!=", b.load(pointer(self.guards[number]), typ=I8), I8(0))
-                with b.if_then(b.not_(held)):
-                    b.ret(I64(number))
-        b.ret(I64(-1))
-        entry.position_at_end(entry.block)
-        entry.branch(first)
-        return symbol
+        return frame, end
 
 
 def _by_numpy(item: Any) -> bool:
@@ -293,8 +306,12 @@ def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
 _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 
+_POLL = 'declare i64 @"pool:poll"()'
+
+
 def _finish_text(text: str) -> str:
     width = ' "prefer-vector-width"="512"'
+    text = text.replace(_POLL, f"{_POLL} nounwind memory(inaccessiblemem: readwrite)")  # loads need not be done again
     return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
 
 

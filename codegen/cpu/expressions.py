@@ -9,7 +9,7 @@ builder for the home of each loop, and a scope of values at hand for each home a
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any
@@ -111,15 +111,17 @@ class ValueEmitter:
     """A function of the kernel, and the values in it.  ``cpu.ItemEmitter`` adds the loops."""
 
     scalars: type[Scalars] = Scalars  # whose functions scalar bodies call
+    range: Sequence[ir.Value] = ()  # of the outermost loop, where the function is given one
 
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
-        inline: bool = False, tables: bool = True,
+        inline: bool = False, tables: bool = True, ranged: bool = False,
     ):  # fmt: skip
-        """*tables*: whether the function is given the tables of sizes and constants, or those numbers that it needs."""
+        """*tables*: whether the function is given the tables of sizes and constants, or those numbers that it needs;
+        *ranged*: whether it is given a range of its outermost loop."""
         self.program, self.schedule = program, schedule
         self.used = used
-        kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2 * tables))
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2 * tables) + [I64, I64] * ranged)
         self.function = ir.Function(module, kind, name)
         self.function.linkage = "internal"
         self.function.attributes.add("alwaysinline" if inline else "noinline")
@@ -141,7 +143,9 @@ class ValueEmitter:
         self.accumulators: dict[Sym, Any] = {}  # result -> accumulator in the current loops (reductions.py)
         self.numbers: Numbers = NumberArguments(program, self.entry)
         if tables:
-            self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
+            self.numbers = Numbers(program, self.entry, *self.function.args[len(used) :][:2])
+        if ranged:
+            self.range = self.function.args[-2:]
         self.size, self.const = self.numbers.size, self.numbers.const
 
     def finish(self) -> ir.Function:

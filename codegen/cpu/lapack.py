@@ -26,7 +26,7 @@ from .filters import BY_LOOPS
 from .fourier import BY_INNER_LOOPS, takes_all
 from .lapack_factors import BY_LAPACK as FACTORS
 from .lapack_factors import OF_COMPLEX
-from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
+from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, ranging
 from .small_matrices import is_small, small
 from .symbols import capsule_symbol, capsules
 
@@ -63,7 +63,8 @@ class PerMatrix:
         static = self.calls.program.static
         each = small(b.module, op, static) if is_small(op, static) else None
         self.count = self.calls._count(batch)
-        with counting(b, I64(1) if takes_all(op, static) else self.count) as i:
+        first, end = (I64(0), I64(1)) if takes_all(op, static) else self.calls.batch(batch)
+        with ranging(b, first, end, I64(1)) as i:
             places = [
                 b.gep(start, [b.mul(i, span)], source_etype=self.kind)
                 for start, span in zip([*starts, self.calls.pointer(op.out)], spans, strict=True)

@@ -9,7 +9,7 @@ ones.  Where the result is small, the copying takes a third of the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,15 +18,20 @@ import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.primitive import LAPACK, LOOP, PRODUCT
-from ..lower.canonical import Canonical, CanonicalOp, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
 from .expressions import Numbers
+from .fourier import takes_all
 from .lapack import PerMatrix, library_function
-from .scalar import I8, I32, I64, PTR, cell, constant, counting, declare, least, memory_type, to_memory
+from .loop_values import Frame
+from .scalar import I8, I32, I64, PTR, cell, constant, counting, declare, least, memory_type, ranging, to_memory
 from .small_matrices import is_small
 
 SMALL_PRODUCT = 1_000_000  # multiplications up to which OpenBLAS copies nothing
+OF_ONE_THREAD = 1 << 18  # multiplications up to which OpenBLAS uses one thread
+LONG_PRODUCT = 1 << 24  # multiplications of a product that lets go of the GIL: some 1 ms
+MATRIX_WORK = 500  # flops, about, of a call for a matrix of a batch
 FEWEST, MOST = 64, 128  # rows of A and B that are multiplied at once in A' B, if not all
 
 
@@ -39,11 +44,35 @@ def native(op: CanonicalOp) -> bool:
     return op.prim.name in ("scatter", "scatter_add") and op.out.dtype.kind in ("i", "u", *FLOAT_KINDS)
 
 
+def is_batched(program: Canonical, op: CanonicalOp) -> bool:
+    """Whether *op* is done for each matrix of a batch."""
+    batch = [d for d in op.ins[0].dims[:-2] if d != ONE]
+    return (
+        op.prim.kind in (LAPACK, PRODUCT) and any(d not in program.static for d in batch)
+        and not takes_all(op, program.static)
+    )  # fmt: skip
+
+
+def batch_work(frame: Frame, op: CanonicalOp) -> tuple[ir.Value, ir.Value]:
+    """(the number of matrices in *op*, flops of all, or 0 where BLAS is to divide each between its own threads)"""
+    b, numbers, x = frame.b, frame.numbers, op.ins[0]
+    batch, sides = numbers.count(b, x.dims[:-2]), [numbers.size(d) for d in x.dims[-2:]]
+    third = op.out.dims[-1] if op.prim.kind == PRODUCT else x.dims[-1]
+    each = b.mul(b.mul(*sides), numbers.size(third))
+    alone = b.icmp_signed("<=", each, I64(OF_ONE_THREAD))
+    return batch, b.select(alone, b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), I64(0))
+
+
 class CallEmitter:
     """Writes library steps into the kernel's entry function."""
 
-    def __init__(self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, pointer: Any, numbers: Numbers):
-        self.program, self.stored = program, stored
+    def __init__(
+        self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, pointer: Any, numbers: Numbers,
+        matrices: tuple[ir.Value, ir.Value] | None = None, has_gil: bool = False,
+    ):  # fmt: skip
+        """*matrices*: the range of those of a batch that are meant, if not all; *has_gil*: whether the GIL is held
+        there."""
+        self.program, self.stored, self.matrices, self.has_gil = program, stored, matrices, has_gil
         self.b, self.entry, self.pointer = b, numbers.entry, pointer
         self.size, self.const, self._count = numbers.size, numbers.const, partial(numbers.count, b)
 
@@ -54,6 +83,24 @@ class CallEmitter:
             self._matmul(op)
         else:
             self._scatter(op)
+
+    def batch(self, dims: Sequence[Dim]) -> tuple[ir.Value, ir.Value]:
+        """The range of matrices of a batch with these *dims*."""
+        return self.matrices or (I64(0), self._count(dims))
+
+    @contextmanager
+    def _without_gil(self, work: ir.Value) -> Iterator[None]:
+        """A context in which other threads of Python run, where there is *work* for long enough."""
+        if not self.has_gil:
+            yield
+            return
+        b, module = self.b, self.b.module
+        long, state = b.icmp_signed(">=", work, I64(LONG_PRODUCT)), self.entry.alloca(PTR)
+        with b.if_then(long, likely=False):
+            b.store(b.call(declare(module, "PyEval_SaveThread", PTR), []), state)
+        yield
+        with b.if_then(long, likely=False):
+            b.call(declare(module, "PyEval_RestoreThread", ir.VoidType(), PTR), [b.load(state, typ=PTR)])
 
     def _buffer(self, x: Any) -> ir.Value:
         return self.pointer(buffer_of(self.program, self.stored, x))
@@ -81,7 +128,12 @@ class CallEmitter:
         letter_y, letter_x = [cell(self.entry, b, I8(ord("T" if turned else "N"))) for turned in (tb, ta)]
         one, zero = [cell(self.entry, b, constant(op.out.dtype, value)) for value in (1, 0)]
         empty = b.icmp_signed("==", b.mul(m, n), I64(0))
-        with b.if_then(b.not_(empty)), counting(b, self._count(op.out.dims[:-2])) as batch:
+        begin, end = self.batch(op.out.dims[:-2])
+        with (
+            self._without_gil(b.mul(b.mul(m, n), k)),
+            b.if_then(b.not_(empty)),
+            ranging(b, begin, end, I64(1)) as batch,
+        ):
             at_x = b.gep(px, [b.mul(batch, b.mul(m, k))], source_etype=kind)
             at_y = b.gep(py, [b.mul(batch, b.mul(k, n))], source_etype=kind)
             at_c = b.gep(pc, [b.mul(batch, b.mul(m, n))], source_etype=kind)
@@ -98,7 +150,7 @@ class CallEmitter:
                     from_y = b.gep(at_y, [b.mul(first, n)], source_etype=kind)
                     b.call(gemm, [*operands, from_y, ldy, from_x, ldx, scale, at_c, ldc])
         if op.prim.name == "matmulz":
-            with counting(b, self._count(op.out.dims)) as place:
+            with ranging(b, b.mul(begin, b.mul(m, n)), b.mul(end, b.mul(m, n)), I64(1)) as place:
                 found = b.load(b.gep(pc, [place], source_etype=kind), typ=kind)
                 with b.if_then(b.fcmp_unordered("uno", found, found), likely=False):
                     self._element(op, place)

@@ -15,17 +15,18 @@ from .scalar import I64, PTR, memory_type, to_memory
 
 
 class Stepping:
-    """The control flow of at most *n* iterations, at the builder's position; the body begins with phis."""
+    """The control flow of the iterations from *first* to before *n*, at the builder's position; the body begins with
+    phis."""
 
-    def __init__(self, b: ir.IRBuilder, n: ir.Value):
+    def __init__(self, b: ir.IRBuilder, first: ir.Value, n: ir.Value):
         self.b, self.n = b, n
         self.before, self.body = b.block, b.append_basic_block("step")
         self.after = b.append_basic_block("steps_done")
         self.left: ir.Block | None = None
-        b.cbranch(b.icmp_signed(">", n, I64(0)), self.body, self.after)
+        b.cbranch(b.icmp_signed(">", n, first), self.body, self.after)
         b.position_at_end(self.body)
         self.number = b.phi(I64)
-        self.number.add_incoming(I64(0), self.before)
+        self.number.add_incoming(first, self.before)
 
     def leave_unless(self, go_on: ir.Value) -> None:
         b = self.b

@@ -50,24 +50,25 @@ class ItemEmitter(ValueEmitter):
         depth = len(self.loops)
         if not depth:
             self.within = loops_of(loop)
+        low, high = self.range if self.range and not depth else (I64(0), self.size(loop.dim))
+        n = self.b.sub(high, low, flags=("nsw",)) if self.range and not depth else high
         closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
         totals = [self.accumulator(self, s) for s in closing]
         for a in totals:
             a.start()
             if a.chunkable and self._chunks(loop, a.statement):
                 only = a.statement in loop.body and not loop.segments
-                a.begin_partials(self.size(loop.dim) if only else None)
-        n = self.size(loop.dim)
+                a.begin_partials(n if only else None)
         here = self._innermost(loop)
         direct = [a for a in self.accumulators.values() if a.partial is not None and a.statement in here]
         if loop.segments and depth == 0:
-            self._chunked(loop, n, direct, TILE)
+            self._chunked(loop, low, high, direct, TILE)
         elif direct and depth and all(a.length is not None for a in direct):
             self._row(loop, n, direct)
         elif direct:
-            self._chunked(loop, n, direct, CHUNK)
+            self._chunked(loop, low, high, direct, CHUNK)
         else:
-            self._split(loop, I64(0), n)
+            self._split(loop, low, high)
         for a in totals:
             a.close()
 
@@ -76,13 +77,13 @@ class ItemEmitter(ValueEmitter):
         row, and so little to compile."""
         b = self.b
         if len(self.within) > MAX_LOOPS:
-            self._chunked(loop, n, direct, CHUNK)
+            self._chunked(loop, I64(0), n, direct, CHUNK)
             return
         with b.if_else(b.icmp_signed("<=", n, I64(CHUNK))) as (one, several):
             with one:
                 self._split(loop, I64(0), n)
             with several:
-                self._chunked(loop, n, direct, CHUNK)
+                self._chunked(loop, I64(0), n, direct, CHUNK)
 
     def _innermost(self, loop: Loop) -> list[Statement]:
         """The statements of which *loop* is the innermost loop whose length is not known."""
@@ -101,24 +102,24 @@ class ItemEmitter(ValueEmitter):
         inner = (item for item in loop.body if isinstance(item, Loop))
         return statement in self._innermost(loop) or any(self._chunks(item, statement) for item in inner)
 
-    def _chunked(self, loop: Loop, n: ir.Value, direct: list[Accumulator], length: int) -> None:
+    def _chunked(self, loop: Loop, low: ir.Value, high: ir.Value, direct: list[Accumulator], length: int) -> None:
         """The loop in pieces of *length*: partial sums are added up piece by piece, and segments take turns."""
         b = self.b
         before = b.block
         head, after = b.append_basic_block("chunk"), b.append_basic_block("chunks_done")
-        b.cbranch(b.icmp_signed(">", n, I64(0)), head, after)
+        b.cbranch(b.icmp_signed(">", high, low), head, after)
         b.position_at_end(head)
         lo = b.phi(I64)
-        lo.add_incoming(I64(0), before)
+        lo.add_incoming(low, before)
         stop = b.add(lo, I64(length), flags=("nsw",))
-        hi = b.select(b.icmp_signed("<", stop, n), stop, n)
+        hi = b.select(b.icmp_signed("<", stop, high), stop, high)
         outer_tile = self.tile_start
         if loop.segments:
             self.tile_start = lo
         for segment in loop.segments or [loop.body]:
             self._split(Loop(loop.dim, segment), lo, hi)
         self.tile_start = outer_tile
-        last = b.icmp_signed(">=", stop, n)
+        last = b.icmp_signed(">=", stop, high)
         for a in direct:
             a.end_partial(b.sub(hi, lo, flags=("nsw",)), last)
         lo.add_incoming(stop, b.block)

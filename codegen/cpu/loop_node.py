@@ -24,15 +24,21 @@ from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
+from ..schedule.division import division_of, work_of
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
+from .divided import DividedNest, DividedPart, KernelTable, Own
 from .expressions import NumberArguments
 from .hints import hints_by_name
-from .library_calls import CallEmitter
+from .library_calls import CallEmitter, batch_work, is_batched
 from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
-from .scalar import I8, I64, memory_type, unique_name
+from .scalar import I8, I64, declare, least, memory_type, unique_name
+
+STEP_WORK = 50  # flops, about, of a step beside its loop nests
+POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
+NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
 
 def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
@@ -57,13 +63,16 @@ class LoopFrame(Frame):
 
     near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
+    table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
+    has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
+    chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
 
     def inside(self, loop: LoopEmitter) -> LoopFrame:
         """The frame of the body of *loop*."""
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None,
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None,
         )  # fmt: skip
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
@@ -71,7 +80,13 @@ class LoopFrame(Frame):
         used, module = self.used(body), self.b.module
         name = unique_name(module, name)
         tables = inline or isinstance(body[0], Statement)
-        emitter = ItemEmitter(self.program, self.schedule, module, name, used, inline=inline, tables=tables)
+        division = None
+        if self.table is not None and isinstance(body[0], Loop):
+            division = division_of(self.program, self.schedule, body[0])
+        emitter = ItemEmitter(
+            self.program, self.schedule, module, name, used, inline=inline, tables=tables,
+            ranged=division is not None,
+        )  # fmt: skip
         emitter.items(list(body))
         function, pointers = emitter.finish(), [*map(self.near or self.pointer, used)]
         if not isinstance(emitter.numbers, NumberArguments):
@@ -81,13 +96,46 @@ class LoopFrame(Frame):
         known = self.nests.setdefault(hints_by_name(text, module).replace(name, "", 1), function)
         if known is not function:
             del module.globals[name]
-        self.b.call(known, [*pointers, *emitter.numbers.given(self.numbers)])
+        given = emitter.numbers.given(self.numbers)
+        if division is None:
+            self.b.call(known, [*pointers, *given])
+        else:
+            DividedNest(self, self.chunks, division, known, used, pointers, given).emit()
 
-    def call(self, op: CanonicalOp) -> None:
-        CallEmitter(self.program, self.schedule.stored, self.b, self.pointer, self.numbers).emit(op)
+    def call(self, op: CanonicalOp, name: str) -> None:
+        if self.table is None or not is_batched(self.program, op):
+            stored, has_gil = self.schedule.stored, self.has_gil
+            CallEmitter(self.program, stored, self.b, self.pointer, self.numbers, has_gil=has_gil).emit(op)
+            return
+
+        def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:
+            stored, matrices = self.schedule.stored, (low, high)
+            CallEmitter(self.program, stored, frame.b, frame.pointer, frame.numbers, matrices).emit(op)
+
+        n, work = batch_work(self, op)
+        self._divided(part, name, n, work)
 
     def loop(self, plan: LoopPlan, name: str) -> None:
-        LoopEmitter(self, plan, name).emit()
+        if self.table is None or not is_map(plan):
+            LoopEmitter(self, plan, name).emit()
+            return
+
+        def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:
+            assert isinstance(frame, LoopFrame)
+            LoopEmitter(frame, plan, name).emit((low, high))
+
+        n = self.numbers.size(plan.op.params["length"])
+        work = self.b.mul(n, steps_work(self, plan))
+        self._divided(part, name, n, work, [Own(w.sym, w.dims, w.itemsize) for w in plan.work])
+
+    def _divided(
+        self, part: Callable[[Frame, ir.Value, ir.Value], None], name: str, n: ir.Value, work: ir.Value,
+        private: Sequence[Own] = (),
+    ) -> None:  # fmt: skip
+        table = self.table
+        assert table is not None
+        function = table.part(self.b.module, name, part)
+        DividedPart(self, self.chunks, table.bufs, table.positions, function, n, work, private).emit()
 
 
 def emit_items(frame: LoopFrame, items: Sequence[Any], name: str, *, inline: bool = False) -> None:
@@ -98,7 +146,28 @@ def emit_items(frame: LoopFrame, items: Sequence[Any], name: str, *, inline: boo
         elif item.op in frame.plans:
             frame.loop(frame.plans[item.op], name)
         else:
-            frame.call(item.op)
+            frame.call(item.op, name)
+
+
+def is_map(plan: LoopPlan) -> bool:
+    """Whether the steps of a loop have nothing to do with each other."""
+    params = plan.op.params
+    return not (params["carries"] or params["stops"] or params["counted"] or plan.cleared)
+
+
+def steps_work(frame: Frame, plan: LoopPlan) -> ir.Value:
+    """Flops, about, of one step of the loop of *plan*, for the sizes of the whole."""
+    b, values = frame.b, LoopValues(frame, plan)
+    total: ir.Value = I64(STEP_WORK)
+    for item in plan.schedule.body:
+        if isinstance(item, Loop):
+            for dims, cost in work_of(plan.program, plan.schedule, item).items():
+                total = b.add(total, b.mul(I64(cost), values.numbers.count(b, dims)))
+        elif isinstance(item, LibraryCall) and item.op in plan.nested:
+            inner = replace(frame, program=plan.program, sizes=values.sizes, consts=values.consts)
+            length = least(b, values.numbers.size(item.op.params["length"]), I64(NESTED_STEPS))
+            total = b.add(total, b.mul(length, steps_work(inner, plan.nested[item.op])))
+    return total
 
 
 def _position(schedule: Schedule, sym: Sym) -> int:
@@ -116,7 +185,8 @@ class LoopEmitter(LoopValues):
         super().__init__(frame, plan)
         self.name = name
 
-    def emit(self) -> None:
+    def emit(self, steps: tuple[ir.Value, ir.Value] | None = None) -> None:
+        """Write the loop, or those *steps* of it, a range."""
         b, op, program = self.b, self.plan.op, self.plan.program
         params = op.params
         first, count, ys = params["consts"], params["carries"], before_rows(params)
@@ -134,7 +204,7 @@ class LoopEmitter(LoopValues):
             self.pointers[outs[0]] = self.slots(outs[0], 1)
         for sym, size in self.plan.small.items():
             self.pointers[sym] = self.slots(sym, size)
-        step = Stepping(b, n)
+        step = Stepping(b, *(steps or (I64(0), n)))
         for carry in carries:
             carry.open(step.before)
         row = b.sub(b.sub(n, I64(1)), step.number) if params["reverse"] else step.number
@@ -150,6 +220,7 @@ class LoopEmitter(LoopValues):
             step.leave_unless(b.icmp_unsigned("!=", b.load(self.pointers[outs[0]], typ=I8), I8(0)))
             items = items[asked:]
         emit_items(inner, grouped(items), self.name, inline=True)
+        self._poll(step.number)
         for carry in carries:
             carry.close()
         step.finish()
@@ -162,6 +233,19 @@ class LoopEmitter(LoopValues):
             b.store(taken, self.result(count))
         for k in self.plan.cleared:
             self.clear(self.result(k), outs[k], taken, length)
+
+    def _poll(self, number: ir.Value) -> None:
+        """After every so many steps, let signal handlers run, and return from the kernel where one has raised. A loop
+        of scalar steps whose number is known ends soon enough, and is left as it is."""
+        body, b = self.plan.schedule.body, self.b
+        scalar = all(isinstance(item, Statement) for item in body)
+        if not self.frame.has_gil or (scalar and not self.plan.op.params["stops"]):
+            return
+        every = POLLED_SCALAR if scalar else POLLED_NESTS
+        with b.if_then(b.icmp_unsigned("==", b.and_(number, I64(every - 1)), I64(every - 1)), likely=False):
+            raised = b.call(declare(b.module, "pool:poll", I64), [])
+            with b.if_then(b.icmp_signed("!=", raised, I64(-1)), likely=False):
+                b.ret(raised)
 
     def _bound(self, length: ir.Value) -> ir.Value:
         """Upper bound of the trip count (i64)."""

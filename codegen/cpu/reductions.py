@@ -19,6 +19,7 @@ from ..schedule.loop_tree import Statement
 from .expressions import ValueEmitter
 from .scalar import F64, I64, Scalars, cell, constant, counting, declare, register_type
 
+EXTREMES = ("reduce_max", "reduce_min")
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
@@ -91,27 +92,13 @@ class Accumulator:
             e.put(out, b.add(base, i, flags=("nsw",)), self.identity())
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
-        b, name = self.e.b, self.op.prim.name
-        is_float = self.dtype.kind in FLOAT_KINDS
-        if name == "reduce_sum":
-            return b.fadd(total, value, flags=("reassoc",)) if is_float else b.add(total, value)
-        if name == "reduce_prod":  # in order, as NumPy's: its parts may leave the range of numbers
-            return b.fmul(total, value) if is_float else b.mul(total, value)
-        if name == "reduce_or":
-            return b.or_(total, value)
-        if name == "reduce_and":
-            return b.and_(total, value)
-        largest = name == "reduce_max"
-        if is_float:
-            return self.extreme(largest, total, value)
-        s = Scalars(b, self.dtype, self.dtype)
-        return s.select(s.cmp(">" if largest else "<", value, total), value, total)
+        name = self.op.prim.name
+        if self.dtype.kind in FLOAT_KINDS and name in EXTREMES:
+            return self.extreme(name == "reduce_max", total, value)
+        return combined(self.e.b, name, self.dtype, total, value)
 
     def extreme(self, largest: bool, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The larger or smaller of two floats; nan wins, as in NumPy."""
-        b, suffix = self.e.b, "f64" if x.type == F64 else "f32"
-        intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"
-        return b.call(declare(b.module, intrinsic, x.type, x.type, x.type), [x, y])
+        return extreme(self.e.b, largest, x, y)
 
     def update(self, at: Indices) -> None:
         e, op = self.e, self.op
@@ -182,11 +169,7 @@ class Accumulator:
         """(the total with the partial sum, the sum of what rounding took from it), so that the error does not grow with
         the number of partial sums."""
         b, kind = self.e.b, register_type(self.dtype)
-        before, more, lost = [b.load(cell, typ=kind) for cell in (self.slot, self.partial, self.lost)]
-        total = b.fadd(before, more)
-        taken = b.fsub(total, before)
-        off = b.fadd(b.fsub(before, b.fsub(total, taken)), b.fsub(more, taken))  # exactly
-        return total, b.fadd(lost, off)
+        return compensated(b, *[b.load(cell, typ=kind) for cell in (self.slot, self.partial, self.lost)])
 
     def close(self) -> None:
         """End the accumulation and store a reduction that ran in a register."""
@@ -213,10 +196,7 @@ class Accumulator:
         return total
 
     def _corrected(self) -> ir.Value:
-        b = self.e.b
-        total, lost = self.added()
-        finite = Scalars(b, self.dtype, self.dtype).isfinite(total)  # else what was lost is no number
-        return b.select(finite, b.fadd(total, lost), total)
+        return corrected(self.e.b, self.dtype, *self.added())
 
     def finish(self, value: ir.Value) -> None:
         """Store the result, and keep it in the scope for later readers."""
@@ -231,6 +211,45 @@ class Accumulator:
             for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True))
             if a not in self.op.params["axes"]
         )
+
+
+def combined(b: ir.IRBuilder, name: str, dtype: np.dtype, total: ir.Value, value: ir.Value) -> ir.Value:
+    """The two put together by the reduction called *name*."""
+    is_float = dtype.kind in FLOAT_KINDS
+    if name == "reduce_sum":
+        return b.fadd(total, value, flags=("reassoc",)) if is_float else b.add(total, value)
+    if name == "reduce_prod":  # in order, as NumPy's: its parts may leave the range of numbers
+        return b.fmul(total, value) if is_float else b.mul(total, value)
+    if name == "reduce_or":
+        return b.or_(total, value)
+    if name == "reduce_and":
+        return b.and_(total, value)
+    largest = name == "reduce_max"
+    if is_float:
+        return extreme(b, largest, total, value)
+    s = Scalars(b, dtype, dtype)
+    return s.select(s.cmp(">" if largest else "<", value, total), value, total)
+
+
+def extreme(b: ir.IRBuilder, largest: bool, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The larger or smaller of two floats; nan wins, as in NumPy."""
+    suffix = "f64" if x.type == F64 else "f32"
+    intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"
+    return b.call(declare(b.module, intrinsic, x.type, x.type, x.type), [x, y])
+
+
+def compensated(b: ir.IRBuilder, before: ir.Value, more: ir.Value, lost: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(*before* + *more*, *lost* + what rounding took from that sum)"""
+    total = b.fadd(before, more)
+    taken = b.fsub(total, before)
+    off = b.fadd(b.fsub(before, b.fsub(total, taken)), b.fsub(more, taken))  # exactly
+    return total, b.fadd(lost, off)
+
+
+def corrected(b: ir.IRBuilder, dtype: np.dtype, total: ir.Value, lost: ir.Value) -> ir.Value:
+    """A total with what rounding took from its sums."""
+    finite = Scalars(b, dtype, dtype).isfinite(total)  # else what was lost is no number
+    return b.select(finite, b.fadd(total, lost), total)
 
 
 def product(s: Scalars, prim: Primitive, factor: ir.Value, carried: ir.Value) -> ir.Value:

@@ -8,6 +8,7 @@ without a colon is one of the C library's, of libm's or of libmvec's. The others
 ``ufunc:MODULE:NAME:dd_d``         the inner loop of a ufunc for these types
 ``ufunc-data:MODULE:NAME:dd_d``    the last argument of that loop
 ``process:...``                    defined by :func:`define`: of no other process
+``pool:...``                       provided by a layer above (:func:`provide`)
 =================================  ====================================================================================
 
 Neither LLVM nor a module of SciPy's is imported before a name asks for it.
@@ -22,6 +23,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ _LIBRARIES = (None, "libm.so.6", "libmvec.so.1")  # the process, then what it ma
 PROCESS = "process:"
 
 _defined: dict[str, int] = {}
+_provided: dict[str, Callable[[], int]] = {}
 
 
 class UnknownSymbolError(LookupError):
@@ -65,6 +68,11 @@ def define(name: str, address: int) -> None:
     address_of.cache_clear()
 
 
+def provide(name: str, address: Callable[[], int]) -> None:
+    """Let *name* have an address in each process, for which *address* is asked when it is wanted."""
+    _provided[name] = address
+
+
 @functools.cache
 def address_of(name: str) -> int:
     """The address of *name*.
@@ -72,7 +80,9 @@ def address_of(name: str) -> int:
     Raises:
         UnknownSymbolError: there is none in this process.
     """
-    found = _defined.get(name) or (_named(name) if ":" in name else _exported(name))
+    found = _defined.get(name)
+    if not found:
+        found = _provided[name]() if name in _provided else _named(name) if ":" in name else _exported(name)
     if not found:
         raise UnknownSymbolError(name)
     return found

@@ -50,7 +50,7 @@ class ThreadFrame(LoopFrame):
         item.items(list(body))
         self.b.call(item.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
 
-    def call(self, op: CanonicalOp) -> None:
+    def call(self, op: CanonicalOp, name: str) -> None:
         ThreadCalls(self.program, self.schedule.stored, self.b, self.pointer, self.numbers).emit(op)
 
 
@@ -160,7 +160,7 @@ class BlockFrame(ThreadFrame):
         self.b.call(item.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
         self.kernel.written = any(s.out not in self.slots for part in body for s in statements_of(part))
 
-    def call(self, op: CanonicalOp) -> None:
+    def call(self, op: CanonicalOp, name: str) -> None:
         self.synchronize()
         BlockCalls(self, self.kernel).emit(op)
         self.kernel.written = True

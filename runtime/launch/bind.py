@@ -10,8 +10,8 @@ Three data structures:
 
 * The **argument and output records** (``plan.py``): what a call must look like, and what it gives back.
 * The :class:`LaunchPlan` (``plan.py``): everything that one binding knows, kept alive with it.
-* The **arena**: the one workspace of the process.  Temporaries are offsets into it.  A kernel runs with the GIL held
-  from the first to the last use of the arena, so one workspace serves every kernel and every thread.
+* The **arena**: the one workspace of the process.  Temporaries are offsets into it.  A kernel that lets go of the GIL
+  (``pool.py``) is at work in it meanwhile, and a flag says so: calls that find it set take memory of their own.
 
 Start reading at :func:`bind`.  Its result is a builtin whose C function is generic and driven by a table
 (``launcher_ir.py``); :func:`call_python` does the same work in Python, more legibly and some fifty times slower, where
@@ -24,6 +24,7 @@ import ctypes
 import functools
 import itertools
 import math
+import os
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -77,12 +78,13 @@ _lock = threading.RLock()
 _arena: list[np.ndarray] = immortal([])  # one, or none yet
 _arena_bytes = 0
 _arena_cell = immortal(ctypes.c_int64(0))  # the arena's base address, which every call reads
+_arena_busy = immortal(ctypes.c_int64(0))  # whether a call is at work in it
 
 
 def ensure_arena(nbytes: int) -> int:
     """Make the workspace at least *nbytes* long and return its address (0 while none was ever needed).
 
-    It grows and never shrinks.  The old one is let go: no kernel is in the middle of a run while this thread is here.
+    It grows and never shrinks.  The old one is let go, unless a kernel is in the middle of a run.
     """
     global _arena_bytes
     with _lock:
@@ -91,8 +93,22 @@ def ensure_arena(nbytes: int) -> int:
             block = np.empty(size + _ARENA_ALIGN, np.uint8)
             start = address_of(block)
             _arena_cell.value = start + -start % _ARENA_ALIGN
-            _arena[:], _arena_bytes = [block], size
+            _arena[:] = [*_arena, block] if _arena_busy.value else [block]
+            _arena_bytes = size
         return _arena_cell.value
+
+
+def _fresh_arena() -> None:
+    """A forked child does not have the thread that may be at work in the arena."""
+    global _arena_bytes
+    if _arena_busy.value:
+        size, _arena_bytes = _arena_bytes, 0
+        ensure_arena(size)
+        _arena_busy.value = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_arena)
 
 
 # ------------------------------------------------------------------------------------------------------ bind
@@ -134,7 +150,7 @@ def bind(
     owned = (tuple(keep_alive), sizes, consts, counts, *map(_object_of, args), *map(_object_of, outs))
     plan = LaunchPlan(
         kernel_address, tuple(args), tuple(outs), tuple(extra), tuple(temp_offsets), sizes, consts, owned, single,
-        counts, scratch,
+        counts, scratch, max(arena_bytes, 1) if temp_offsets else 0,
     )  # fmt: skip
     _check(plan, arena_bytes)
     if plan.temp_offsets:
@@ -168,10 +184,12 @@ def bind_family(
         raise ValueError(f"a family has at most {MAX_FAMILY} members, not {len(members)}")
     if builtin is None or len(plans) != len(members) or len({bool(plan.scratch) for plan in plans}) > 1:
         return functools.partial(call_family, tuple(members), following, [0])
-    plans = [plan._replace(scratch=max(p.scratch for p in plans)) for plan in plans]
+    scratch, space = max(p.scratch for p in plans), max(p.space for p in plans)
+    plans = [plan._replace(scratch=scratch, space=space) for plan in plans]
     if merged is None:
         return builtin(_binding(plans, following))
-    plans = [p._replace(temp_offsets=tuple(o)) for p, o in zip(plans, merged.offsets, strict=True)]
+    space = max(merged.nbytes, 1)
+    plans = [p._replace(temp_offsets=tuple(o), space=space) for p, o in zip(plans, merged.offsets, strict=True)]
     for plan in plans:
         _check(plan, merged.nbytes)
     ensure_arena(merged.nbytes)
@@ -323,7 +341,7 @@ def _object_of(row: Arg | Out) -> object:
 
 def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
     given, made = len(plan.outs), len(plan.outs) + bool(plan.scratch)
-    words = array("q", (len(plan.args), made, given, plan.single, room, first))
+    words = array("q", (len(plan.args), made, given, plan.single, room, first, plan.space))
     for arg in plan.args:
         if isinstance(arg, ArrayArg):
             kind = ir.KIND_WRITTEN if arg.written else ir.KIND_ARRAY
@@ -352,7 +370,7 @@ def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
         with _lock:
             if _builtin is None and NATIVE:
                 try:
-                    address = ir.compile_launcher(ctypes.addressof(_arena_cell))
+                    address = ir.compile_launcher(ctypes.addressof(_arena_cell), ctypes.addressof(_arena_busy))
                 except Exception as error:  # no such target, an LLVM that reads the text otherwise: not worth a crash
                     NATIVE, NATIVE_REASON = False, f"the launcher did not compile: {error}"
                     return None
@@ -385,4 +403,12 @@ def call_family(
 def call_python(plan: LaunchPlan, *values: object) -> object:
     """One call of a binding, step by step as the native launcher does it."""
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
-        return run(plan, values, _arena_cell.value)
+        if _arena_busy.value:  # of a kernel that a signal handler has interrupted
+            own = np.empty(plan.space + _ARENA_ALIGN, np.uint8)
+            start = address_of(own)
+            return run(plan, values, start + -start % _ARENA_ALIGN)
+        _arena_busy.value = 1
+        try:
+            return run(plan, values, _arena_cell.value)
+        finally:
+            _arena_busy.value = 0

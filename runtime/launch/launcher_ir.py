@@ -35,7 +35,8 @@ from .plan import SLOT_BYTES
 
 #: Words of the table's header, in order.
 #: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
-HEADER = ("n_args", "n_outs", "n_given", "single", "room", "first")
+#: ``space``: bytes of the workspace.
+HEADER = ("n_args", "n_outs", "n_given", "single", "room", "first", "space")
 
 #: Words of a member's header.  ``base``: offset of the index of a guard that failed; ``bit``: the member's own.
 MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
@@ -107,6 +108,23 @@ body:
   call void $Py_DecRef(ptr %result)
   %i.next = add i64 %i, 1
   br label %head
+end:
+  ret void
+}
+
+; The end of a call's use of its workspace: the arena, or memory of its own.
+define internal void @give_back(i64 %space, ptr %own) {
+  %none = icmp eq i64 %space, 0
+  br i1 %none, label %end, label %some
+some:
+  %is.shared = icmp eq ptr %own, null
+  br i1 %is.shared, label %shared, label %alone
+shared:
+  store i64 0, ptr $arena_busy
+  br label %end
+alone:
+  call void $PyMem_RawFree(ptr %own)
+  br label %end
 end:
   ret void
 }
@@ -254,15 +272,43 @@ out.next:
   %out.buf.next = getelementptr ptr, ptr %out.buf, i64 1
   br label %out
 
-; ---- 3. A member's constant arrays and temporaries.  The arena may have moved since the last call: its base is read
-;      anew.
+; ---- 3. The workspace: the arena, which may have moved since the last call, or memory of this call's own; a member's
+;      constant arrays and temporaries.
 begin:
   %begin.member = load ptr, ptr %first
+  %space = load i64, ptr %table[i64 $space]
+  %space.none = icmp eq i64 %space, 0
+  br i1 %space.none, label %ready, label %space.ask
+space.ask:
+  %busy = load i64, ptr $arena_busy
+  %busy.not = icmp eq i64 %busy, 0
+  br i1 %busy.not, label %space.take, label %space.own
+space.take:
+  store i64 1, ptr $arena_busy
+  %arena.shared = load ptr, ptr $arena_cell
+  br label %ready
+space.own:                                          ; a kernel that has let go of the GIL is at work in the arena
+  %own.bytes = add i64 %space, 64
+  %own.made = call ptr $PyMem_RawMalloc(i64 %own.bytes)
+  %own.failed = icmp eq ptr %own.made, null
+  br i1 %own.failed, label %space.failed, label %own.ok
+own.ok:
+  %own.number = ptrtoint ptr %own.made to i64
+  %own.above = add i64 %own.number, 63
+  %own.aligned = and i64 %own.above, -64
+  %arena.own = inttoptr i64 %own.aligned to ptr
+  br label %ready
+space.failed:
+  %no.memory = call ptr $PyErr_NoMemory()
+  br label %error
+ready:
+  %arena = phi ptr [ null, %begin ], [ %arena.shared, %space.take ], [ %arena.own, %own.ok ]
+  %own = phi ptr [ null, %begin ], [ null, %space.take ], [ %own.made, %own.ok ]
   br label %attempt
 attempt:
-  %member = phi ptr [ %begin.member, %begin ], [ %next, %hop ]
-  %tried.before = phi i64 [ 0, %begin ], [ %tried, %hop ]
-  %done = phi i64 [ 0, %begin ], [ %next.done, %hop ]
+  %member = phi ptr [ %begin.member, %ready ], [ %next, %hop ]
+  %tried.before = phi i64 [ 0, %ready ], [ %tried, %hop ]
+  %done = phi i64 [ 0, %ready ], [ %next.done, %hop ]
   %bit.mine = load i64, ptr %member[i64 $bit]
   %tried = or i64 %tried.before, %bit.mine
   %n_extra = load i64, ptr %member[i64 $n_extra]
@@ -272,7 +318,6 @@ attempt:
   call void @llvm.memcpy.p0.p0.i64(ptr %out.buf, ptr %extra, i64 %extra.bytes, i1 false)
   %offsets = getelementptr i64, ptr %extra, i64 %n_extra
   %temps = getelementptr ptr, ptr %out.buf, i64 %n_extra
-  %arena = load ptr, ptr $arena_cell
   br label %temp
 temp:
   %t = phi i64 [ 0, %attempt ], [ %t.next, %temp.body ]
@@ -292,7 +337,10 @@ run:
   %consts = load ptr, ptr %member[i64 $consts]
   %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts, i64 %done)
   %raised = icmp slt i64 %failed, -1
-  br i1 %raised, label %error, label %count
+  br i1 %raised, label %run.raised, label %count
+run.raised:
+  call void @give_back(i64 %space, ptr %own)
+  br label %error
 count:
   %counts = load ptr, ptr %member[i64 $counts]
   %counted = icmp ne ptr %counts, null
@@ -323,6 +371,7 @@ hop:
   %fresh = icmp eq i64 %again, 0
   br i1 %fresh, label %attempt, label %miss
 answered:
+  call void @give_back(i64 %space, ptr %own)
   store ptr %member, ptr %first
   br label %box
 
@@ -389,13 +438,15 @@ mismatch:
   call void $Py_IncRef(ptr $none)
   ret ptr $none
 miss:
+  call void @give_back(i64 %space, ptr %own)
   call void @drop(ptr %results, i64 %n_outs)
   %base = load i64, ptr %member[i64 $base]
   %number = add i64 %base, %failed
   %index = call ptr $PyLong_FromLongLong(i64 %number)
   ret ptr %index
 error:                                              ; the exception is set
-  %made.count = phi i64 [ %o, %out.array ], [ %n_outs, %run ], [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
+  %made.count = phi i64 [ %o, %out.array ], [ %n_outs, %run.raised ], [ %n_outs, %space.failed ],
+                        [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
   call void @drop(ptr %results, i64 %made.count)
   ret ptr null
 }
@@ -404,16 +455,21 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def launcher_ir(arena_cell: int) -> NativeText:
-    """:data:`LAUNCHER` with the offsets of this process, and its addresses; the arena's base stands at *arena_cell*."""
+def launcher_ir(arena_cell: int, arena_busy: int) -> NativeText:
+    """:data:`LAUNCHER` with the offsets of this process, and its addresses; the arena's base stands at *arena_cell*,
+    whether a call is at work in it at *arena_busy*."""
     numbers: dict[str, int] = layout.offsets() | {name: position for position, name in enumerate(HEADER)}
     numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
     numbers |= {name: position for position, name in enumerate(MEMBER)}
     numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
     numbers["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
-    addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()} | {"arena_cell": arena_cell}
-    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong")
+    addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()}
+    addresses |= {"arena_cell": arena_cell, "arena_busy": arena_busy}
+    functions = (
+        "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong", "PyMem_RawMalloc",
+        "PyMem_RawFree", "PyErr_NoMemory",
+    )  # fmt: skip
     return filled(LAUNCHER, numbers, addresses, functions)
 
 
@@ -424,6 +480,6 @@ def _writeable_flag() -> int:
     return array.flags.num ^ frozen.flags.num
 
 
-def compile_launcher(arena_cell: int) -> int:
+def compile_launcher(arena_cell: int, arena_busy: int) -> int:
     """Compile the launcher for this process: the function's address."""
-    return compile_function(launcher_ir(arena_cell), "tracegrad_launch")
+    return compile_function(launcher_ir(arena_cell, arena_busy), "tracegrad_launch")

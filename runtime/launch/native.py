@@ -74,7 +74,7 @@ def _compiled(text: str) -> bytes:
 _FIELD = re.compile(r"^( *)(.*\b(?:load|store) .*, ptr )(%[\w.]+)\[(\w+) ([^\]]+)\]", re.MULTILINE)
 
 
-def filled(text: str, numbers: Mapping[str, int], addresses: Mapping[str, int], functions: Iterable[str]) -> NativeText:
+def filled(text: str, numbers: Mapping[str, Any], addresses: Mapping[str, int], functions: Iterable[str]) -> NativeText:
     """*text* with ``$name`` replaced: by numbers, by symbols, of functions of CPython's API among them; and fields,
     ``%x = load i64, ptr %table[ptr 3]``, by the two instructions that load or store them."""
     pointers = {**addresses, **{name: python_api(name) for name in functions}}

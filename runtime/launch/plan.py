@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import pool  # noqa: F401  (which kernels ask for)
+
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
 KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 SLOT_BYTES = 16  # of the buffer of a number; two words, so that a complex result fits
@@ -69,7 +71,8 @@ Out = ArrayOut | ScalarOut
 
 
 class LaunchPlan(NamedTuple):
-    """The arguments of ``bind.bind``; *owned* is what all of its addresses point to."""
+    """The arguments of ``bind.bind``; *owned* is what all of its addresses point to, *space* the bytes of the
+    workspace that temporaries are in."""
 
     kernel_address: int
     args: tuple[Arg, ...]
@@ -82,6 +85,7 @@ class LaunchPlan(NamedTuple):
     single: bool
     counts: np.ndarray | None
     scratch: int
+    space: int = 0
 
     @property
     def addresses(self) -> tuple[int, int, int]:

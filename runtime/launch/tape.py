@@ -11,11 +11,11 @@ it needs neither sizes nor what is done.  The words::
     COPY  buffer  offset  into buffer  offset  bytes
     END
 
-``CALL`` calls a kernel on these places of the launcher's buffers.  Where its answer is not negative (a guard has
-failed) the tape ends with that answer, so what has not been copied yet never will be.  ``HOST`` calls a Python object
-with the address of the same table; an exception ends the tape with -2.  ``COPY`` moves a result from the workspace to
-where it belongs: LLVM was told that the buffers of a kernel do not overlap, so none writes into its arguments itself.
-A tape allocates nothing on the stack.
+``CALL`` calls a kernel on these places of the launcher's buffers.  Where its answer is not -1 (a guard has failed, or a
+signal handler raised) the tape ends with that answer, so what has not been copied yet never will be.  ``HOST`` calls a
+Python object with the address of the same table; an exception ends the tape with -2.  ``COPY`` moves a result from the
+workspace to where it belongs: LLVM was told that the buffers of a kernel do not overlap, so none writes into its
+arguments itself.  A tape allocates nothing on the stack.
 
 :class:`Tape` writes the words.  Start reading at :data:`RUNNER`.
 """
@@ -97,7 +97,7 @@ raised:
 
 native:
   %answer = call i64 %kernel(ptr %table, ptr %sizes, ptr %consts, i64 0)
-  %held = icmp slt i64 %answer, 0
+  %held = icmp eq i64 %answer, -1
   br i1 %held, label %call.done, label %failed
 failed:
   ret i64 %answer

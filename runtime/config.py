@@ -44,7 +44,9 @@ class Config:
     ``max_segments``: kernels of segments that one kind of call keeps ready, where its Python runs each time.
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
-    loop (a quarter of the free memory). ``num_threads``: threads that a kernel may use, which is
+    loop (a quarter of the free memory). ``progress``: whether a line on the terminal says what takes longer than a
+    second to record or compile; ``explain_lines``: lines of a section of ``explain()``, whose repeats are folded where it has
+    more (0: all). ``num_threads``: threads that a kernel may use, which is
     all cores that the process may where it is set to 0. ``cache``: whether compiled kernels are kept on disk, and
     ``cache_recordings`` whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches);
     ``cache_size``: the bytes of all its files."""
@@ -62,6 +64,8 @@ class Config:
         self.max_tapes = _number("MAX_TAPES", 256)
         self.loop_memory = _number("LOOP_MEMORY", loop_memory.budget)
         self.num_threads = _number("NUM_THREADS", 0)
+        self.progress = bool(_number("PROGRESS", 1))
+        self.explain_lines = _number("EXPLAIN_LINES", 200)
         self.cache = (os.environ.get("TRACEGRAD_CACHE") or "1") != "0"
         self.cache_recordings = bool(_number("CACHE_RECORDINGS", 1))
         self.cache_dir = os.environ.get("TRACEGRAD_CACHE_DIR", "")
@@ -93,6 +97,8 @@ class Config:
     max_derivatives: int
     max_tapes: int
     loop_memory: int
+    progress: bool
+    explain_lines: int
     num_threads: int
     cache: bool
     cache_recordings: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..codegen.cpu.assemble import Program
@@ -19,6 +19,7 @@ from ..tracer.ir.refusals import Reason
 from ..tracer.ir.text import print_graph
 from ..tracer.record.integers import IntegersAskedError
 from ..tracer.record.recorder import RecordAgainError
+from .config import config
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
 from .mode import VALUE, Mode
@@ -216,7 +217,50 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def section(title: str, body: str) -> str:
-    return f"--- {title}\n{body.rstrip()}"
+    return f"--- {title}\n{readable(body.rstrip())}"
+
+
+_VARYING = re.compile(r"(?<!= )(?<=[ (,])[a-z]{1,4}\b(?![(=\[])|%\d+|(?<![\w.])-?\d[\w.+-]*|(?<=\w)\d+|:\d+ in ")
+MOST_ALIKE = 64  # lines of a stretch that is folded where it comes again
+
+
+def readable(text: str) -> str:
+    """*text*, but where it has more than ``config.explain_lines`` lines: stretches that repeat, in all but names and
+    numbers, are there once, and so many lines in all."""
+    most, lines = config.explain_lines, text.split("\n")
+    if not 0 < most < len(lines):
+        return text
+    known: dict[str, int] = {}
+    shapes = [known.setdefault(_VARYING.sub("_", line), len(known)) for line in lines]
+    folded, k = [], 0
+    while k < len(lines):
+        period, times = _repeat(shapes, k)
+        folded += lines[k : k + period]
+        if times > 1:
+            margin = " " * (len(lines[k]) - len(lines[k].lstrip()))
+            stretch = "such a line" if period == 1 else f"such {period} lines"
+            folded.append(f"{margin}... {stretch} {times - 1:,} more time{'s' * (times > 2)}")
+        k += period * times
+    if len(folded) > most:
+        head = most * 2 // 3
+        left = len(folded) - most
+        folded[head : head + left] = [f"... {left:,} more lines"]
+    return "\n".join([*folded, f"(of {len(lines):,} lines; tracegrad.config.explain_lines = 0 shows all)"])
+
+
+def _repeat(shapes: Sequence[int], at: int) -> tuple[int, int]:
+    """(length of the stretch at *at* whose repeats are most lines, how often it is there); (1, 1) where none is."""
+    best = 1, 1
+    for period in range(1, MOST_ALIKE + 1):
+        if shapes[at : at + period] != shapes[at + period : at + 2 * period]:
+            continue
+        end = at + period
+        while end < len(shapes) and shapes[end] == shapes[end - period]:
+            end += 1
+        times = (end - at) // period
+        if (times - 1) * period > max(3, best[0] * (best[1] - 1)):
+            best = period, times
+    return best
 
 
 def describe_schedule(program: Program) -> str:

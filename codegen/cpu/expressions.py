@@ -9,7 +9,7 @@ builder for the home of each loop, and a scope of values at hand for each home a
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any
@@ -87,7 +87,7 @@ class NumberArguments(Numbers):
     def __init__(self, program: Canonical, entry: ir.IRBuilder):
         self.static, self.entry = program.static, entry
         self._sizes, self._consts = {}, {}
-        self._asked: list[Dim | Const] = []
+        self._asked: list[Dim | Const | Sym] = []
 
     def _read_size(self, dim: Dim) -> ir.Value:
         return self._argument(dim, I64)
@@ -95,7 +95,7 @@ class NumberArguments(Numbers):
     def const_at(self, x: Const) -> ir.Value:
         return self._argument(x, PTR)
 
-    def _argument(self, asked: Dim | Const, kind: ir.Type) -> ir.Value:
+    def _argument(self, asked: Dim | Const | Sym, kind: ir.Type) -> ir.Value:
         self._asked.append(asked)
         function = self.entry.function
         function.args = (*function.args, ir.Argument(function, kind))
@@ -104,7 +104,28 @@ class NumberArguments(Numbers):
 
     def given(self, numbers: Numbers) -> list[ir.Value]:
         """The arguments, by *numbers* of the caller."""
-        return [numbers.const_at(x) if isinstance(x, Const) else numbers.size(x) for x in self._asked]
+        return [numbers.const_at(x) if isinstance(x, Const) else numbers.size(x) for x in self._asked]  # type: ignore[arg-type]
+
+
+class Arguments(NumberArguments):
+    """Addresses of buffers, too, as arguments of a function."""
+
+    def __init__(self, program: Canonical, entry: ir.IRBuilder):
+        super().__init__(program, entry)
+        self._pointers: dict[Sym, ir.Value] = {}
+
+    def pointer(self, sym: Sym) -> ir.Value:
+        found = self._pointers.get(sym)
+        if found is None:
+            found = self._pointers[sym] = self._argument(sym, PTR)
+        return found
+
+    def of_caller(self, numbers: Numbers, pointer: Callable[[Sym], ir.Value]) -> list[ir.Value]:
+        """The arguments, by *numbers* and *pointer* of the caller."""
+        return [
+            pointer(x) if isinstance(x, Sym) else numbers.const_at(x) if isinstance(x, Const) else numbers.size(x)
+            for x in self._asked
+        ]
 
 
 class ValueEmitter:

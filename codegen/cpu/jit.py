@@ -19,7 +19,8 @@ from numba.core.registry import cpu_target
 from .machine_code import ObjectCode, loaded
 
 SPEED_LEVEL = 2  # LLVM's -O2
-LARGE = 8_000  # lines of a module in which LLVM unrolls no loop: with many it takes minutes, and the code is no faster
+LARGE = 8_000  # lines of a module in which LLVM unrolls no loop, and does -O1: with many loops it takes minutes, and the
+#                code is no faster
 
 _SYMBOL = re.compile(r'@"([\w-]+:[^"]+)"')  # names of symbols.py
 
@@ -60,9 +61,10 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
     """
     codegen = _codegen()
     codegen._check_llvm_bugs()
-    options = llvm.create_pipeline_tuning_options(speed_level=SPEED_LEVEL)
+    large = text.count("\n") > LARGE
+    options = llvm.create_pipeline_tuning_options(speed_level=min(SPEED_LEVEL, 1) if large else SPEED_LEVEL)
     options.loop_vectorization = options.loop_interleaving = SPEED_LEVEL > 0
-    options.loop_unrolling = SPEED_LEVEL > 0 and text.count("\n") <= LARGE
+    options.loop_unrolling = SPEED_LEVEL > 0 and not large
     options.slp_vectorization = slp_vectorization and SPEED_LEVEL > 0
     builder = llvm.create_pass_builder(codegen._tm, options)
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:

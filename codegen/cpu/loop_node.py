@@ -24,10 +24,10 @@ from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
-from ..schedule.division import division_of, work_of
+from ..schedule.division import Division, division_of, work_of
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from .divided import DividedNest, DividedPart, KernelTable, Own
-from .expressions import NumberArguments
+from .expressions import Arguments, NumberArguments
 from .hints import hints_by_name
 from .library_calls import CallEmitter, batch_work, is_batched
 from .loop_carries import Carry, Stepping
@@ -38,6 +38,8 @@ from .scalar import I8, I64, declare, least, memory_type, unique_name
 
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
+MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
+MOST_DIVIDED = 64  # kinds of nests that a kernel divides: it takes as much code as the nest
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
 
@@ -66,6 +68,7 @@ class LoopFrame(Frame):
     table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
     has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
+    divided: set[str] = field(default_factory=set, kw_only=True)  # functions that divide nests, by their names
 
     def inside(self, loop: LoopEmitter) -> LoopFrame:
         """The frame of the body of *loop*."""
@@ -81,7 +84,7 @@ class LoopFrame(Frame):
         name = unique_name(module, name)
         tables = inline or isinstance(body[0], Statement)
         division = None
-        if self.table is not None and isinstance(body[0], Loop):
+        if self.table is not None and isinstance(body[0], Loop) and len(self.divided) < MOST_DIVIDED:
             division = division_of(self.program, self.schedule, body[0])
         emitter = ItemEmitter(
             self.program, self.schedule, module, name, used, inline=inline, tables=tables,
@@ -92,20 +95,63 @@ class LoopFrame(Frame):
         if not isinstance(emitter.numbers, NumberArguments):
             self.b.call(function, [*pointers, self.sizes, self.consts])
             return
+        known, numbers = self._known(function), emitter.numbers
+        if division is None:
+            self.b.call(known, [*pointers, *numbers.given(self.numbers)])
+            return
+
+        def divided(frame: LoopFrame, division: Division = division) -> None:
+            own, given = [*map(frame.pointer, used)], numbers.given(frame.numbers)
+            DividedNest(frame, self.chunks, division, known, used, own, given).emit()
+
+        self._shared(divided, name, may_end=True)
+
+    def _known(self, function: ir.Function) -> ir.Function:
+        """*function*, or one that is like it but for its name."""
+        module, name = self.b.module, function.name
         text = module.globals[name] = str(function)  # which the module prints as it stands
         known = self.nests.setdefault(hints_by_name(text, module).replace(name, "", 1), function)
         if known is not function:
             del module.globals[name]
-        given = emitter.numbers.given(self.numbers)
-        if division is None:
-            self.b.call(known, [*pointers, *given])
-        else:
-            DividedNest(self, self.chunks, division, known, used, pointers, given).emit()
+        return known
+
+    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False) -> None:
+        """What *write* writes, as a function that is called here. It serves all places that differ in nothing but
+        buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1."""
+        b, module = self.b, self.b.module
+        function = ir.Function(module, ir.FunctionType(I64, []), unique_name(module, name))
+        function.linkage = "internal"
+        function.attributes.add("nounwind")
+        if len(self.schedule.body) > MANY_ITEMS:
+            function.attributes.add("noinline")
+        entry, start = function.append_basic_block("entry"), function.append_basic_block("start")
+        arguments = Arguments(self.program, ir.IRBuilder(entry))
+        frame = replace(
+            self, b=ir.IRBuilder(start), entry=arguments.entry, pointer=arguments.pointer, near=None,
+            numbers=arguments, table=None,
+        )  # fmt: skip
+        write(frame)
+        frame.b.ret(I64(-1))
+        arguments.entry.position_at_end(entry)
+        arguments.entry.branch(start)
+        known = self._known(function)
+        answer = b.call(known, arguments.of_caller(self.numbers, self.near or self.pointer))
+        if may_end:
+            self.divided.add(known.name)
+            with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
+                b.ret(answer)
 
     def call(self, op: CanonicalOp, name: str) -> None:
         if self.table is None or not is_batched(self.program, op):
-            stored, has_gil = self.schedule.stored, self.has_gil
-            CallEmitter(self.program, stored, self.b, self.pointer, self.numbers, has_gil=has_gil).emit(op)
+
+            def whole(frame: LoopFrame) -> None:
+                stored, has_gil = self.schedule.stored, self.has_gil
+                CallEmitter(self.program, stored, frame.b, frame.pointer, frame.numbers, has_gil=has_gil).emit(op)
+
+            if self.near is None:
+                whole(self)
+            else:
+                self._shared(whole, name)
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:

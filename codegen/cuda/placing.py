@@ -38,6 +38,7 @@ def summed_alike(one: CanonicalOp, other: CanonicalOp) -> bool:
 
 class DevicePlacer(Placer):
     recompute_flops = 160  # work of a GPU in the time of writing and reading eight bytes
+    most_scalars = None  # what is stored has a kernel
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         needed = {sym for sym, _ in self.reads[statement.out].stored}

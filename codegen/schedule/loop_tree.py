@@ -100,6 +100,15 @@ def statements_of(item: ScheduleItem) -> list[Statement]:
     return [item] if isinstance(item, Statement) else []
 
 
+def last_statement(loop: Loop) -> Statement:
+    """The last statement in *loop*."""
+    item: ScheduleItem = loop
+    while isinstance(item, Loop):
+        item = item.body[-1]
+    assert isinstance(item, Statement)
+    return item
+
+
 def loops_of(loop: Loop) -> list[Loop]:
     """The loops inside of *loop*."""
     return [found for i in loop.body if isinstance(i, Loop) for found in (i, *loops_of(i))]

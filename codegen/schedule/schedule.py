@@ -16,6 +16,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
+from .cuts import MAX_ARRAYS, MAX_SCALARS, cuts
 from .dependences import Mask, Reads, carries, completion, domain, is_call, reads
 from .index_maps import Condition, Indices
 from .loop_tree import (
@@ -26,11 +27,12 @@ from .loop_tree import (
     Schedule,
     ScheduleItem,
     Statement,
-    statements_of,
+    last_statement,
 )
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
-MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
+MAX_TRIED = 32  # loops that a root may enter which are looked at, the last ones first
+MAX_NOTES = 8  # refusals of one root that are told
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
 SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
 CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
@@ -46,6 +48,7 @@ class Placer:
     """Builds the loop tree.  One instance per attempt."""
 
     recompute_flops = RECOMPUTE_FLOPS
+    most_scalars: int | None = MAX_SCALARS  # values without axes that a root evaluates
 
     def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
@@ -57,14 +60,18 @@ class Placer:
         self.known: dict[Sym, Reads] = {}  # reads that an attempt before has found, and that are the same now
         self.made: dict[int, set[Sym]] = {}  # id of a loop -> the stored values that it makes
         self.streamed: dict[int, set[Sym]] = {}  # id of a loop -> the arrays that it reads or writes
+        self.memory: dict[int, set[Sym]] = {}  # id of a loop -> those of them that are not at hand
         self.notes: list[str | Reason] = []
+        self._places: dict[int, tuple[list[ScheduleItem], int]] = {}  # id of an item -> the body that it is in, where
+        self._loops: dict[tuple[int, Dim], list[Loop]] = {}  # id of a body, dim -> the loops over it, in order
+        self._refused = 0  # of the root that is being placed
 
     def run(self) -> None:
         for op in self.program.ops:
             if not any(out in self.stored for out in op.outs):
                 continue
             if is_call(op):
-                self.body.append(call := LibraryCall(op))
+                self._append(self.body, call := LibraryCall(op))
                 self.where.update(dict.fromkeys(op.outs, call))
                 continue
             statement = Statement(op, complete=completion(op))
@@ -72,45 +79,54 @@ class Placer:
             self._place(statement)
             self.where[op.out] = statement
 
+    def _append(self, body: list[ScheduleItem], item: ScheduleItem) -> None:
+        self._places[id(item)] = body, len(body)
+        body.append(item)
+        if isinstance(item, Loop):
+            self._loops.setdefault((id(body), item.dim), []).append(item)
+
     def _place(self, statement: Statement) -> None:
         dims = domain(statement.op)
+        makers = [self.where[sym] for sym, _ in self.reads[statement.out].stored if sym in self.where]
+        paths = [[*m.path, m] if isinstance(m, Statement) else [m] for m in makers]
         body: list[ScheduleItem] = self.body
-        depth = 0
-        while True:
-            first = self._earliest(body, statement, depth)
-            if depth == len(dims):
-                body.append(statement)
-                break
-            loop = self._best_loop(body[first:], statement, dims[depth], depth)
+        self._refused = 0
+        for depth, dim in enumerate(dims):
+            loop = self._best_loop(body, self._earliest(body, paths, depth), statement, dim, depth)
             if loop is None:
-                loop = Loop(dims[depth])
-                self.made[id(loop)], self.streamed[id(loop)] = set(), set()
-                body.append(loop)
+                loop = Loop(dim)
+                self.made[id(loop)], self.streamed[id(loop)], self.memory[id(loop)] = set(), set(), set()
+                self._append(body, loop)
             statement.path.append(loop)
             body = loop.body
-            depth += 1
+        self._append(body, statement)
         mine = {sym for sym, _ in self.reads[statement.out].stored if sym.dims} | {statement.out}
         for loop in statement.path:
             self.made[id(loop)].add(statement.out)
             self.streamed[id(loop)] |= mine
+            self.memory[id(loop)] |= self._in_memory(loop, mine)
 
-    def _best_loop(self, items: list, statement: Statement, dim: Dim, depth: int) -> Loop | None:
-        """The loop that *statement* shares most arrays with, of those that it may enter; the last of equals."""
+    def _best_loop(
+        self, body: list[ScheduleItem], first: int, statement: Statement, dim: Dim, depth: int
+    ) -> Loop | None:
+        """The loop that *statement* shares most arrays with, of those in *body* from *first* on that it may enter; the
+        last of equals."""
         needed = {sym for sym, _ in self.reads[statement.out].stored}
         best, most = None, -1
-        for item in items:
-            if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
-                shared = len(needed & self.streamed[id(item)])
-                if shared >= most:
-                    best, most = item, shared
+        for loop in self._loops.get((id(body), dim), [])[: -MAX_TRIED - 1 : -1]:
+            if self._places[id(loop)][1] < first:
+                break
+            if self._may_enter(loop, statement, depth):
+                shared = len(needed & self.streamed[id(loop)])
+                if shared > most:
+                    best, most = loop, shared
         return best
 
-    def _earliest(self, body: list, statement: Statement, depth: int) -> int:
-        """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""
-        makers = [self.where[sym] for sym, _ in self.reads[statement.out].stored if sym in self.where]
-        paths = [[*m.path, m] if isinstance(m, Statement) else [m] for m in makers]
-        items = {id(path[depth]) for path in paths if depth < len(path)}
-        return next((k for k in reversed(range(len(body))) if id(body[k]) in items), 0) if items else 0
+    def _earliest(self, body: list[ScheduleItem], paths: list[list[ScheduleItem]], depth: int) -> int:
+        """Position in *body* from which on a root may stand that needs what lies on *paths*: at or after the last of
+        these."""
+        found = [self._places[id(path[depth])] for path in paths if depth < len(path)]
+        return max([position for home, position in found if home is body], default=0)
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         """Whether *statement* may be appended to the body of *loop*."""
@@ -125,10 +141,14 @@ class Placer:
                 return self._refuse(Refusal.FUSE_FINISHED, statement, producer)
             if at is None or not self._same_row(producer, at, depth):
                 return self._refuse(Refusal.FUSE_ROW, statement, producer)
-        arrays = self.streamed[id(loop)] | {s for s, _ in mine.stored} | {statement.out}
-        if len(arrays - (inside - self.outputs)) > MAX_ARRAYS:
-            return self._refuse(Refusal.FUSE_ARRAYS, statement, statements_of(loop)[-1])
+        arrays = self._in_memory(loop, {s for s, _ in mine.stored}) | {statement.out}
+        if len(self.memory[id(loop)] | arrays) > MAX_ARRAYS:
+            return self._refuse(Refusal.FUSE_ARRAYS, statement, last_statement(loop))
         return True
+
+    def _in_memory(self, loop: Loop, values: set[Sym]) -> set[Sym]:
+        """Those of *values* that *loop* reads or writes in memory, and has not at hand."""
+        return {x for x in values if x in self.outputs or x not in self.made[id(loop)]}
 
     def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
         """Whether *at* in the producer's value is the current iteration of the loops down to *depth*, inclusive."""
@@ -144,7 +164,9 @@ class Placer:
         return place > depth
 
     def _refuse(self, refusal: Refusal, statement: Statement, other: Statement) -> bool:
-        self.notes.append(refusal(value=_named(statement.op), other=_named(other.op)))
+        self._refused += 1
+        if self._refused <= MAX_NOTES:
+            self.notes.append(refusal(value=_named(statement.op), other=_named(other.op)))
         return False
 
 
@@ -157,15 +179,15 @@ def _named(op: CanonicalOp) -> str:
 
 def _initially_stored(program: Canonical) -> set[Sym]:
     stored = {out for op in program.ops if carries(op) or is_call(op) for out in op.outs}
-    stored |= {x for x in program.outputs if isinstance(x, Sym) and x in program.producers}
+    stored |= {x for x in program.outputs if isinstance(x, Sym)}
     for op in program.ops:
         if is_call(op):
             stored |= {
                 buffer_of(program, set(), x)
                 for k, x in enumerate(op.ins)
                 if isinstance(x, Sym) and not filled(program, op, k) and not counted(program, op, k)
-            } & set(program.producers)
-    return stored
+            }
+    return stored & program.producers.keys()
 
 
 def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]) -> list[Condition]:
@@ -281,6 +303,7 @@ def stable_placement(
     """The loop tree by *place*, with all that is worth storing stored, and *kept* in any case, but not the results
     that are written *in_parts*."""
     stored = (_initially_stored(program) | set(kept)).difference(in_parts)
+    stored |= cuts(program, stored, place.most_scalars)
     known: dict[Sym, Reads] = {}
     while True:
         placer = place(program, stored)

@@ -26,10 +26,12 @@ from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.site import Site
+from ...tracer.ir.working import working
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTINGS_CHANGED, USE
 from ...tracer.record.integers import IntegersAskedError
 from ...tracer.record.recorder import RecordAgainError, current_recorder
+from .. import progress  # noqa: F401  (shows what is recorded and compiled)
 from ..config import config
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
@@ -589,7 +591,8 @@ class FunctionDispatcher(Dispatcher):
         if call.device is not None:
             path, hit = bind_device_path(recording, call.device.stays)
         else:
-            program, hit = kernels.get(recording.canonical, recording.arguments)
+            with working(f"compiling {self.stats.name}"):
+                program, hit = kernels.get(recording.canonical, recording.arguments)
             path = bind_path(recording, program, call)
         self.stats.compiles += not hit
         self.stats.kernel_hits += hit

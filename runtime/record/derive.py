@@ -26,6 +26,7 @@ from ...tracer.ir.evaluate import HOST, Backend
 from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
 from ...tracer.ir.site import user_site
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ir.working import working
 from ...tracer.ops.custom import runs_python
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
@@ -127,7 +128,8 @@ def recording_of(
 
     def derivative(nodes: Sequence[Node], loss: Atom, cotangent: Atom, wrt: Sequence[Var]) -> Sequence[Atom]:
         _tell_unconnected(fn, plan, recorder, nodes, loss, variables)
-        found = vjp(nodes, loss, cotangent, wrt)
+        with working("derivative", len(nodes)):
+            found = vjp(nodes, loss, cotangent, wrt)
         try:
             recorder.settle_premise()  # what the rules of derivation rely on
         except NotHeldError as unmet:
@@ -154,10 +156,11 @@ def recording_of(
     effects.place(atoms, returned)
     atoms += [guard.atom for guard in numbers]
     graph = recorder.finish(atoms)
-    if simplified:
-        graph = simplify(graph, () if recorder.backend is HOST else CUDA_PRODUCTS)
-    derived = time.perf_counter()
-    canonical = canonicalise(graph)
+    with working("simplification", len(graph.nodes)):
+        if simplified:
+            graph = simplify(graph, () if recorder.backend is HOST else CUDA_PRODUCTS)
+        derived = time.perf_counter()
+        canonical = canonicalise(graph)
     seconds = {"derive": derived - began, "sign": time.perf_counter() - derived}
     return Recording(
         graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,

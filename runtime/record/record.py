@@ -28,6 +28,7 @@ from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ir.working import working
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
@@ -61,7 +62,7 @@ from .arguments import positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
-from .differentiable import differentiated, leaf_names, loss_of, split_aux, unlabelled
+from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
@@ -175,7 +176,8 @@ def _record(
     effects = Effects()
     unrecordable.clear()
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
-    with fewer_collections(), recording(recorder), recorded_calls(), _own_words():
+    at_work = working(f"recording {name_of(fn)}", lambda: len(recorder.items))
+    with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
         if snapshot is None:
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
@@ -232,7 +234,8 @@ def _record(
         answers = answers_of(recorder)
         if not in_pieces and not as_recorded:
             roots = [*returned(out), *real_atoms([a.atom for a in effects.arrays])]
-            roll(recorder, roots, guarded=snapshot is not None)
+            with working("loops", len(recorder.items)):
+                roll(recorder, roots, guarded=snapshot is not None)
         integers.rolled(recorder)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, wrt, [inputs[k] for k in wrt])

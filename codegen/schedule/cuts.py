@@ -1,0 +1,58 @@
+"""Long expressions in pieces: which inlined values are stored so that no root becomes too long.
+
+A root evaluates all that is inlined into it, so a sum of a thousand arrays would be one loop that reads a thousand
+arrays, and each root at the end of a long scalar computation would evaluate all of that computation again.  A heuristic: what
+is stored has the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...tracer.ir.primitive import ELEMENTWISE
+from ..lower.canonical import ONE, Canonical, Sym
+from .dependences import is_call
+
+MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
+MAX_SCALARS = 192  # values without axes that one root evaluates
+
+
+def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None = MAX_SCALARS) -> set[Sym]:
+    """Values that are to be stored, beside those that are *stored*, so that no root reads more than ``MAX_ARRAYS``
+    arrays by elementwise operations alone, or evaluates more than *most_scalars* values without axes."""
+    arrays = _Pieces(MAX_ARRAYS, stored)
+    scalars = _Pieces(most_scalars, stored) if most_scalars is not None else None
+    for op in program.ops:
+        if is_call(op) or op.prim.kind != ELEMENTWISE:
+            continue
+        if any(d != ONE for d in op.out.dims):
+            arrays.add(op.out, [x for x in op.ins if isinstance(x, Sym) and any(d != ONE for d in x.dims)])
+        elif scalars is not None:
+            scalars.add(op.out, [x for x in op.ins if isinstance(x, Sym) and x in scalars.parts], itself=True)
+    return arrays.cut | (scalars.cut if scalars is not None else set())
+
+
+class _Pieces:
+    """Expressions by the values that they consist of, at most so many."""
+
+    def __init__(self, most: int, stored: Collection[Sym]) -> None:
+        self.most, self.stored = most, stored
+        self.parts: dict[Sym, frozenset[Sym]] = {}  # of each value that is inlined; others are a part themselves
+        self.cut: set[Sym] = set()
+
+    def add(self, x: Sym, operands: list[Sym], itself: bool = False) -> None:
+        """*x*, which is made of *operands*.  *itself*: whether it is a part, too, as all that it consists of."""
+        made = self._of(operands, itself)
+        while len(made) > self.most:
+            longest = max(operands, key=lambda y: len(self.parts.get(y, ())))
+            if len(self.parts.get(longest, ())) < 2:
+                break
+            self.cut.add(longest)
+            del self.parts[longest]
+            made = self._of(operands, itself)
+        if x not in self.stored:
+            self.parts[x] = made | {x} if itself else made
+
+    def _of(self, operands: list[Sym], itself: bool) -> frozenset[Sym]:
+        apart: frozenset[Sym] = frozenset() if itself else frozenset([y for y in operands if y not in self.parts])
+        return apart.union(*[self.parts[y] for y in operands if y in self.parts])

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .declare import check_function, positions, shifted_positions, static_positions
+from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
@@ -127,7 +128,11 @@ class CompiledFunction:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return _module("explain").explain_call(self._dispatcher, self._both.mode, args, kwargs)
+        return self.explained(self._both.mode, args, kwargs)
+
+    def explained(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The report on a call in *mode*."""
+        return _module("explain").explain_call(self._dispatcher, mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -158,7 +163,8 @@ class CompiledFunction:
         found = self._transforms.get((name, bound))
         if found is None:
             argnums = shifted_positions(self._argnums) if bound else self._argnums
-            found = self._transforms[name, bound] = TRANSFORMS[name](self, argnums, self._has_aux)
+            make = getattr(_module("transforms.jacobians"), name)
+            found = self._transforms[name, bound] = make(self, argnums, self._has_aux)
         return found
 
     # ---- dispatch ----------------------------------------------------------------------------------------------
@@ -183,7 +189,7 @@ def _module(name: str) -> Any:
     return importlib.import_module(f".{name}", __package__)
 
 
-TRANSFORMS: dict[str, Callable[..., Any]] = {}  # those that are methods, too: (function, argnums, has_aux) -> function
+OWNERS.append(CompiledFunction)
 
 
 class BoundFunction:
@@ -224,9 +230,8 @@ class BoundFunction:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""
-        return _module("explain").explain_call(
-            self.__func__._dispatcher, self.__func__._bound[2].mode, (self.__self__, *args), kwargs
-        )
+        function = self.__func__
+        return function.explained(function._bound[2].mode, (self.__self__, *args), kwargs)
 
     @property
     def stats(self) -> Stats:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.derive.loop_memory import loop_memory
-from ..tracer.ir.check import checks
-from ..tracer.record.autocast import SETTINGS_CHANGED
+from ..tracer.ir.settings import SETTINGS_CHANGED, checks, loop_memory
 
 
 def _number(name: str, default: int) -> int:

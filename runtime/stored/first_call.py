@@ -7,13 +7,13 @@ its kind is recorded as ever, and that recording has to be the one of the plan (
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...codegen.cpu.symbols import UnknownSymbolError
+from ...tracer.ir.settings import AUTOCAST
 from ..config import config, default_dtype
 from ..disk.encoding import EncodingError, encode
 from ..disk.generation import generation
@@ -121,5 +121,4 @@ def answers_alone() -> bool:
     changes what it computes."""
     if config.check or not config.cache_recordings or cache_directory() is None or default_dtype.dtype != np.float64:
         return False
-    autocast = sys.modules.get("tracegrad.tracer.record.autocast")
-    return (autocast is None or autocast.SETTING.dtype is None) and all(asked() for asked in AROUND)
+    return AUTOCAST.dtype is None and all(asked() for asked in AROUND)

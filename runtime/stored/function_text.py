@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..disk.encoding import encode
+from ..memo import MEMO
 
 _MOST = 4096  # values
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
@@ -43,7 +44,6 @@ _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
-_MEMO = "__tracegrad_transforms__"  # the attribute of a function in which its transforms are kept (transform.py)
 
 
 class NotStoredError(Exception):
@@ -165,7 +165,7 @@ class _Walk:
         )
 
     def _attributes(self, x: Any) -> Any:
-        return tuple([(name, self.value(part)) for name, part in x.__dict__.items() if name != _MEMO])
+        return tuple([(name, self.value(part)) for name, part in x.__dict__.items() if name != MEMO])
 
     def _cell(self, cell: Any) -> Any:
         try:

@@ -17,6 +17,7 @@ import numpy as np
 from ..ir.aval import BOOL, FLOAT_KINDS, INT
 from ..ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Lit, any_complex, pairs_exist
+from ..ir.settings import AUTOCAST
 from ..ops.complex import refused
 from ..ops.elementwise import cast
 from ..ops.shape import move_axis
@@ -37,7 +38,6 @@ from ..record.array import (
     wrap,
     wrap_as,
 )
-from ..record.autocast import SETTING
 from ..record.constants import by_numpy
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, assign_all, writable
@@ -52,7 +52,7 @@ from .ufunc_methods import of_elements
 def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
     """The result of a ufunc of float arrays of one shape and dtype and Python numbers; None for other operands."""
     primitive = DIRECT.get(ufunc)
-    if primitive is None or SETTING.dtype is not None:
+    if primitive is None or AUTOCAST.dtype is not None:
         return None
     aval = recorder = None
     for x in inputs:

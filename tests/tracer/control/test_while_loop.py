@@ -19,7 +19,7 @@ import tracegrad as tg
 from tracegrad import ShapeError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.derive.adjoint import jvp, vjp_seeded
 from tracegrad.codegen.derive.capacity import capacity
-from tracegrad.codegen.derive.loop_memory import loop_memory
+from tracegrad.tracer.ir.settings import loop_memory
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.graph import bind, structural

@@ -7,6 +7,7 @@ its kind is recorded as ever, and that recording has to be the one of the plan (
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 

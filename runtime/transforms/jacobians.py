@@ -296,4 +296,3 @@ def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
 def vhp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform:
     """As :func:`hvp`, ``v @ H(x)``, by reverse mode over reverse mode."""
     return transformed(rule_of(HessianProduct, positions(argnums), has_aux, True), fn)
-

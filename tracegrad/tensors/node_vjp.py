@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
-from ..tracer.record.array import TracedArray
 from ..tracer.ir.settings import AUTOCAST_USE
+from ..tracer.record.array import TracedArray
 from .apply import apply, untaped
 from .modes import STATE
 from .node import TapeNode

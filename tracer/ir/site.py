@@ -12,7 +12,6 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 
-
 class Site(NamedTuple):
     """A line of the user's source."""
 

@@ -1,8 +1,8 @@
 """Faces: modules of users' names, which are imported when they are asked for.
 
-A face has its import statements under ``if TYPE_CHECKING:``, where editors and type checkers read them, and nothing else
-says what it holds. :func:`face` runs the statement of a name at the name's first use. So ``import tracegrad`` imports
-what a first call from disk needs, and no more. ``__all__`` and ``dir()`` are true, and run all of them.
+A face has its import statements under ``if TYPE_CHECKING:``, where editors and type checkers read them, and nothing
+else says what it holds. :func:`face` runs the statement of a name at the name's first use. So ``import tracegrad``
+imports what a first call from disk needs, and no more. ``__all__`` and ``dir()`` are true, and run all of them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from ..record.array import (
     FUNCTIONS,
     HINTS,
     UFUNC_METHODS,
-    UFUNCS,
     TracedArray,
     as_truth,
     class_of,
@@ -43,7 +42,7 @@ from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, assign_all, writable
 from .from_source import source_of
 from .python_numbers import CHECKED, python_operator
-from .registry import one_axis
+from .registry import handler_of, one_axis
 from .ufunc_methods import of_elements
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
@@ -82,7 +81,7 @@ def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
 
 def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """*ufunc* of traced arrays and whatever else the user mixed with them."""
-    handler = UFUNCS.get(ufunc)
+    handler = handler_of(ufunc)
     if handler is None:
         by_elements = of_elements(ufunc)
         if by_elements is None:
@@ -169,7 +168,7 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
             result = strong(self, call_ufunc(ufunc, inputs, dict(kwargs)))
         else:
             handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
-            if handler is None or (ufunc not in UFUNCS and method == "outer"):
+            if handler is None or (handler_of(ufunc) is None and method == "outer"):
                 raise unsupported(f"{public_name(ufunc)}.{method}")
             result = strong(self, handler(ufunc, *inputs, **kwargs))
     except UnsupportedError as error:

@@ -13,6 +13,7 @@ an element that ``where``, ``maximum`` or indexing left out contributes exactly 
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 from collections.abc import Callable
@@ -269,6 +270,8 @@ class _Functions:
     """``F.exp(x)``: the promoting function of each row, by name."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in elementwise_by_name:
+            importlib.import_module(".special_tables", __package__)
         try:
             return elementwise_by_name[name]
         except KeyError:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.aval import FLOAT32, HALF
 from ..ir.graph import Atom
@@ -38,7 +37,6 @@ def may_meet(a: np.dtype, b: np.dtype) -> bool:
 IN_FLOAT32 = (
     np.power, np.float_power, np.reciprocal, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p,
     np.logaddexp, np.logaddexp2, np.arccos, np.arcsin, np.cosh, np.sinh, np.tan,
-    sp.erfinv, sp.logit, sp.log_expit, sp.xlogy, sp.xlog1py, sp.gammaln, sp.psi,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cpu.assemble import Program
+from ...codegen.cpu.program import Program
 from ...codegen.cpu.symbols import in_any_process
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Refusal

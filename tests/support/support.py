@@ -13,8 +13,8 @@ import fake_cupy
 import numpy as np
 from compiled_graph import execute
 
-from tracegrad.codegen.cpu.assemble import compile_canonical
 from tracegrad.codegen.cpu.machine_code import MachineCode
+from tracegrad.codegen.cpu.program import compile_canonical
 from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.codegen.evaluate.cupy_backend import CupyBackend
 from tracegrad.codegen.evaluate.cupy_exceptions import Modules

@@ -149,7 +149,7 @@ def _special(name: str) -> Callable[..., Any]:
     return lambda x: getattr(special, name)(x)
 
 
-_COMPUTED = {
+_COMPUTED: dict[str, Any] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": _log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p, "sqrt": np.sqrt, "cbrt": np.cbrt, "pow": np.power, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..tracer.ir.gc_pause import fewer_collections
 from .declare import check_function, positions, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
@@ -186,7 +187,8 @@ _making = threading.RLock()  # of dispatchers
 
 def _module(name: str) -> Any:
     """A module of the runtime's that a first call from disk does without."""
-    return importlib.import_module(f".{name}", __package__)
+    with fewer_collections():
+        return importlib.import_module(f".{name}", __package__)
 
 
 OWNERS.append(CompiledFunction)

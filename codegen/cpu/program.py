@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import Canonical, CanonicalOp, Const, Sym
 from ..lower.depth import recursion_for
@@ -34,7 +35,8 @@ def compile_canonical(canonical: Canonical, arguments: int) -> Program:
 
 
 def _assemble() -> Any:
-    return importlib.import_module(".assemble", __package__)
+    with fewer_collections():
+        return importlib.import_module(".assemble", __package__)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ Relton: Computing the Frechet derivative of the matrix logarithm and estimating 
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -113,8 +114,13 @@ def sqrtm(a: Atom) -> Var:
     return bind(SQRTM, a)
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _MOST_ROOTS = 100
+
+
+@functools.cache
+def _quadrature() -> list[tuple[float, float]]:
+    """Nodes and weights of Gauss's and Legendre's on [-1, 1]."""
+    return [*zip(*np.polynomial.legendre.leggauss(8), strict=True)]
 
 
 def _log(a: np.ndarray) -> Any:
@@ -127,9 +133,7 @@ def _log(a: np.ndarray) -> Any:
     for roots in range(_MOST_ROOTS):
         rest = root - unit
         if np.linalg.norm(rest, 1) < 0.25:
-            terms = [
-                w * np.linalg.solve(2 * unit + (1 + x) * rest, rest) for x, w in zip(_NODES, _WEIGHTS, strict=True)
-            ]
+            terms = [w * np.linalg.solve(2 * unit + (1 + x) * rest, rest) for x, w in _quadrature()]
             return 2**roots * (basis @ sum(terms) @ basis.T)
         root = _sqrtm(root)
         if np.isnan(root).any():

@@ -1,4 +1,4 @@
-"""What is made of a function and kept on it, so that it lives exactly as long: its compiled form, its transforms."""
+"""The compiled form and the transforms of a function, kept on the function itself: they live exactly as long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OWNERS: list[type] = [types.FunctionType, functools.partial]  # classes of funct
 
 
 class _Memo(dict[Any, Any]):
-    """What is kept on the function *owner*."""
+    """The things kept on the function *owner*, by their keys."""
 
     def __init__(self, owner: Callable[..., Any]) -> None:
         super().__init__()

@@ -70,5 +70,6 @@ if TYPE_CHECKING:
     __all__ += _methods.__all__
     __all__ += _modes.__all__
     __all__ += _rules.__all__
+    __all__.sort()
 
 __getattr__, __dir__ = face(__name__)

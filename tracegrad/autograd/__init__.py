@@ -46,5 +46,6 @@ if TYPE_CHECKING:
     ]  # fmt: skip
     __all__ += _primitives.__all__
     __all__ += _rules.__all__
+    __all__.sort()
 else:
     __getattr__, __dir__ = face(__name__)

@@ -41,7 +41,7 @@ class _Face:
             self._run(self._block)
         elif not name.startswith("_"):
             imports = [node for node in self._block if isinstance(node, ast.ImportFrom)]
-            self._run([node for node in imports if name in map(_given, node.names)])
+            self._run([node for node in imports if name in map(_given, node.names)], name)
             for node in imports:  # the first one that has the name, among those that import all names of a module
                 if name not in self._space and node.names[0].name == "*":
                     self._run([node])
@@ -53,10 +53,11 @@ class _Face:
         """All names, as ``dir()`` gives them."""
         return sorted({*self._space, *self.find("__all__")})
 
-    def _run(self, block: list[ast.stmt]) -> None:
+    def _run(self, block: list[ast.stmt], name: str = "") -> None:
+        """Run statements; of one that imports submodules, for which Python would ask the module first, only *name*."""
         for node in block:
             if isinstance(node, ast.ImportFrom) and node.module is None:
-                for alias in node.names:  # for which Python would ask the module first
+                for alias in [alias for alias in node.names if name in ("", _given(alias))]:
                     self._space[_given(alias)] = importlib.import_module(f".{alias.name}", self._space["__package__"])
             else:
                 exec(compile(ast.Module([node], []), self._space["__file__"], "exec"), self._space)

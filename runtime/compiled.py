@@ -129,11 +129,7 @@ class CompiledFunction:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return self.explained(self._both.mode, args, kwargs)
-
-    def explained(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The report on a call in *mode*."""
-        return _module("explain").explain_call(self._dispatcher, mode, args, kwargs)
+        return explained(self, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -194,6 +190,11 @@ def _module(name: str) -> Any:
 OWNERS.append(CompiledFunction)
 
 
+def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The report on a call of *function* in *mode*."""
+    return _module("explain").explain_call(function._dispatcher, mode, args, kwargs)
+
+
 class BoundFunction:
     """A compiled method of one instance.  argnums do not count ``self``."""
 
@@ -233,7 +234,7 @@ class BoundFunction:
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""
         function = self.__func__
-        return function.explained(function._bound[2].mode, (self.__self__, *args), kwargs)
+        return explained(function, function._bound[2].mode, (self.__self__, *args), kwargs)
 
     @property
     def stats(self) -> Stats:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..compiled import BoundFunction, CompiledFunction
+from ..compiled import BoundFunction, CompiledFunction, explained
 from ..declare import positions, shifted_positions
 from ..memo import OWNERS, kept
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD, Mode
@@ -53,7 +53,7 @@ class Derivative:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for this derivative."""
-        return self._function.explained(self._endpoint.mode, self._first + args, kwargs)
+        return explained(self._function, self._endpoint.mode, self._first + args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._kind} of {self._function.stats.name}>"

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.record.recorder import Recorder, current_recorder
-from ..compiled import BoundFunction, CompiledFunction
+from ..compiled import BoundFunction, CompiledFunction, explained
 from ..memo import kept
 from ..mode import Mode
 from ..record.call_key import Call, flatten
@@ -90,7 +90,7 @@ class Transform(CompiledFunction):
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for the transformed function."""
-        return self.explained(self._value.mode, args, kwargs)
+        return explained(self, self._value.mode, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self.stats.name}>"

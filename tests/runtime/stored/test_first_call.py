@@ -286,7 +286,7 @@ def test_what_holds_functions_is_described_by_them(cache) -> None:
     source = """
     import functools
     import numpy as np
-    from tracegrad import compile_grad
+    from tracegrad import compile_grad, vmap
     from tracegrad.autograd import grad, hessian
     RATE = 2.0
     @compile_grad
@@ -301,6 +301,10 @@ def test_what_holds_functions_is_described_by_them(cache) -> None:
         return np.sum(slope(x) ** 2)
     slope = grad(scaled)
     curved = hessian(scaled)
+    def row(s, x):
+        return np.sum(x**2 * s) * RATE
+    rows = vmap(grad(row, argnums=1), in_axes=(None, 0))
+    doubled = lambda x: rows(0.5, np.array([1.0, 2.0])[:, None] * x)[1]
     """
     for turn, edit in enumerate(("RATE = 2.0", "RATE = 3.0", "RATE = 2.0")):
         module = process(model=source.replace("RATE = 2.0", edit))
@@ -311,13 +315,14 @@ def test_what_holds_functions_is_described_by_them(cache) -> None:
             (grad(module.scaled), 1.5 * W**2 * rate),
             (compile_grad(module.second).grad, 9 * W**3 * rate**2),
             (module.curved, np.diag(3 * W * rate)),
+            (compile_grad(module.doubled), 2 * W * rate),
         ):
             for _ in range(2):
                 np.testing.assert_allclose(f(W), expected, rtol=1e-12)
             stats = (f.__self__ if hasattr(f, "__self__") else f).stats
             assert stats.not_kept == "", stats.not_kept
             assert stats.from_disk == (turn == 2), (edit, expected)
-    assert len(plans(cache)) == 8
+    assert len(plans(cache)) == 10
 
 
 def test_a_plan_that_its_recording_does_not_confirm_is_removed(cache) -> None:

@@ -42,7 +42,8 @@ class Config:
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
     loop (a quarter of the free memory). ``cache``: whether compiled kernels are kept on disk, and ``cache_recordings``
-    whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the
+    whether recordings are, too; ``disk_answers``: calls of one kind that these answer before one is
+    recorded, which verifies them; ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the
     bytes of all its files."""
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class Config:
         self.loop_memory = _number("LOOP_MEMORY", loop_memory.budget)
         self.cache = (os.environ.get("TRACEGRAD_CACHE") or "1") != "0"
         self.cache_recordings = bool(_number("CACHE_RECORDINGS", 1))
+        self.disk_answers = _number("DISK_ANSWERS", 64)
         self.cache_dir = os.environ.get("TRACEGRAD_CACHE_DIR", "")
         self.cache_size = _number("CACHE_SIZE", 1 << 30)
 
@@ -88,6 +90,7 @@ class Config:
     loop_memory: int
     cache: bool
     cache_recordings: bool
+    disk_answers: int
     cache_dir: str
     cache_size: int
 

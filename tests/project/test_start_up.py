@@ -61,10 +61,11 @@ tracegrad.tracer.ir.site
 STANDARD = {"__future__", "_blake2", "atexit", "copy", "dataclasses", "gc", "importlib.util", "mmap", "threading"}
 
 
-def run(script: str, cache: Path | None = None) -> str:
+def run(script: str, cache: Path | None = None, answers: int = 1) -> str:
     """The output of a process that runs *script*; its cache directory is *cache*."""
     settings = {"TRACEGRAD_CACHE": "0" if cache is None else "1", "TRACEGRAD_CACHE_DIR": str(cache or "")}
-    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "TRACEGRAD_CHECK": "0"}
+    settings |= {"PYTHONPATH": str(ROOT), "TRACEGRAD_CHECK": "0", "TRACEGRAD_DISK_ANSWERS": str(answers)}
+    environment = {**os.environ, **settings}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cache or ROOT, env=environment, check=False)
     assert done.returncode == 0, done.stderr
@@ -113,6 +114,8 @@ def test_a_fit_by_scipy_begins_with_a_call_from_disk(tmp_path: Path) -> None:
     first, second = run(program + fit, tmp_path).split(), run(program + fit, tmp_path).split()
     assert (first[1], second[1]) == ("0", "1")
     assert first[0] == second[0]
+    alone = "print('tracegrad.tracer.record' in sys.modules)"
+    assert run(f"{program}{fit}\n{alone}", tmp_path, answers=200).split() == [first[0], first[0], "False"]
 
 
 def test_a_recording_whose_kernel_is_on_disk_needs_no_compiler(tmp_path: Path) -> None:

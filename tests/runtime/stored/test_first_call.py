@@ -24,7 +24,7 @@ from tracegrad.autograd import grad
 from tracegrad.runtime.config import config
 from tracegrad.runtime.disk.encoding import encode
 from tracegrad.runtime.disk.store import store, unpacked
-from tracegrad.runtime.stored import plan_file
+from tracegrad.runtime.stored import first_call, plan_file
 
 HELPER = """
 import numpy as np
@@ -77,6 +77,7 @@ def process(helper: str = HELPER, model: str = MODEL) -> types.ModuleType:
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "cache", True)
     monkeypatch.setattr(config, "cache_recordings", True)
+    monkeypatch.setattr(config, "disk_answers", 1)
     monkeypatch.setattr(config, "cache_dir", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -94,6 +95,47 @@ def check(f: Any, fn: Any, *args: Any) -> None:
     value, gradient = f.value_and_grad(*args)
     np.testing.assert_allclose(value, fn(*args), rtol=1e-12)
     np.testing.assert_allclose(gradient, numeric(fn, *args), rtol=1e-6, atol=1e-7)
+
+
+def test_some_calls_are_answered_before_one_verifies(cache, monkeypatch) -> None:
+    monkeypatch.setattr(config, "disk_answers", 3)
+    f = compile_grad(process().loss)
+    for _ in range(2):
+        check(f, process().loss, W, X)
+    module = process()
+    f = compile_grad(module.loss)
+    for turn in range(5):
+        check(f, module.loss, W + turn, X)
+        assert (f.stats.from_disk, f.stats.traces) == (min(turn + 1, 3), int(turn > 2))
+    assert len(plans(cache)) == 1
+
+
+@pytest.mark.parametrize("edit", ["CFG['power'] = 3", "SCALE = 3.0", "helper.RATE = 0.7", "SHIFTS.append(np.ones(3))"])
+def test_a_change_between_such_calls_is_seen(edit, cache, monkeypatch) -> None:
+    monkeypatch.setattr(config, "disk_answers", 10)
+    f = compile_grad(process().loss)
+    for _ in range(2):
+        check(f, process().loss, W, X)
+    module = process()
+    f = compile_grad(module.loss)
+    for _ in range(2):
+        check(f, module.loss, W, X)
+    assert (f.stats.from_disk, f.stats.traces) == (2, 0)
+    exec(edit, module.__dict__)
+    check(f, module.loss, W, X)
+    assert (f.stats.from_disk, f.stats.traces) == (2, 1)
+    module.SHIFTS[0][:] = 9.0  # data of an array, which is an input
+    check(f, module.loss, W, X)
+
+
+def test_the_comparing_has_a_limit(cache, monkeypatch) -> None:
+    monkeypatch.setattr(config, "disk_answers", 10)
+    monkeypatch.setattr(first_call, "PATIENCE", 0.0)
+    for turn in range(2):
+        f = compile_grad(process().loss)
+        for _ in range(3):
+            check(f, process().loss, W, X)
+        assert (f.stats.from_disk, f.stats.traces) == (turn, 2 - turn)
 
 
 def test_the_first_call_is_answered_and_the_second_verifies(cache) -> None:

@@ -66,14 +66,15 @@ def _sources() -> bytes | None:
             if s.st_ctime > _LOADED:  # this process may be made of what stood there before
                 return None
             listing.append((name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev))
-        key = encode((_PACKAGE, listing))
+        key = repr((_PACKAGE, listing)).encode("utf-8", "surrogateescape")
         known = store.get("sources", key)
         if known is None:
             digest = blake2b(digest_size=32)
             for name, path in files:
                 with open(path, "rb") as file:
                     content = file.read()
-                digest.update(encode((name, content)))
+                digest.update(encode((name, len(content))))
+                digest.update(content)
             known = digest.digest()
             store.put("sources", key, known)
         return known

@@ -2,8 +2,8 @@
 
 A :class:`First` stands in place of each endpoint. It looks for a plan on disk; where there is none, the dispatcher is
 made, and the tracer imported. Each call is compared with the text in full, which takes a fraction of a millisecond; the
-tracer takes hundreds. So a plan answers some calls (``config.disk_answers``, and no more than :data:`PATIENCE` seconds
-of comparing), and then one is recorded as ever, and that recording has to be the one of the plan (``keep.py``).
+tracer takes hundreds. So a plan answers some calls (``config.disk_answers``, if that takes no more than
+:data:`PATIENCE` seconds), and then one is recorded as ever, and that recording has to be the one of the plan (``keep.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _PLAIN_ERRORS = frozenset(("ignore", "warn"))
 #: Whether nothing around a call records: asked of those who would, once they have been imported.
 AROUND: list[Callable[[], bool]] = []
 
-PATIENCE = 0.05  # seconds that a function's calls are compared with texts
+PATIENCE = 0.05  # seconds that answers of a function may take longer than replays
+FRESH = 2e-10  # seconds that a byte of memory takes to be there, which replays have already
 
 #: What the recordings of plans were like that have answered calls, by their keys: answers -> program (``StoredPlan``).
 Answered = dict[bytes, dict[bytes, bytes]]
@@ -87,7 +88,7 @@ class FirstCalls:
         self.answered: Answered = {}
         self._counts: Counter[bytes] = Counter()
         self._plans: dict[bytes, list[StoredPlan]] = {}
-        self._compared = 0.0
+        self._spent = 0.0
         self._fn, self._plain, self._stats = fn, plain, stats
 
     def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -100,12 +101,12 @@ class FirstCalls:
         except NotStoredError:
             return MISS
         count = self._counts[key.text]
-        if count and (count >= config.disk_answers or self._compared > PATIENCE):
+        if count and (count >= config.disk_answers or self._spent > PATIENCE):
             self._plans.pop(key.text, None)
             return MISS
         if not count:
             self._plans[key.text] = plans_of(key)
-        self._compared += time.perf_counter() - clock
+        self._spent += time.perf_counter() - clock
         for plan in self._plans.get(key.text, ()):
             try:
                 found = plan.answer(key.call.data, key.function.arrays)
@@ -114,6 +115,7 @@ class FirstCalls:
             if found is not None:
                 self.answered.setdefault(key.text, {})[plan.answers] = plan.program
                 self._counts[key.text] = count + 1
+                self._spent += FRESH * plan.arena_bytes
                 self._stats.from_disk += 1
                 return found[0]
         return MISS

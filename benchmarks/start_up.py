@@ -144,7 +144,7 @@ def _seconds(script: str, home: str, data: str, disk_cache: bool) -> float:
     """Seconds of the processor that a process takes."""
     path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
     settings = environment(home, disk_cache) | {"BREAST_CANCER": data, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
-    file = Path(home) / "script.py"
+    file = Path(home) / "script"
     file.write_text(script)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, str(file)], env=settings, check=True, capture_output=True)

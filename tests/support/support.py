@@ -28,6 +28,7 @@ from tracegrad.tracer.ir.evaluate import operand, params_of, stored
 from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, current_builder, structural
 from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
 from tracegrad.tracer.ir.text import print_graph
+from tracegrad.tracer.ops import special_tables  # noqa: F401  (the registry in full)
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.ops.linalg import factors_of
 from tracegrad.tracer.ops.reduce import reduce

@@ -28,6 +28,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--transforms", action="store_true", help="Hessians, products with them, per-example gradients")
     parser.add_argument("--adbench", action="store_true", help="ADBench's objectives: gradients, Jacobians")
     parser.add_argument("--training", action="store_true", help="time whole training steps, nothing else")
+    parser.add_argument("--start", action="store_true", help="time whole processes of small scripts, nothing else")
     parser.add_argument("--science", action="store_true", help="time the programs of tests/science, nothing else")
     parser.add_argument("--against", metavar="PATH", help="this checkout beside the one at PATH, nothing else")
     parser.add_argument("--gpu", action="store_true", help="tests and benchmarks on a GPU, nothing else")
@@ -64,6 +65,10 @@ def main() -> int:
         from .training import run as run_training
 
         return run_training(options)
+    if options.start:
+        from .start_up import run as run_start
+
+        return run_start(options)
     if options.science:
         from .science import run as run_science
 

@@ -6,9 +6,10 @@ import datetime
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from . import targets
@@ -29,7 +30,7 @@ TITLES |= {"drjit": "Dr.Jit", "numpy": "NumPy by hand", "numba": "numba by hand"
 UNTIMED = ("wrong", "failed", "too long")
 
 #: parts of a ``Store`` that are texts
-TEXTS = ("memory", "scaling", "training", "gpu", "gpu_static")
+TEXTS = ("memory", "scaling", "training", "start", "gpu", "gpu_static")
 
 Row = dict[str, dict[str, Any]]
 Facts = dict[str, Any]
@@ -47,6 +48,8 @@ class Store:
     scaling: str = ""
     #: the text of the last ``--training``
     training: str = ""
+    #: the text of the last ``--start``
+    start: str = ""
     #: the text of the last ``--gpu-static``, and of the last ``--gpu``
     gpu_static: str = ""
     gpu: str = ""
@@ -154,13 +157,24 @@ def table(head: list[str], body: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def _grid(store: Store, show: Callable[[Row, str], str], peers: list[str]) -> str:
-    head = ["value and gradient", *(TITLES.get(peer, peer) for peer in peers)]
+def _warm_disk(store: Store) -> dict[str, Callable[[Row, str], str]]:
+    """Columns of first calls that find the files which another process has left, by the peer before them."""
+    return dict.fromkeys(_present(store, "first_from_disk"), _time("first_from_disk"))
+
+
+def _grid(
+    store: Store, show: Callable[[Row, str], str], peers: list[str],
+    beside: Mapping[str, Callable[[Row, str], str]] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """A table of a row for each workload; *beside*: second columns of peers, of what a warm disk makes of it."""
+    columns = [column for peer in peers for column in ((peer, "", show), (peer, ", warm disk", beside.get(peer)))]
+    shown = [(peer, more, cell) for peer, more, cell in columns if cell is not None]
+    head = ["value and gradient", *(TITLES.get(peer, peer) + more for peer, more, _ in shown)]
     several = len(store.runs) > 1
     body = []
     for name, row in store.rows.items():
         title = f"{name} [{row['run']}]" if several else name
-        body.append([title, *(show(row["cells"], peer) for peer in peers)])
+        body.append([title, *(cell(row["cells"], peer) for peer, _, cell in shown)])
     return table(head, body)
 
 
@@ -202,6 +216,8 @@ def tables(store: Store) -> str:
     parts += _timings(store.part("straight"), "")
     parts += _timings(store.part("loops"), "Control flow. ")
     parts += _timings(store.part("derivatives"), "Other derivatives, ADBench. ")
+    if store.start:
+        parts.append("## Start-up: whole processes\n\n" + store.start)
     if store.memory:
         parts.append("## New memory of one cached call\n\n" + store.memory)
     if store.scaling:
@@ -257,15 +273,11 @@ def _timings(store: Store, title: str) -> list[str]:
             + _grid(store, _ratio("best"), others)
         )
     if firsts:
-        grid = _grid(store, _time("first"), firsts)
+        grid = _grid(store, _time("first"), firsts, _warm_disk(store))
         parts.append(
             f"## {title}First call: median of processes that have compiled something unrelated before\n\n{grid}"
         )
         parts.append("The second call of the same processes:\n\n" + _grid(store, _time("second"), firsts))
-        from_disk = _present(store, "first_from_disk")
-        if from_disk:
-            grid = _grid(store, _time("first_from_disk"), from_disk)
-            parts.append(f"First call that finds a filled cache on disk:\n\n{grid}")
         parts.append(f"## {title}Once per process\n\n" + _startup(store, firsts))
     return parts
 

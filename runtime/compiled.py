@@ -16,7 +16,9 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..tracer.ir.gc_pause import fewer_collections
 from .declare import check_function, positions, shifted_positions, static_positions
+from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
@@ -127,7 +129,7 @@ class CompiledFunction:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return _module("explain").explain_call(self._dispatcher, self._both.mode, args, kwargs)
+        return explained(self, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -158,7 +160,8 @@ class CompiledFunction:
         found = self._transforms.get((name, bound))
         if found is None:
             argnums = shifted_positions(self._argnums) if bound else self._argnums
-            found = self._transforms[name, bound] = TRANSFORMS[name](self, argnums, self._has_aux)
+            make = getattr(_module("transforms.jacobians"), name)
+            found = self._transforms[name, bound] = make(self, argnums, self._has_aux)
         return found
 
     # ---- dispatch ----------------------------------------------------------------------------------------------
@@ -180,10 +183,16 @@ _making = threading.RLock()  # of dispatchers
 
 def _module(name: str) -> Any:
     """A module of the runtime's that a first call from disk does without."""
-    return importlib.import_module(f".{name}", __package__)
+    with fewer_collections():
+        return importlib.import_module(f".{name}", __package__)
 
 
-TRANSFORMS: dict[str, Callable[..., Any]] = {}  # those that are methods, too: (function, argnums, has_aux) -> function
+OWNERS.append(CompiledFunction)
+
+
+def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The report on a call of *function* in *mode*."""
+    return _module("explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
 class BoundFunction:
@@ -224,9 +233,8 @@ class BoundFunction:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""
-        return _module("explain").explain_call(
-            self.__func__._dispatcher, self.__func__._bound[2].mode, (self.__self__, *args), kwargs
-        )
+        function = self.__func__
+        return explained(function, function._bound[2].mode, (self.__self__, *args), kwargs)
 
     @property
     def stats(self) -> Stats:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.derive.loop_memory import loop_memory
-from ..tracer.ir.check import checks
-from ..tracer.record.autocast import SETTINGS_CHANGED
+from ..tracer.ir.settings import SETTINGS_CHANGED, checks, loop_memory
 from .threads import threads
 
 
@@ -44,12 +42,12 @@ class Config:
     ``max_segments``: kernels of segments that one kind of call keeps ready, where its Python runs each time.
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
-    loop (a quarter of the free memory). ``progress``: whether a line on the terminal says what takes longer than a
-    second to record or compile; ``explain_lines``: lines of a section of ``explain()``, whose repeats are folded where it has
-    more (0: all). ``num_threads``: threads that a kernel may use, which is
-    all cores that the process may where it is set to 0. ``cache``: whether compiled kernels are kept on disk, and
-    ``cache_recordings`` whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches);
-    ``cache_size``: the bytes of all its files."""
+    loop (a quarter of the free memory). ``num_threads``: threads that a kernel may use, which is all cores that the
+    process may where it is set to 0. ``progress``: whether a line on the terminal says what takes longer than a second
+    to record or compile; ``explain_lines``: lines of a section of ``explain()``, whose repeats are folded where it has
+    more (0: all). ``cache``: whether compiled kernels are kept on disk, and ``cache_recordings`` whether recordings
+    are, too; ``disk_answers``: calls of one kind that these answer before one is recorded, which verifies them;
+    ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the bytes of all its files."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
@@ -68,6 +66,7 @@ class Config:
         self.explain_lines = _number("EXPLAIN_LINES", 200)
         self.cache = (os.environ.get("TRACEGRAD_CACHE") or "1") != "0"
         self.cache_recordings = bool(_number("CACHE_RECORDINGS", 1))
+        self.disk_answers = _number("DISK_ANSWERS", 64)
         self.cache_dir = os.environ.get("TRACEGRAD_CACHE_DIR", "")
         self.cache_size = _number("CACHE_SIZE", 1 << 30)
 
@@ -102,6 +101,7 @@ class Config:
     num_threads: int
     cache: bool
     cache_recordings: bool
+    disk_answers: int
     cache_dir: str
     cache_size: int
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..codegen.cpu.assemble import Program
 from ..codegen.cpu.loop_plan import LoopPlan
+from ..codegen.cpu.program import Program
 from ..codegen.lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
 from ..codegen.schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from ..tracer.ir.errors import DifferentiationError

@@ -28,7 +28,7 @@ from .record.call_key import ARRAY, COMPLEX_DATA, DATA, TENSOR, Call
 from .record.differentiable import name_of
 from .record.recording import Look, Recording
 from .stats import Stats
-from .transforms import Derivative
+from .transforms.gradient import Derivative
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,7 @@ import re
 import sys
 from typing import Any, NamedTuple
 
-import scipy.special
-from scipy.special import cython_special
-
-from .symbols import capsule_signature, capsule_symbol
+from .symbols import capsule_signature, capsule_symbol, capsules
 
 
 class CFunction(NamedTuple):
@@ -40,7 +37,7 @@ _FLAG = "int __pyx_skip_dispatch"
 def _by_name() -> dict[str, list[tuple[str, str]]]:
     """Name -> (C signature, name in full) of each of its variants."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for name, capsule in cython_special.__pyx_capi__.items():
+    for name, capsule in capsules("scipy.special.cython_special").items():
         plain = re.sub(r"^__pyx_fuse_\d+(_\d+)?", "", name)
         found.setdefault(plain, []).append((capsule_signature(capsule), name))
     return found
@@ -51,7 +48,7 @@ def c_function(function: Any, signature: str) -> CFunction | None:
     """SciPy's C function of one element of a ufunc; None where there is none of these types."""
     ins, outs = signature.split("->")
     name: str = function.__name__
-    if not set(ins + outs) <= _C_TYPES.keys() or getattr(scipy.special, name, None) is not function:
+    if not set(ins + outs) <= _C_TYPES.keys() or getattr(sys.modules.get("scipy.special"), name, None) is not function:
         return None  # np.expm1 is no scipy.special.expm1
     for c_signature, variant in _by_name().get(name, ()):
         result, _, rest = c_signature.partition(" (")

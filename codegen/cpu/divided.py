@@ -81,8 +81,8 @@ class DividedWork:
         raise NotImplementedError
 
     def words(self, totals: dict[Sym, ir.Value], private: dict[Sym, ir.Value]) -> list[ir.Value]:
-        """The words that a chunk is told, given the places of the first chunk's *totals* and the first thread's *private*
-        buffers."""
+        """The words that a chunk is told, given the places of the first chunk's *totals* and the first thread's
+        *private* buffers."""
         raise NotImplementedError
 
     def chunk(

@@ -10,11 +10,13 @@ import functools
 import re
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
+from ...tracer.ir.late_modules import LateModule
 from ..derive.coloring import compiled
 from .machine_code import immortal, load
+
+llvm: Any = LateModule("llvmlite.binding")
 
 # One kernel but for the *sets* of colours that it keeps: what a vertex reads of itself (*vertex*), the colours that its
 # neighbour (or row) %a tells it of, %a.taken (*ask*), and what it tells its neighbour %w of its own, %bit (*tell*).

@@ -1,25 +1,29 @@
-"""LLVM IR text -> machine code, through numba's CPU code generator.
+"""LLVM IR text -> machine code, by numba's compiler below its type inference: llvmlite, with numba's target machine.
 
-Kernels are whole loop nests emitted with ``llvmlite.ir``; they enter numba below its type inference, as modules for its
-target machine.  Going through ``@njit`` around an intrinsic gives the same machine code but costs 0.12 s a kernel in
-inference, wrappers and linking; this way costs 0.02 s.  Nor are they modules of numba's engine, which frees nothing:
-each is linked alone (``machine_code.py``).
+Kernels are whole loop nests emitted with ``llvmlite.ir``.  Going through ``@njit`` around an intrinsic gives the same
+machine code but costs 0.12 s a kernel in inference, wrappers and linking; this way costs 0.02 s.  Nor are they modules
+of numba's engine, which frees nothing: each is linked alone (``machine_code.py``).  So numba's Python is not imported,
+which takes longer than all kernels of a small program; its settings for the processor count here, too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import re
+import sys
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 
 from .machine_code import ObjectCode, loaded
 
 SPEED_LEVEL = 2  # LLVM's -O2
-LARGE = 8_000  # lines of a module in which LLVM unrolls no loop, and does -O1: with many loops it takes minutes, and the
+LARGE = (
+    8_000  # lines of a module in which LLVM unrolls no loop, and does -O1: with many loops it takes minutes, and the
+)
 #                code is no faster
 
 _SYMBOL = re.compile(r'@"([\w-]+:[^"]+)"')  # names of symbols.py
@@ -39,12 +43,38 @@ target_triple = llvm.get_process_triple
 
 
 def data_layout() -> str:
-    return str(_codegen().target_data)
+    return str(target_machine().target_data)
+
+
+@functools.cache
+def target_machine() -> Any:
+    """The processor of this process, as numba's just-in-time compiler sees it."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    read, is_x86 = os.environ.get, llvm.Target.from_default_triple().name.startswith("x86")
+    features = read("NUMBA_CPU_FEATURES")
+    if features is None:
+        with contextlib.suppress(RuntimeError):  # LLVM can't ask this processor
+            features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_triple(target_triple()).create_target_machine(
+        cpu=read("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
+        features=features or "",
+        opt=3 if (level := read("NUMBA_OPT", "3")) == "max" else int(level),
+        reloc="static" if is_x86 else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def _numbas_lock() -> Any:
+    """The lock under which numba compiles, where it has been imported."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    return getattr(module, "global_compiler_lock", None) or contextlib.nullcontext()
 
 
 def compile_text(text: str, name: str) -> ObjectCode:
     """Compile one module of LLVM IR, which is linked alone."""
-    with loaded, global_compiler_lock:
+    with loaded, _numbas_lock():
         try:
             code = _object_code(text, name, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
@@ -59,14 +89,12 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
     numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
     that typed Python code has; kernels have none.
     """
-    codegen = _codegen()
-    codegen._check_llvm_bugs()
     large = text.count("\n") > LARGE
     options = llvm.create_pipeline_tuning_options(speed_level=min(SPEED_LEVEL, 1) if large else SPEED_LEVEL)
     options.loop_vectorization = options.loop_interleaving = SPEED_LEVEL > 0
     options.loop_unrolling = SPEED_LEVEL > 0 and not large
     options.slp_vectorization = slp_vectorization and SPEED_LEVEL > 0
-    builder = llvm.create_pass_builder(codegen._tm, options)
+    builder = llvm.create_pass_builder(target_machine(), options)
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
         module.name, module.triple, module.data_layout = name, target_triple(), data_layout()
         passes = builder.getModulePassManager()
@@ -74,8 +102,4 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
         NewPassManager._dispose(passes)  # llvmlite does not: a base class in front of this one does nothing
         passes.detach()
         module.verify()
-        return codegen._tm.emit_object(module)
-
-
-def _codegen() -> Any:
-    return cpu_target.target_context.codegen()
+        return target_machine().emit_object(module)

@@ -22,7 +22,7 @@ from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import Body, Canonical, CanonicalOp, Dim, Operand, Sym
 from ..schedule.early_exit import stored_reads
 from ..schedule.loop_tree import Loop, ScheduleItem, Statement, produces
-from .assemble import Program
+from .program import Program
 
 Table = dict[Any, int]
 

@@ -19,12 +19,12 @@ from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
 from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.settings import loop_memory
 from ...tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
 from ...tracer.ops.elementwise import F
 from ...tracer.ops.reduce import reduce
 from ...tracer.record.recorder import Recorder
 from .batch import batch
-from .loop_memory import loop_memory
 
 LEAST = 1024  # steps that there is room for, where memory allows
 

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder
+from ...tracer.ir.settings import loop_memory
 from ...tracer.ops.control import LoopOperands, loop, loop_view
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.shape import concat, iota, reshape, slice_axis
-from .loop_memory import loop_memory
 
 LEAST = 16  # steps of a loop that is worth to be split
 

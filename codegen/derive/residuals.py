@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from ...tracer.ir.graph import Atom, Node, Var
 from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER
+from ...tracer.ir.settings import loop_memory
 from ...tracer.ops.control import loop_view
 from ...tracer.ops.product import matmul
 from ...tracer.ops.shape import reshape, transpose
 from .checkpoints import stored_bytes
-from .loop_memory import loop_memory
 from .residual_cut import least_stored
 
 SMALL = 16  # elements up to which a result is summed in registers, and reduced again rather than stored

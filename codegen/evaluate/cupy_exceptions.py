@@ -15,12 +15,12 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from ...tracer.ir.primitive import Primitive
 from ...tracer.ops.threefry import rounds
@@ -53,7 +53,7 @@ def device_function(modules: Modules, prim: Primitive) -> Function | None:
         shared = "xp" in inspect.signature(prim.impl).parameters
         return functools.partial(prim.impl, xp=modules.xp) if shared else None
     name = prim.impl.__name__
-    for ours, theirs in ((np, modules.xp), (scipy.special, modules.special)):
+    for ours, theirs in ((np, modules.xp), (sys.modules.get("scipy.special"), modules.special)):
         if getattr(ours, name, None) is prim.impl:
             return getattr(theirs, name, None)
     return None

@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...tracer.ir.axes import Axes
-from ...tracer.ir.check import check_graph, checks
+from ...tracer.ir.check import check_graph
 from ...tracer.ir.graph import Graph, Lit, Node, Var
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP, Primitive
+from ...tracer.ir.settings import checks
 from ...tracer.ir.site import Site
 from ...tracer.ops.control import split_body
 from ...tracer.ops.elementwise import infer_predicate, infer_same

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cpu.assemble import step_operands
+from ...codegen.cpu.program import step_operands
 from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...codegen.lower.canonical import Canonical, Sym

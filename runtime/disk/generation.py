@@ -1,9 +1,9 @@
 """The text of all that machine code depends on besides its key: who makes it, and for which processor.
 
 That is a hash of the compiler's sources, and of those that bind and run its code, read and not imported; the versions
-of numba, llvmlite, NumPy, SciPy and Python; the processor with its features, the C library, and numba's settings. The
-hash is remembered, in the store, by names, sizes, times and numbers of the files, as Python remembers what it has
-compiled.
+of numba, llvmlite, NumPy, SciPy and Python; the processor with its features, the C library, and numba's settings for
+it. The hash is remembered, in the store, by names, sizes, times and numbers of the files, as Python remembers what it
+has compiled.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _FOLDERS = ("tracer", "codegen", "runtime")
 # packages, and their modules that say the version; they are not imported for it
 _VERSIONS = (("numba", "_version"), ("llvmlite", "_version"), ("scipy", "version"))
+_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")  # which codegen/cpu/jit.py reads
 # lines of /proc/cpuinfo that do not change while the machine runs
 _CPU_LINES = {
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
@@ -52,8 +53,8 @@ def generation() -> bytes | None:
     sources = _sources()
     if sources is None:
         return None
-    settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
-    return encode((sources, np.__version__, sys.implementation.cache_tag, _settings_file(), settings, *_machine()))
+    settings = [os.environ.get(name) for name in _SETTINGS]
+    return encode((sources, np.__version__, sys.implementation.cache_tag, settings, *_machine()))
 
 
 def _sources() -> bytes | None:
@@ -66,14 +67,15 @@ def _sources() -> bytes | None:
             if s.st_ctime > _LOADED:  # this process may be made of what stood there before
                 return None
             listing.append((name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev))
-        key = encode((_PACKAGE, listing))
+        key = repr((_PACKAGE, listing)).encode("utf-8", "surrogateescape")
         known = store.get("sources", key)
         if known is None:
             digest = blake2b(digest_size=32)
             for name, path in files:
                 with open(path, "rb") as file:
                     content = file.read()
-                digest.update(encode((name, content)))
+                digest.update(encode((name, len(content))))
+                digest.update(content)
             known = digest.digest()
             store.put("sources", key, known)
         return known
@@ -99,15 +101,6 @@ def _files() -> list[tuple[str, str]]:
             raise FileNotFoundError(package)
         found.append((f"{package}/{name}", os.path.join(os.path.dirname(spec.origin), f"{name}.py")))
     return found
-
-
-def _settings_file() -> bytes:
-    """The content of numba's file of settings, which it reads from the working directory."""
-    try:
-        with open(".numba_config.yaml", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 def _machine() -> tuple[Any, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
-from ...codegen.cpu.assemble import LayoutError, Program, compile_canonical
 from ...codegen.cpu.machine_code import ObjectCode
+from ...codegen.cpu.program import LayoutError, Program, compile_canonical
 from ...codegen.cpu.symbols import UnknownSymbolError, in_any_process
 from ...codegen.lower.canonical import Canonical
 from ...codegen.schedule.memory import Temporary

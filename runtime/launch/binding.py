@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cpu.assemble import Program, host_step
+from ...codegen.cpu.program import Program, host_step
 from ...codegen.lower.canonical import Canonical, canonicalise
 from ...codegen.lower.simplify import simplify
 from ...tracer.ir.graph import Graph, Var

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...codegen.cpu.assemble import Program
+from ...codegen.cpu.program import Program
 from ...codegen.lower.canonical import Canonical
 from ...codegen.lower.depth import recursion_for
 from ...tracer.ir.foreign_code import uninterrupted

@@ -25,10 +25,10 @@ from typing import Any
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
+from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
 from ...tracer.ir.site import Site
 from ...tracer.ir.working import working
 from ...tracer.random.stream import DEFAULT
-from ...tracer.record.autocast import SETTINGS_CHANGED, USE
 from ...tracer.record.integers import IntegersAskedError
 from ...tracer.record.recorder import RecordAgainError, current_recorder
 from .. import progress  # noqa: F401  (shows what is recorded and compiled)
@@ -410,12 +410,12 @@ class Dispatcher:
         grows = _grows_like_an_argument(path, call, call.arguments[0])
         if config.check or (call.shares and not call.shares_only_objects) or grows or family in endpoint.owners:
             return
-        launch, mixed = family.launch, USE.begun
+        launch, mixed = family.launch, AUTOCAST_USE.begun
         if call.device is not None:
             launch = for_slot(launch, call.operands, len(path.recording.graph.inputs))
         slot = make_slot(call, family, launch, self.stats)
         with self.lock:
-            if USE.begun is not mixed:  # since when a slot has to look at the setting
+            if AUTOCAST_USE.begun is not mixed:  # since when a slot has to look at the setting
                 return
             endpoint.install(slot, family)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ...tracer.random.stream import DEFAULT
-from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.integers import limit_of
 from ..launch.binding import normalised
 from ..mode import MISS
@@ -36,9 +36,9 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
     variant, recording = family.variant, family.members[0].recording  # the others give and do the same
     source.names.update(missed=family.miss, stats=stats, MISS=MISS)
     source.names.update(launch=launch, known=family.known)
-    if USE.begun:
-        source.names.update(SETTING=SETTING)
-        source.give_up_if(f"SETTING.dtype is not {source.constant(SETTING.dtype)}")
+    if AUTOCAST_USE.begun:
+        source.names.update(AUTOCAST=AUTOCAST)
+        source.give_up_if(f"AUTOCAST.dtype is not {source.constant(AUTOCAST.dtype)}")
     recording.enter(source)
     texts = _arguments(source, call)
     objects = [text for text, kind in zip(texts, call.kinds, strict=False) if kind == OBJECT]

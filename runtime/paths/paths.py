@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cpu.assemble import Program
+from ...codegen.cpu.program import Program
 from ...codegen.derive.capacity import CAPACITY
 from ...codegen.evaluate.interpreter import evaluate, tolerance
 from ...tracer.ir.aval import FLOAT_KINDS, held_dtype

@@ -18,9 +18,9 @@ import numpy as np
 
 from ...tracer.ir.aval import COMPLEX, HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
+from ...tracer.ir.settings import AUTOCAST
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_unflatten
 from ...tracer.record.array import STAND_INS, TracedArray
-from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
@@ -188,7 +188,7 @@ def flatten(
         _keep_tensors(leaves, kinds, parts)
     elif target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
-    key = (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype, raising())
+    key = (tree, tuple(parts), default_dtype.dtype.char, device, AUTOCAST.dtype, raising())
     call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers)
     if call.shares:
         call.key = (*key, partition(containers))

@@ -23,6 +23,7 @@ from ...codegen.lower.simplify import simplify
 from ...tracer.ir.aval import FLOAT_KINDS, is_number
 from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.evaluate import HOST, Backend
+from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
 from ...tracer.ir.site import user_site
 from ...tracer.ir.trees import tree_unflatten
@@ -48,7 +49,6 @@ from .differentiable import (
     unconnected_text,
 )
 from .effects import Effects
-from .gc_pause import fewer_collections
 from .identity import first_of_each
 from .outputs import Output, data_made, data_of, flatten_result, packed
 from .recording import Held, Recording, UserRun, are_twins

@@ -27,6 +27,7 @@ from ...tracer.ir.interrupts import kept, surely
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
+from ..memo import MEMO
 from .kept_cache import KeptCache
 from .kept_list import LENGTH, KeptList, Part, kept_class
 from .pins import MISSING, home, lookup
@@ -662,9 +663,6 @@ def _shown(c: _Replacement) -> Any:
     return attributes(c.copy) if c.node.kind == "instance" else contents(c.copy)
 
 
-KEPT_TRANSFORMS = "__tracegrad_transforms__"  # the attribute with a function's transforms (runtime/transforms)
-
-
 def contents(obj: Any) -> Any:
     """A shallow picture of an object: a list, or a dict of attributes or items."""
     if issubclass(type(obj), KeptList):
@@ -677,7 +675,7 @@ def contents(obj: Any) -> Any:
 def attributes(obj: Any) -> dict[str, Any]:
     """A shallow picture of the attributes of an object."""
     picture = dict(getattr(obj, "__dict__", {}))
-    picture.pop(KEPT_TRANSFORMS, None)
+    picture.pop(MEMO, None)
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):
             value = getattr(obj, name, MISSING)

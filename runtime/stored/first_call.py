@@ -1,19 +1,24 @@
 """The first calls of a compiled function, before it has a dispatcher.
 
-A :class:`First` stands in place of each endpoint. It looks for a plan on disk; where there is none, or the call is not
-the first of its kind, the dispatcher is made, and the tracer imported. So each plan answers once: the second call of
-its kind is recorded as ever, and that recording has to be the one of the plan (``keep.py``).
+A :class:`First` stands in place of each endpoint. It looks for a plan on disk; where there is none, the dispatcher is
+made, and the tracer imported. Each call is compared with the text in full, which takes a fraction of a millisecond; the
+tracer takes hundreds. So a plan answers some calls (``config.disk_answers``, if that takes no more than
+:data:`PATIENCE` seconds), and then one is recorded as ever, and that recording has to be the one of the plan
+(``keep.py``).
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...codegen.cpu.symbols import UnknownSymbolError
+from ...tracer.ir.settings import AUTOCAST
 from ..config import config, default_dtype
 from ..disk.encoding import EncodingError, encode
 from ..disk.generation import generation
@@ -32,8 +37,11 @@ _PLAIN_ERRORS = frozenset(("ignore", "warn"))
 #: Whether nothing around a call records: asked of those who would, once they have been imported.
 AROUND: list[Callable[[], bool]] = []
 
-#: The plans that have answered calls, by their keys: what their recordings were like (``StoredPlan``).
-Answered = dict[bytes, tuple[bytes, bytes]]
+PATIENCE = 0.05  # seconds that answers of a function may take longer than replays
+FRESH = 2e-10  # seconds that a byte of memory takes to be there, which replays have already
+
+#: What the recordings of plans were like that have answered calls, by their keys: answers -> program (``StoredPlan``).
+Answered = dict[bytes, dict[bytes, bytes]]
 
 
 class Key:
@@ -79,25 +87,36 @@ class FirstCalls:
 
     def __init__(self, fn: Callable[..., Any], plain: bool, stats: Stats) -> None:
         self.answered: Answered = {}
+        self._counts: Counter[bytes] = Counter()
+        self._plans: dict[bytes, list[StoredPlan]] = {}
+        self._spent = 0.0
         self._fn, self._plain, self._stats = fn, plain, stats
 
     def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer to a call that a plan on disk knows, else ``MISS``."""
         if not self._plain or not answers_alone():
             return MISS
+        clock = time.thread_time()
         try:
             key = Key(self._fn, mode, args, kwargs)
         except NotStoredError:
             return MISS
-        if key.text in self.answered:
+        count = self._counts[key.text]
+        if count and (count >= config.disk_answers or self._spent > PATIENCE):
+            self._plans.pop(key.text, None)
             return MISS
-        for plan in plans_of(key):
+        if not count:
+            self._plans[key.text] = plans_of(key)
+        self._spent += time.thread_time() - clock
+        for plan in self._plans.get(key.text, ()):
             try:
                 found = plan.answer(key.call.data, key.function.arrays)
             except UnknownSymbolError:
                 continue
             if found is not None:
-                self.answered[key.text] = plan.answers, plan.program
+                self.answered.setdefault(key.text, {})[plan.answers] = plan.program
+                self._counts[key.text] = count + 1
+                self._spent += FRESH * plan.arena_bytes
                 self._stats.from_disk += 1
                 return found[0]
         return MISS
@@ -121,5 +140,4 @@ def answers_alone() -> bool:
     changes what it computes."""
     if config.check or not config.cache_recordings or cache_directory() is None or default_dtype.dtype != np.float64:
         return False
-    autocast = sys.modules.get("tracegrad.tracer.record.autocast")
-    return (autocast is None or autocast.SETTING.dtype is None) and all(asked() for asked in AROUND)
+    return AUTOCAST.dtype is None and all(asked() for asked in AROUND)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..disk.encoding import encode
+from ..memo import MEMO
 
 _MOST = 4096  # values
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
@@ -34,7 +35,6 @@ _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOB
 _SETS = {opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE")}
 _DISPATCHER = type(np.sum)  # a function of NumPy's that other libraries can override
 _GENERATORS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
-_LAZY = ("linalg", "fft")  # modules that NumPy may load when they are first asked for
 # builtins whose answers are those of one process, or that read and write by names which the code does not show
 _PER_PROCESS = frozenset(
     "ascii breakpoint compile dir eval exec globals hash id input locals open print repr vars __import__".split()
@@ -43,7 +43,6 @@ _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
-_MEMO = "__tracegrad_transforms__"  # the attribute of a function in which its transforms are kept (transform.py)
 
 
 class NotStoredError(Exception):
@@ -165,7 +164,7 @@ class _Walk:
         )
 
     def _attributes(self, x: Any) -> Any:
-        return tuple([(name, self.value(part)) for name, part in x.__dict__.items() if name != _MEMO])
+        return tuple([(name, self.value(part)) for name, part in x.__dict__.items() if name != MEMO])
 
     def _cell(self, cell: Any) -> Any:
         try:
@@ -218,8 +217,8 @@ class _Walk:
         root = module.__name__.partition(".")[0]
         found: list[Any] = ["module", module.__name__, library, _version(root) if library else None]
         for name in self.among:
-            if name in _LAZY and module is np:
-                getattr(np, name)
+            if name not in space and library and name in _late_parts(module.__name__):
+                getattr(module, name, None)
             if name in space:
                 found.append((name, self.value(space[name])))
         return tuple(found)
@@ -237,6 +236,15 @@ class _Walk:
             if (root in _PACKAGES or root in sys.stdlib_module_names) and not own:
                 return "builtin", x.__module__, x.__qualname__, _version(root)
         raise NotStoredError(f"it reads {_described(x)}")
+
+
+@functools.cache
+def _late_parts(package: str) -> frozenset[str]:
+    """The modules that NumPy or SciPy may import when they are asked for."""
+    if package not in _PACKAGES:
+        return frozenset()
+    folders = sys.modules[package].__path__
+    return frozenset(file.partition(".")[0] for folder in folders for file in os.listdir(folder))
 
 
 def _is_c(ufunc: np.ufunc) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cpu.assemble import Program
+from ...codegen.cpu.program import Program
 from ...codegen.cpu.symbols import in_any_process
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Refusal
@@ -44,7 +44,8 @@ def keep(
     """Put a verified *recording* of *call*, in the state *known*, on disk; the reason where that can't be, else ""."""
     try:
         key = Key(fn, mode, *call.arguments)
-        if answered.get(key.text) == _hashes(recording):
+        answers, recorded = _hashes(recording)
+        if answered.get(key.text, {}).get(answers) == recorded:
             return ""
         made = _plan(call, recording, program, plan, known, key)
     except NotStoredError as error:
@@ -63,15 +64,16 @@ def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording,
     has, or it has gone another way.  A plan that it differs from is removed."""
     try:
         key = Key(fn, mode, *call.arguments)
-        answers, program = answered[key.text]
-        mine = _hashes(recording)
+        found = answered[key.text]
     except (NotStoredError, KeyError):
         return None
+    try:
+        answers, program = _hashes(recording)
     except _RefusedError:
-        mine = (answers, b"")
-    if mine[0] != answers:
+        answers, program = next(iter(found)), b""
+    if answers not in found:
         return None
-    if mine[1] == program:
+    if found[answers] == program:
         return True
     store.drop(KIND, key.text)
     # how much the reverse mode stores of a loop hangs on the free memory: then the program is another, not the result
@@ -79,11 +81,11 @@ def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording,
 
 
 def warn_of(name: str) -> None:
-    """Warn that the first answer of the function called *name* may have been wrong."""
+    """Warn that the first answers of the function called *name* may have been wrong."""
     warnings.warn(
-        f"{name}: its first call was answered by a recording on disk, and its Python does something else now. The file "
-        "is removed. Take that answer for wrong if the function is not one that computes the same each time, and "
-        "please report this; TRACEGRAD_CACHE=0 does without files",
+        f"{name}: its first calls were answered by a recording on disk, and its Python does something else now. The "
+        "file is removed. Take those answers for wrong if the function is not one that computes the same each time, "
+        "and please report this; TRACEGRAD_CACHE=0 does without files",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -7,12 +7,12 @@ which arrays of the outside are operands, constants, sizes, places of temporarie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...codegen.cpu.machine_code import ObjectCode
+from ...codegen.cpu.machine_code import MachineCode, ObjectCode
 from ..disk.encoding import decode, encode
 from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, run
 
@@ -44,7 +44,8 @@ class StoredPlan:
     arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
     the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
     or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such; None: they are the result.
-    *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``)."""
+    *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``).  *loaded*: the
+    code in memory."""
 
     args: tuple[Arg, ...]
     outs: tuple[Out, ...]
@@ -62,6 +63,7 @@ class StoredPlan:
     symbol: str
     answers: bytes
     program: bytes
+    loaded: list[MachineCode] = field(default_factory=list, init=False)
 
     def packed(self) -> bytes:
         """The plan as bytes."""
@@ -97,7 +99,9 @@ class StoredPlan:
         if any(found[k].tobytes() != content for k, content in self.contents):
             return None
         values = [_normal(x) for x in (*data, *[found[k] for k in self.arrays])]
-        code = ObjectCode(self.code, self.symbols).load()
+        if not self.loaded:
+            self.loaded.append(ObjectCode(self.code, self.symbols).load())
+        code = self.loaded[0]
         address = code.address(self.symbol)
         if not address:
             return None

@@ -7,13 +7,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..compiled import BoundFunction, CompiledFunction
+from ..compiled import BoundFunction, CompiledFunction, explained
 from ..declare import positions, shifted_positions
-from ..explain import explain_call
+from ..memo import OWNERS, kept
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from ..stats import Stats
 from ..stored.first_call import First
-from .transform import OWNERS, kept
 
 
 def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
@@ -54,7 +53,7 @@ class Derivative:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for this derivative."""
-        return explain_call(self._function._dispatcher, self._endpoint.mode, self._first + args, kwargs)
+        return explained(self._function, self._endpoint.mode, self._first + args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._kind} of {self._function.stats.name}>"

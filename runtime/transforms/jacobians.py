@@ -19,7 +19,6 @@ from ...tracer.ops.elementwise import F, broadcast_to, cast
 from ...tracer.ops.shape import iota, move_axis, reshape, slice_axis
 from ...tracer.record.array import wrap_array
 from ...tracer.record.recorder import Recorder
-from ..compiled import TRANSFORMS
 from ..declare import positions
 from ..mode import GRAD, Mode
 from ..record.inline import in_arguments
@@ -297,6 +296,3 @@ def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
 def vhp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform:
     """As :func:`hvp`, ``v @ H(x)``, by reverse mode over reverse mode."""
     return transformed(rule_of(HessianProduct, positions(argnums), has_aux, True), fn)
-
-
-TRANSFORMS.update(jacobian=jacobian, hessian=hessian, hvp=hvp)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import optree
-import scipy
 
 from ...codegen.cpu import greedy_colors as _greedy_colors  # noqa: F401  (the colouring in machine code)
 from ...codegen.derive.adjoint import vjp
@@ -29,6 +28,7 @@ from ...codegen.derive.compressed import (
 from ...codegen.derive.compressed_products import emit, in_full
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Node, Var, live_nodes, structural
+from ...tracer.ir.late_modules import LateModule
 from ...tracer.ir.trees import NAMESPACE
 from ...tracer.ops.elementwise import F
 from ...tracer.ops.reduce import reduce
@@ -40,6 +40,8 @@ from ..record.differentiable import loss_of
 from ..record.inner import InnerRun
 from .transform import Transform, rule_of, run_along, transformed
 from .values import numbers_of
+
+scipy_sparse: Any = LateModule("scipy.sparse")
 
 FEWER = 2  # times as many products are needed without compression, from which on it pays
 SMALL = 8  # rows and columns, below which it does not
@@ -74,7 +76,7 @@ class Structure:
 def _classes() -> tuple[type, type]:
     """(csr_array, the class of such arrays in a recording, which is a tree over the entries).  SciPy loads its sparse
     arrays when they are asked for."""
-    csr_array = scipy.sparse.csr_array
+    csr_array = scipy_sparse.csr_array
     recorded: Any = type("RecordedSparse", (csr_array,), {})
 
     def unflatten(structure: Any, children: Any) -> Any:

@@ -11,19 +11,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.record.recorder import Recorder, current_recorder
-from ..compiled import BoundFunction, CompiledFunction
-from ..explain import explain_call
+from ..compiled import BoundFunction, CompiledFunction, explained
+from ..memo import kept
 from ..mode import Mode
 from ..record.call_key import Call, flatten
 from ..record.differentiable import differentiated, leaf_names, name_of
 from ..record.inner import InnerRun, run_within
-from ..state.rebuild import KEPT_TRANSFORMS
 from ..tensor_library import TENSORS
 
 Function: TypeAlias = Callable[..., Any]
@@ -92,7 +90,7 @@ class Transform(CompiledFunction):
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for the transformed function."""
-        return explain_call(self._dispatcher, self._value.mode, args, kwargs)
+        return explained(self, self._value.mode, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self.stats.name}>"
@@ -104,43 +102,9 @@ class Transform(CompiledFunction):
         return Transform(self._rule, fn.__wrapped__, self._parameters)  # type: ignore[attr-defined]
 
 
-def kept(fn: Function, key: Any, make: Callable[[], Any]) -> Any:
-    """``make()``, made once for *fn* and *key*: kept on the function itself, so it lives exactly as long."""
-    try:
-        found = fn.__dict__[KEPT_TRANSFORMS]
-        if found.owner is fn:
-            return found[key]
-    except (AttributeError, KeyError, TypeError):
-        pass
-    made = make()
-    if isinstance(fn, tuple(OWNERS)):
-        found = fn.__dict__.get(KEPT_TRANSFORMS)
-        if found is None or found.owner is not fn:  # functools.wraps has copied it
-            found = fn.__dict__[KEPT_TRANSFORMS] = _Kept(fn)
-        found[key] = made
-    return made
-
-
-class _Kept(dict[Any, Any]):
-    """The transforms of the function *owner*."""
-
-    def __init__(self, owner: Function) -> None:
-        super().__init__()
-        self.owner = owner
-
-
-OWNERS: list[type] = [types.FunctionType, functools.partial, CompiledFunction]  # classes of functions that hold them
-
-
 def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | None = None) -> Transform:
     """*fn* transformed by *rule*: the same object for the same function and rule, for as long as the function lives.
     *parameters*: the names of its arguments, where they are not those of the function."""
-    try:
-        found = fn.__dict__[KEPT_TRANSFORMS]
-        if found.owner is fn:
-            return found[rule]
-    except (AttributeError, KeyError, TypeError):
-        pass
     if not callable(fn):
         raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
     return kept(fn, rule, lambda: Transform(rule, fn, parameters))

@@ -36,6 +36,10 @@ class RowAxes:
     def tree(self) -> Any:
         return tree_unflatten(self.structure, self.leaves)
 
+    def _tracegrad_text(self) -> tuple[tuple[Any, ...], None]:
+        """As of a compiled function."""
+        return (self.tree,), None
+
 
 @dataclass(frozen=True, eq=False)
 class Vmap:

@@ -6,7 +6,7 @@ import pytest
 from selection import some
 
 import tracegrad
-from benchmarks import against, report, run, targets
+from benchmarks import against, report, run, start_up, targets
 from benchmarks.__main__ import parse
 from benchmarks.peers import PEERS, Numba, Peer, TraceGradExplicit
 from benchmarks.timing import deviation, reference
@@ -145,3 +145,24 @@ def test_a_worse_figure_ends_the_run_with_a_status(monkeypatch, capsys, seconds,
     monkeypatch.setattr(against, "pair", pair)
     assert against.run(parse(["--against", "/other"])) == status
     assert f"| import | {seconds:.2f} s | 1.00 s | {seconds:.3f} |" in capsys.readouterr().out
+
+
+def test_first_calls_with_a_warm_disk_have_a_column_of_their_own():
+    cells = {
+        "tracegrad": {"status": "ok", "first": 0.05, "first_from_disk": 0.004},
+        "jax": {"status": "ok", "first": 0.2},
+    }
+    for cell in cells.values():
+        cell.update(second=0.001, warm=0.1)
+        cell["import"] = 0.3
+    store = report.Store({"1": {}}, {"rosenbrock_10": {"run": "1", "cells": cells}})
+    (first, *_) = [part for part in report._timings(store, "") if "First call" in part]
+    head, _, row = first.splitlines()[-3:]
+    assert [cell.strip() for cell in head.split("|")[2:-1]] == ["tracegrad", "tracegrad, warm disk", "JAX"]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["50.0 ms", "4.00 ms", "200 ms"]
+
+
+def test_scripts_of_start_up_run():
+    for script in start_up.SCRIPTS["the first gradient of Rosenbrock, n = 10"], start_up.SCRIPTS["nothing"]:
+        exec(compile(script["tracegrad"], "script.py", "exec"), {})
+    assert all(compile(text, row, "exec") for row, texts in start_up.SCRIPTS.items() for text in texts.values())

@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "tracegrad": (
         "__main__", "check", "compat.autograd.scipy", "compat.autograd.misc", "compat.autograd", "compat", "", "amp",
-        "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
+        "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors", "faces",
     ),
     "runtime": (
         "inspection", "transforms", "compiled", "explain", "paths", "stored", "record", "cuda", "state", "launch",
-        "disk", "declare", "tensor_library", "stats", "mode", "config", "threads", "recent",
+        "disk", "declare", "tensor_library", "memo", "stats", "mode", "config", "threads", "recent",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),

@@ -22,9 +22,8 @@ from llvmlite.binding import ffi
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.machine_code import loaded
 from tracegrad.runtime.launch.kernel_cache import KernelCache, kernels
-from tracegrad.runtime.record import gc_pause
 from tracegrad.tracer.control import jitted
-from tracegrad.tracer.ir import interrupts
+from tracegrad.tracer.ir import gc_pause, interrupts
 from tracegrad.tracer.ir.foreign_code import uninterrupted
 
 pytestmark = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.codegen.cpu.assemble import Program, compile_canonical
+from tracegrad.codegen.cpu.program import Program, compile_canonical
 from tracegrad.codegen.lower.canonical import Canonical, canonicalise
 from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.runtime.launch.bind import ArrayArg

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tracegrad.codegen.cpu.assemble import Program, compile_canonical
+from tracegrad.codegen.cpu.program import Program, compile_canonical
 from tracegrad.codegen.lower.canonical import Canonical
 from tracegrad.runtime.launch import kernel_cache
 from tracegrad.runtime.launch.kernel_cache import kernels

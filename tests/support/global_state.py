@@ -24,14 +24,13 @@ import numpy as np
 import pytest
 
 from tracegrad.codegen.cpu import jit
-from tracegrad.codegen.derive.loop_memory import loop_memory
 from tracegrad.runtime.config import Config, config
 from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.state import trust, watch
 from tracegrad.tensors import device, dtypes, modes, printing
 from tracegrad.tensors import random as tensor_random
+from tracegrad.tracer.ir.settings import AUTOCAST, loop_memory
 from tracegrad.tracer.random import stream
-from tracegrad.tracer.record import autocast
 from tracegrad.tracer.record import recorder as recorders
 
 SEED = 0
@@ -189,7 +188,7 @@ STATE = [
     Row("the default dtype of tracegrad", dtypes.get_default_dtype, dtypes.set_default_dtype),
     Row("the default device", device.get_default_device, device.set_default_device),
     attributes("mode", modes.STATE, "grad", "inference", "anomaly", "check_nan", "capture"),
-    attributes("autocast", autocast.SETTING, "dtype"),
+    attributes("autocast", AUTOCAST, "dtype"),
     Row("the recording in progress", recorders.current_recorder, restore_recorder),
     attributes("config", config, *Config.__annotations__),
     attributes("loop_memory", loop_memory, "budget"),

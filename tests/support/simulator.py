@@ -22,8 +22,8 @@ import libdevice_cpu
 import numpy as np
 
 from tracegrad.codegen.cpu import jit, symbols
-from tracegrad.codegen.cpu.assemble import host_step, stored_in
 from tracegrad.codegen.cpu.hints import finish_hints
+from tracegrad.codegen.cpu.program import host_step, stored_in
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from tracegrad.codegen.lower.canonical import Canonical

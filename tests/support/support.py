@@ -13,8 +13,8 @@ import fake_cupy
 import numpy as np
 from compiled_graph import execute
 
-from tracegrad.codegen.cpu.assemble import compile_canonical
 from tracegrad.codegen.cpu.machine_code import MachineCode
+from tracegrad.codegen.cpu.program import compile_canonical
 from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.codegen.evaluate.cupy_backend import CupyBackend
 from tracegrad.codegen.evaluate.cupy_exceptions import Modules
@@ -28,6 +28,7 @@ from tracegrad.tracer.ir.evaluate import operand, params_of, stored
 from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, current_builder, structural
 from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
 from tracegrad.tracer.ir.text import print_graph
+from tracegrad.tracer.ops import special_tables  # noqa: F401  (the registry in full)
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.ops.linalg import factors_of
 from tracegrad.tracer.ops.reduce import reduce

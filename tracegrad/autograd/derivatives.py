@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-from ..runtime.transforms import grad as function_grad
-from ..tensors.backward import grad as tensor_grad
-from ..tensors.tensor import Tensor
+from ..runtime.tensor_library import TENSORS
+from ..runtime.transforms.gradient import grad as function_grad
 
 
 def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -19,10 +19,10 @@ def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     ``grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)`` gives the
     gradients of the tensors *outputs* with respect to the tensors *inputs*, as a tuple, as in PyTorch.
     """
-    if fn is None and "outputs" in kwargs:
-        return tensor_grad(*args, **kwargs)
-    if fn is None:
-        raise TypeError("grad() missing 1 required positional argument: 'fn' or 'outputs'")
-    if callable(fn) and not isinstance(fn, Tensor):
+    if callable(fn) and not isinstance(fn, TENSORS.types):
         return function_grad(fn, *args, **kwargs)
-    return tensor_grad(fn, *args, **kwargs)
+    if fn is not None:
+        args = fn, *args
+    elif "outputs" not in kwargs:
+        raise TypeError("grad() missing 1 required positional argument: 'fn' or 'outputs'")
+    return importlib.import_module("..tensors.backward", __package__).grad(*args, **kwargs)

@@ -5,6 +5,7 @@ as attributes of one object. Layers are modules around one function each: ``laye
 knows a derivative.
 """
 
+from .. import tensors  # noqa: F401  (registers the library)
 from . import activations, containers, conv, functional, init, layers, losses, norm, parameter, utils
 from .activations import *
 from .containers import *

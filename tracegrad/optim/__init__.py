@@ -3,6 +3,7 @@ Each step is one fused launch over all parameters of a group (``tracegrad/tensor
 the schedules of learning rates, ``grad_scaler.py`` the scaling of losses for float16.
 """
 
+from .. import tensors  # noqa: F401  (registers the library)
 from . import lr_scheduler
 from .adam import Adam, AdamW
 from .lbfgs import LBFGS

@@ -32,7 +32,6 @@ from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Cal
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
-from ..runtime.record.gc_pause import fewer_collections
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
 from ..runtime.record.record import RunAgainError, UnseenReaderError, run_frozen, stand_in_of
 from ..runtime.record.recording import Effect, Recording
@@ -49,6 +48,7 @@ from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
 from ..tracer.bytecode.settled_text import RETURNED
 from ..tracer.ir.errors import TracegradError, unrecordable
+from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ir.site import at_site

@@ -5,3 +5,8 @@ by node), ``compiled_backward.py`` (a tape that comes again, as one kernel), ``i
 writing into them), ``capture.py`` (eager code recorded instead of computed). The ``ops_*.py`` files are the
 operations, by subject.
 """
+
+import importlib
+
+# Whichever part of the library is imported first, the compiler knows of all of it.
+importlib.import_module("..steps", __name__)

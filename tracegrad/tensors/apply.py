@@ -11,8 +11,9 @@ import numpy as np
 
 from ..runtime.cuda.availability import IN_USE
 from ..tracer.ir.aval import FLOAT_KINDS, HALF
+from ..tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ..tracer.record.array import TracedArray
-from ..tracer.record.autocast import SETTING, USE, off
+from ..tracer.record.autocast import off
 from .device import on_cuda
 from .messages import INFERENCE_SAVED, misfit
 from .modes import STATE
@@ -27,8 +28,8 @@ LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they
 
 def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
     """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
-    if USE.begun and SETTING.dtype is not None:
-        operands = _ENGINE["autocast"](op, operands, SETTING.dtype)
+    if AUTOCAST_USE.begun and AUTOCAST.dtype is not None:
+        operands = _ENGINE["autocast"](op, operands, AUTOCAST.dtype)
         with off():
             return apply(op, operands, statics)
     state = STATE

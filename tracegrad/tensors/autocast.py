@@ -1,6 +1,6 @@
 """``autocast``: mixed precision inside a ``with`` statement or a decorated function.
 
-The setting itself lies lower (``tracer/record/autocast.py``), where recorded NumPy code reads it.  Operations on
+The setting itself lies lower (``tracer/ir/settings.py``), where recorded NumPy code reads it.  Operations on
 tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``EagerOp.mixed``):
 products have their float32 operands cast to the setting's dtype, numerically delicate operations their operands of
 half precision to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT32, HALF
-from ..tracer.record.autocast import SETTING, USE
+from ..tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ..tracer.record.recorder import current_recorder
 from . import tensor as core
 from .dtypes import as_dtype
@@ -41,7 +41,7 @@ class autocast(_Mode):  # noqa: N801
     each setting.  TypeError for any other dtype.
     """
 
-    _state = SETTING
+    _state = AUTOCAST
     _names = ("dtype",)
 
     def __init__(self, dtype: Any = BFLOAT16, enabled: bool = True) -> None:
@@ -59,8 +59,8 @@ class autocast(_Mode):  # noqa: N801
         return type(self)(self._dtype, self._enabled)
 
     def __enter__(self) -> Any:
-        if not USE.begun:
-            USE.begin()
+        if not AUTOCAST_USE.begun:
+            AUTOCAST_USE.begin()
         _changes()
         return super().__enter__()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.record.autocast import USE
+from ..tracer.ir.settings import AUTOCAST_USE
 from . import tensor as core
 from .apply import apply, untaped
 from .modes import STATE
@@ -166,7 +166,7 @@ def _add(
 
 
 def _sum(known: Tensor, ct: Tensor) -> Tensor:
-    if STATE.capture is None or STATE.grad or USE.begun:
+    if STATE.capture is None or STATE.grad or AUTOCAST_USE.begun:
         return apply(ADD, (known, ct))
     return untaped(ADD, (raw(known), raw(ct)))
 

@@ -1,5 +1,5 @@
 """The tables put together: importing this module gives ``Tensor`` its methods; ``PUBLIC`` holds the functions of the
-public face.
+public face, which are names of this module, too.
 """
 
 from __future__ import annotations
@@ -42,3 +42,6 @@ for _name, _method in METHODS.items():
     if _name not in _NO_FUNCTIONS and not _name.endswith("_"):
         PUBLIC[_name] = _method
 PUBLIC.update(FUNCTIONS)
+globals().update(PUBLIC)
+
+__all__ = [*PUBLIC]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.settings import AUTOCAST_USE
 from ..tracer.record.array import TracedArray
-from ..tracer.record.autocast import USE
 from .apply import apply, untaped
 from .modes import STATE
 from .node import TapeNode
@@ -63,7 +63,7 @@ def _plain_vjp(
     local = node.op.vjp(avals, node.statics, wants, careful)
     check_versions(node, local)
     given = next((raw(ct) for ct in cts if ct is not None), None)
-    saved = None if create_graph or USE.begun or STATE.capture is None else _traced_values(node, local)
+    saved = None if create_graph or AUTOCAST_USE.begun or STATE.capture is None else _traced_values(node, local)
     if saved is None:
         values = [_saved(node, k, create_graph) for k in local.saved_in]
         values += [_saved_result(node, k, create_graph) for k in local.saved_out]

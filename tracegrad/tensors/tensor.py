@@ -21,10 +21,10 @@ import numpy as np
 from ..runtime.cuda.arrays import download
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.settings import SETTINGS_CHANGED
 from ..tracer.ir.site import is_internal
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, written_by
-from ..tracer.record.autocast import SETTINGS_CHANGED
 from . import dtypes
 from .device import device, device_of, on_cuda
 from .modes import STATE

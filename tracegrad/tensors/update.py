@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.cpu.assemble import Program
+from ..codegen.cpu.program import Program
 from ..codegen.lower.canonical import Canonical, canonicalise
 from ..codegen.lower.simplify import simplify
 from ..runtime.config import config

@@ -69,6 +69,8 @@ def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: 
     for name, function in functions.items():
         plain = getattr(module, name)
         CALLED_AS[id(plain)] = plain, function
+    _counting.cache_clear()
+    _global_calls.cache_clear()
 
 
 def show_module(above: ModuleType, name: str, module: ModuleType) -> None:

@@ -11,15 +11,6 @@ from .primitive import ELEMENTWISE, PRIMITIVES
 from .text import print_graph
 
 
-class Checks:
-    """Whether ``check_graph`` looks at every graph that becomes a program (``TRACEGRAD_CHECK=1``)."""
-
-    every_graph = False
-
-
-checks = Checks()
-
-
 def check_graph(graph: Graph, *, weak: bool = True) -> None:
     """Raise GraphError unless *graph* is well-formed.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import sys
 import warnings
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
-
-import numpy
-import optree
-import scipy
 
 
 class Site(NamedTuple):
@@ -50,8 +48,6 @@ def own_site(site: Site | None) -> Site | None:
 
 
 OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[2], "")  # the package: all layers
-_LIBRARIES = (numpy, scipy, optree)
-_LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
 _internal: dict[str, bool] = {}
 _passed: dict[str, bool] = {}
 _STANDARD = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
@@ -60,11 +56,18 @@ _MAX_SITES = 100_000
 _sites: dict[tuple[int, int], tuple[CodeType, Site]] = {}
 
 
+@functools.cache
+def _internal_folders() -> tuple[str, ...]:
+    found = [importlib.util.find_spec(name) for name in ("numpy", "scipy", "optree")]  # which imports none of them
+    origins = [spec.origin for spec in found if spec is not None and spec.origin]
+    return OWN_FOLDER, *[os.path.dirname(os.path.abspath(origin)) + os.sep for origin in origins]
+
+
 def is_internal(filename: str) -> bool:
     """True for source files of tracegrad itself and of the array libraries it answers."""
     known = _internal.get(filename)
     if known is None:
-        known = _internal[filename] = os.path.abspath(filename).startswith((OWN_FOLDER, *_LIBRARY_FOLDERS))
+        known = _internal[filename] = os.path.abspath(filename).startswith(_internal_folders())
     return known
 
 

@@ -19,7 +19,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev, hermite, hermite_e, laguerre, legendre, polynomial, polyutils
 
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_array
@@ -234,7 +233,12 @@ def _kaiser(M: Any, beta: Any) -> Any:
 
 
 hook(np.kaiser, _kaiser)
-for _module in (polyutils, chebyshev, hermite, hermite_e, laguerre, legendre, polynomial):
-    for _function in list(vars(_module).values()):
-        if isinstance(_function, FunctionType) and _function.__module__ == _module.__name__:
-            hook_to_source(_function)
+
+
+@when_loaded("numpy.polynomial", "Polynomial", "set_default_printstyle")
+def _hook_polynomials(package: Any) -> None:
+    for name in "polyutils chebyshev hermite hermite_e laguerre legendre polynomial".split():
+        module = getattr(package, name)
+        for function in list(vars(module).values()):
+            if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                hook_to_source(function)

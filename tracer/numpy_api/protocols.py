@@ -17,6 +17,7 @@ import numpy as np
 from ..ir.aval import BOOL, FLOAT_KINDS, INT
 from ..ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Lit, any_complex, pairs_exist
+from ..ir.settings import AUTOCAST
 from ..ops.complex import refused
 from ..ops.elementwise import cast
 from ..ops.shape import move_axis
@@ -25,7 +26,6 @@ from ..record.array import (
     FUNCTIONS,
     HINTS,
     UFUNC_METHODS,
-    UFUNCS,
     TracedArray,
     as_truth,
     class_of,
@@ -37,13 +37,12 @@ from ..record.array import (
     wrap,
     wrap_as,
 )
-from ..record.autocast import SETTING
 from ..record.constants import by_numpy
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, assign_all, writable
 from .from_source import source_of
 from .python_numbers import CHECKED, python_operator
-from .registry import one_axis
+from .registry import handler_of, one_axis
 from .ufunc_methods import of_elements
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
@@ -52,7 +51,7 @@ from .ufunc_methods import of_elements
 def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
     """The result of a ufunc of float arrays of one shape and dtype and Python numbers; None for other operands."""
     primitive = DIRECT.get(ufunc)
-    if primitive is None or SETTING.dtype is not None:
+    if primitive is None or AUTOCAST.dtype is not None:
         return None
     aval = recorder = None
     for x in inputs:
@@ -82,7 +81,7 @@ def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
 
 def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """*ufunc* of traced arrays and whatever else the user mixed with them."""
-    handler = UFUNCS.get(ufunc)
+    handler = handler_of(ufunc)
     if handler is None:
         by_elements = of_elements(ufunc)
         if by_elements is None:
@@ -169,7 +168,7 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
             result = strong(self, call_ufunc(ufunc, inputs, dict(kwargs)))
         else:
             handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
-            if handler is None or (ufunc not in UFUNCS and method == "outer"):
+            if handler is None or (handler_of(ufunc) is None and method == "outer"):
                 raise unsupported(f"{public_name(ufunc)}.{method}")
             result = strong(self, handler(ufunc, *inputs, **kwargs))
     except UnsupportedError as error:

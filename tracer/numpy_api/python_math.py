@@ -13,16 +13,18 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ..bytecode.shown_names import in_compiled_code, show_functions
 from ..ir.graph import Atom, Pair
+from ..ir.late_modules import LateModule
 from ..ir.site import at_site
 from ..ops.elementwise import F, cast
 from ..record.array import FUNCTIONS, WIDE, TracedArray, wrap_array
 from ..record.recorder import Recorder, current_recorder
 from .assemble import nested_atom
 from .python_numbers import holds
+
+special: Any = LateModule("scipy.special")
 
 _TOTAL = frozenset((  # which raise for no number
     "atan", "tanh", "asinh", "fabs", "degrees", "radians", "erf", "erfc", "cbrt", "atan2", "copysign", "hypot",
@@ -143,14 +145,18 @@ def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> boo
     return bool(apart <= abs(rel_tol * b)) or bool(apart <= abs(rel_tol * a)) or bool(apart <= abs_tol)
 
 
-_COMPUTED = {
+def _special(name: str) -> Callable[..., Any]:
+    return lambda x: getattr(special, name)(x)
+
+
+_COMPUTED: dict[str, Any] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": _log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p, "sqrt": np.sqrt, "cbrt": np.cbrt, "pow": np.power, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "fabs": np.absolute,
     "degrees": np.degrees, "radians": np.radians, "hypot": _hypot, "copysign": np.copysign, "fmod": np.fmod,
-    "remainder": _remainder, "ldexp": _ldexp, "gamma": special.gamma, "lgamma": special.gammaln, "erf": special.erf,
-    "erfc": special.erfc, "nextafter": np.nextafter,
+    "remainder": _remainder, "ldexp": _ldexp, "gamma": _special("gamma"), "lgamma": _special("gammaln"),
+    "erf": _special("erf"), "erfc": _special("erfc"), "nextafter": np.nextafter,
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import cast, cast_with_warning, promote
 from ..ops.shape import reshape
-from ..record.array import FUNCTIONS, METHODS, TracedArray, to_atom
+from ..record.array import FUNCTIONS, METHODS, UFUNCS, TracedArray, to_atom
 from ..record.autocast import widened
 from ..record.made_arrays import assign_all
 
@@ -27,6 +29,15 @@ def implements(*functions: Any, method: str | None = None) -> Callable[[Callable
         return implementation
 
     return register
+
+
+def handler_of(ufunc: Any) -> Callable[..., Any] | None:
+    """The function of atoms that *ufunc* is. Those of scipy.special are known once one of them is asked for."""
+    found = UFUNCS.get(ufunc)
+    if found is None and "scipy.special" in sys.modules:
+        importlib.import_module(".special_ufuncs", __package__)
+        found = UFUNCS.get(ufunc)
+    return found
 
 
 def atom_of(value: Any) -> Atom:

@@ -11,6 +11,7 @@ import numpy as np
 from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
 from .assemble import nested_atom
+from .hooks import when_loaded
 
 
 def _close(x: Any, y: Any, rtol: float = 1e-7, atol: float = 0, equal_nan: bool = True, **others: Any) -> Any:
@@ -55,8 +56,7 @@ _ASSERTIONS = {
 }  # fmt: skip
 
 
-def show_assertions() -> None:
+@when_loaded("numpy.testing", *_ASSERTIONS)
+def _show_assertions(testing: Any) -> None:
     """Let calls of the functions of ``np.testing`` find these."""
-    show_functions(
-        np.testing, {name: _checked(getattr(np.testing, name), holds) for name, holds in _ASSERTIONS.items()}
-    )
+    show_functions(testing, {name: _checked(getattr(testing, name), holds) for name, holds in _ASSERTIONS.items()})

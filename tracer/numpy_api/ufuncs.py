@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.aval import BOOL, COMPLEX, FLOAT, HALF, INEXACT_KINDS, INT, SUPPORTED, finfo, promote_dtypes
 from ..ir.errors import UnsupportedError
@@ -22,7 +21,6 @@ from ..ops.complex import by_lane, conjugate
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import full, reshape
-from ..ops.special import SPECIAL
 from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, WIDE, TracedArray, to_atom, wrap_as
 from ..record.autocast import IN_FLOAT32, on_wide
 from ..record.recorder import require_recorder
@@ -78,18 +76,19 @@ def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
     return apply
 
 
-def _register_ufuncs() -> None:
+def register_ufuncs() -> None:
+    """Make the rows of ufuncs that are not known yet answer calls of theirs."""
     for primitive in PRIMITIVES.values():
-        if primitive.kind == ELEMENTWISE and isinstance(primitive.impl, np.ufunc):
+        if primitive.kind == ELEMENTWISE and isinstance(primitive.impl, np.ufunc) and primitive.impl not in UFUNCS:
             UFUNCS[primitive.impl] = _typed(primitive.impl, primitive.name)
             if primitive.vjp is not None or any(primitive.partials):
                 DIRECT[primitive.impl] = primitive
-    del DIRECT[np.power]  # has cheaper forms for some exponents
-    for name in ("isnan", "isinf", "isfinite"):
-        UFUNCS[getattr(np, name)] = lambda x, name=name: elementwise_by_name[name](*promote(x, floating=True))
 
 
-_register_ufuncs()
+register_ufuncs()
+del DIRECT[np.power]  # has cheaper forms for some exponents
+for _name in ("isnan", "isinf", "isfinite"):
+    UFUNCS[getattr(np, _name)] = lambda x, name=_name: elementwise_by_name[name](*promote(x, floating=True))
 
 
 # ---- powers --------------------------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ UFUNCS[np.right_shift] = _shift(np.right_shift)
 # ---- composed ufuncs -----------------------------------------------------------------------------------------------
 
 
-def _floating(x: Atom) -> Atom:
+def as_floating(x: Atom) -> Atom:
     return promote(x, floating=True)[0]
 
 
@@ -217,12 +216,12 @@ def _divmod(x: Atom, y: Atom) -> tuple[Atom, Atom]:
 
 
 def _modf(x: Atom) -> tuple[Atom, Atom]:
-    x = _floating(x)
+    x = as_floating(x)
     return F.fraction(x), F.trunc(x)
 
 
 def _frexp(x: Atom) -> tuple[Atom, Atom]:
-    x = _floating(x)
+    x = as_floating(x)
     usual = F.logical_and(F.isfinite(x), F.ne(x, like(0, x)))
     safe = F.select(usual, x, like(1, x))
     exponent = cast(F.floor(F.log2(F.abs(safe))), INT)
@@ -234,13 +233,13 @@ def _frexp(x: Atom) -> tuple[Atom, Atom]:
 
 def _scaled(factor: float) -> Callable[[Atom], Atom]:
     def apply(x: Atom) -> Atom:
-        x = _floating(x)
+        x = as_floating(x)
         return x * like(factor, x)
 
     return apply
 
 
-UFUNCS[np.fabs] = lambda x: F.abs(_floating(x))
+UFUNCS[np.fabs] = lambda x: F.abs(as_floating(x))
 UFUNCS[np.positive] = lambda x: x
 UFUNCS[np.conjugate] = conjugate
 UFUNCS[np.heaviside] = _heaviside
@@ -251,48 +250,6 @@ UFUNCS[np.ldexp] = F.ldexp
 UFUNCS[np.frexp] = _frexp
 UFUNCS[np.deg2rad] = UFUNCS[np.radians] = _scaled(math.pi / 180)
 UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
-
-
-# ---- scipy.special: what is composed of other rows -----------------------------------------------------------------
-
-
-def _log_expit(x: Atom) -> Atom:
-    x = _floating(x)
-    return -F.logaddexp(like(0, x), -x)
-
-
-def _entr(x: Atom) -> Atom:
-    x = _floating(x)
-    return F.select(F.lt(x, like(0, x)), like(-math.inf, x), F.xlogy(-x, x))
-
-
-def _kl_div(x: Atom, y: Atom) -> Atom:
-    x, y = promote(x, y, floating=True)
-    zero, one = like(0, x), like(1, x)
-    inside = F.logical_and(F.gt(x, zero), F.gt(y, zero))
-    a, b = F.select(inside, x, one), F.select(inside, y, one)
-    # SciPy computes float32 in float64, where the ratio and the difference of two float32 are numbers
-    wide = x.aval.dtype.itemsize == 8
-    distance = a * F.log(a / b) - a + b if wide else F.rel_entr(a, b) - (a - b)
-    edge = F.select(F.logical_and(F.eq(x, zero), F.ge(y, zero)), y, like(math.inf, x))
-    value = F.select(inside, distance, edge)
-    return F.select(F.logical_or(F.ne(x, x), F.ne(y, y)), x + y, value)
-
-
-def _huber(delta: Atom, r: Atom) -> Atom:
-    delta, r = promote(delta, r, floating=True)
-    size = F.abs(r)
-    inner, outer = like(0.5, r) * r * r, delta * (size - like(0.5, r) * delta)
-    return F.select(F.lt(delta, like(0, r)), like(math.inf, r), F.select(F.le(size, delta), inner, outer))
-
-
-UFUNCS.update(SPECIAL)
-UFUNCS[sp.log_expit] = _log_expit
-UFUNCS[sp.entr] = _entr
-UFUNCS[sp.kl_div] = _kl_div
-UFUNCS[sp.huber] = _huber
-for _name in ("cbrt", "exp2", "expm1", "log1p"):  # NumPy's under another name
-    UFUNCS[getattr(sp, _name)] = UFUNCS[getattr(np, _name)]
 
 
 # ---- ufunc methods ---------------------------------------------------------------------------------------------------
@@ -357,7 +314,7 @@ def _fix(x: Any, out: Any = None) -> Any:
 
 @implements(np.sinc)
 def _sinc(x: Any) -> Any:
-    given, x = x, call_ufunc(np.multiply, (_floating(to_atom(x)), math.pi), {}).atom
+    given, x = x, call_ufunc(np.multiply, (as_floating(to_atom(x)), math.pi), {}).atom
     small = F.lt(call_ufunc(np.absolute, (x,), {}).atom, Lit(0.5, finfo(x.aval.dtype).dtype))
     # near 0 the quotient's derivatives would cancel
     series, square = like(0, x), F.select(small, x * x, like(0, x))
@@ -400,5 +357,4 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 # ---- mixed precision -----------------------------------------------------------------------------------------------
 
 for _delicate in IN_FLOAT32:
-    if _delicate in UFUNCS:
-        UFUNCS[_delicate] = on_wide(UFUNCS[_delicate])
+    UFUNCS[_delicate] = on_wide(UFUNCS[_delicate])

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ..bytecode.shown_names import show_functions
 from ..record.array import HINTS, is_traced, unsupported
 from ..record.constants import by_numpy
-from .hooks import hook
+from .hooks import hook, when_loaded
 
 _MASKED = (
     "masked_array MaskedArray masked_where masked_invalid masked_equal masked_greater masked_less masked_inside "
@@ -78,7 +77,15 @@ def _refuse(module: Any, names: str, title: str) -> None:
 
 
 _refuse(np, "matrix asmatrix bmat frombuffer", "np")
-_refuse(np.ma, _MASKED, "np.ma")
-for _name in " ".join(_OF_MATRICES.values()).split():
-    _function = getattr(scipy.linalg, _name, None)
-    hook(_function, _refused(f"scipy.linalg.{_name}", _function))
+
+
+@when_loaded("numpy.ma", "masked_array", "masked_values")
+def _refuse_masked(ma: Any) -> None:
+    _refuse(ma, _MASKED, "np.ma")
+
+
+@when_loaded("scipy.linalg", "clarkson_woodruff_transform")
+def _refuse_functions_of_matrices(linalg: Any) -> None:
+    for name in " ".join(_OF_MATRICES.values()).split():
+        function = getattr(linalg, name, None)
+        hook(function, _refused(f"scipy.linalg.{name}", function))

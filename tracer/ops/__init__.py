@@ -6,7 +6,8 @@ a row are explained in ``../ir/primitive.py``. The other tables are by kind: ``s
 ``complex.py`` takes operations on complex values apart (``complex_formulas.py``).
 ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the bodies of loops.
 
-Importing the package fills the registry.
+Importing the package fills the registry, but for functions of scipy.special: their tables need it, and importing it
+takes longer than all else, so they come when something asks for one (``special_tables.py``).
 """
 
 from . import (  # noqa: F401
@@ -37,12 +38,5 @@ from . import (  # noqa: F401
     product,
     reduce,
     shape,
-    special,
-    special_bessel,
-    special_distributions,
-    special_elementary,
-    special_elliptic,
-    special_lowered,
-    special_polynomials,
     threefry,
 )

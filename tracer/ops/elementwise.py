@@ -13,6 +13,7 @@ an element that ``where``, ``maximum`` or indexing left out contributes exactly 
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 from collections.abc import Callable
@@ -39,6 +40,7 @@ from ..ir.aval import (
 from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, Var, bind, elementwise_by_name, lanes, literal, structural
+from ..ir.late_modules import imported
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
 from ..ir.site import at_site, warn_at_site
 
@@ -269,6 +271,9 @@ class _Functions:
     """``F.exp(x)``: the promoting function of each row, by name."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in elementwise_by_name:
+            imported("scipy.special")  # which the tables need
+            importlib.import_module(".special_tables", __package__)
         try:
             return elementwise_by_name[name]
         except KeyError:

@@ -12,14 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, Primitive, register
 from .elementwise import F
-from .linalg import matrix_axes, per_matrix, routine
+from .linalg import blas, matrix_axes, per_matrix, routine
 from .shape import PAD, SLICE, slice_axis
 
 _ANY = (-3.0, 3.0)

@@ -17,18 +17,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from ..ir.aval import Aval
 from ..ir.axes import UNKNOWN, Axes, AxesRule, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
+from ..ir.late_modules import LateModule
 from ..ir.primitive import LAPACK, Primitive, register
 from .complex import conjugate
 from .elementwise import BROADCAST, F, like
 from .product import matmul
 from .reduce import expand, reduce
 from .shape import PAD, RESHAPE, SLICE, iota, reshape, transpose
+
+blas: Any = LateModule("scipy.linalg.blas")
+lapack: Any = LateModule("scipy.linalg.lapack")
 
 _ANY = ((-3.0, 3.0),)
 

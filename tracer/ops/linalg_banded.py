@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
@@ -17,7 +16,7 @@ from ..ir.graph import Atom, Builder, Graph, Var, bind, building
 from ..ir.primitive import LAPACK, Primitive, register
 from .control import loop
 from .elementwise import F, like
-from .linalg import matrix_axes, per_matrix, routine
+from .linalg import lapack, matrix_axes, per_matrix, routine
 from .product import matmul
 from .reduce import expand, reduce
 from .shape import PAD, concat, full, reshape, slice_axis, transpose

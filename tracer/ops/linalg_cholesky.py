@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
@@ -19,6 +18,7 @@ from .complex import real_part
 from .elementwise import F, like
 from .linalg import (
     diagonal,
+    lapack,
     matrix_axes,
     order,
     per_matrix,

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
 
 from ..ir.aval import Aval
 from ..ir.graph import Atom, Var, bind
@@ -21,6 +20,7 @@ from ..ir.primitive import LAPACK, VIEW, Primitive, register
 from .elementwise import F, like
 from .linalg import (
     OF_FACTORS,
+    blas,
     diagonal,
     infer_inverse,
     inner_product,

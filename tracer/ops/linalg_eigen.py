@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.axes import PART, Axes, Params, Shape, Shapes
@@ -27,6 +26,7 @@ from .elementwise import F, like, whole_lanes
 from .linalg import adjoint as adjoint_of
 from .linalg import (
     hermitian_part,
+    lapack,
     matrix_axes,
     of_factors,
     of_matrix,

@@ -7,15 +7,16 @@ Relton: Computing the Frechet derivative of the matrix logarithm and estimating 
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
+from ..ir.late_modules import LateModule
 from ..ir.primitive import HOST, LAPACK, Primitive, register
 from .elementwise import F, like
 from .linalg import matrix_axes, order, over_matrices, per_matrix, transposed
@@ -23,6 +24,8 @@ from .linalg_gaps import diagonal_mask
 from .product import matmul
 from .reduce import reduce
 from .shape import concat, full, slice_axis
+
+scipy_linalg: Any = LateModule("scipy.linalg")
 
 # ---- A X + X B = Q ---------------------------------------------------------------------------------------------------
 
@@ -34,7 +37,7 @@ def _infer_sylvester(a: Aval, b: Aval, q: Aval) -> Aval:
 
 
 def _sylvester(a: np.ndarray, b: np.ndarray, q: np.ndarray) -> Any:
-    return scipy.linalg.solve_sylvester(a, b, q)
+    return scipy_linalg.solve_sylvester(a, b, q)
 
 
 def _sylvester_vjp(ct: Atom, out: Var, a: Atom, b: Atom, q: Atom) -> tuple[Atom, Atom, Atom]:
@@ -84,16 +87,12 @@ def _infer_square(a: Aval) -> Aval:
     return a
 
 
-def _real(function: Any) -> Any:
-    """*function* of a matrix; NaN where it is not real."""
-
-    def run(a: np.ndarray) -> Any:
-        with warnings.catch_warnings():  # of singular matrices
-            warnings.simplefilter("ignore")
-            found = np.asarray(function(a.astype(np.float64)))
-        return np.full(a.shape, np.nan) if np.iscomplexobj(found) and found.imag.any() else found.real
-
-    return run
+def _sqrtm(a: np.ndarray) -> Any:
+    """The root of a matrix; NaN where it is not real."""
+    with warnings.catch_warnings():  # of singular matrices
+        warnings.simplefilter("ignore")
+        found = np.asarray(scipy_linalg.sqrtm(a.astype(np.float64)))
+    return np.full(a.shape, np.nan) if np.iscomplexobj(found) and found.imag.any() else found.real
 
 
 def _sqrtm_vjp(ct: Atom, out: Var, a: Atom) -> tuple[Atom]:
@@ -103,7 +102,7 @@ def _sqrtm_vjp(ct: Atom, out: Var, a: Atom) -> tuple[Atom]:
 
 SQRTM = register(
     Primitive(
-        "sqrtm", HOST, per_matrix(_real(scipy.linalg.sqrtm), _infer_square), _infer_square, vjp=_sqrtm_vjp,
+        "sqrtm", HOST, per_matrix(_sqrtm, _infer_square), _infer_square, vjp=_sqrtm_vjp,
         jvp=lambda tangents, out, a: sylvester(out, out, tangents[0]), axes=matrix_axes("ij", "ij"),
         domain=((-3.0, 3.0),), test={"shapes": ((2, 3, 3),), "of": {0: lambda x: _apart(x, 4)}},
     )
@@ -115,8 +114,13 @@ def sqrtm(a: Atom) -> Var:
     return bind(SQRTM, a)
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _MOST_ROOTS = 100
+
+
+@functools.cache
+def _quadrature() -> list[tuple[float, float]]:
+    """Nodes and weights of Gauss's and Legendre's on [-1, 1]."""
+    return [*zip(*np.polynomial.legendre.leggauss(8), strict=True)]
 
 
 def _log(a: np.ndarray) -> Any:
@@ -125,15 +129,13 @@ def _log(a: np.ndarray) -> Any:
     if not np.isfinite(a).all():
         return np.full(a.shape, np.nan)
     unit = np.eye(len(a))
-    root, basis = scipy.linalg.schur(a.astype(np.float64))
+    root, basis = scipy_linalg.schur(a.astype(np.float64))
     for roots in range(_MOST_ROOTS):
         rest = root - unit
         if np.linalg.norm(rest, 1) < 0.25:
-            terms = [
-                w * np.linalg.solve(2 * unit + (1 + x) * rest, rest) for x, w in zip(_NODES, _WEIGHTS, strict=True)
-            ]
+            terms = [w * np.linalg.solve(2 * unit + (1 + x) * rest, rest) for x, w in _quadrature()]
             return 2**roots * (basis @ sum(terms) @ basis.T)
-        root = _real(scipy.linalg.sqrtm)(root)
+        root = _sqrtm(root)
         if np.isnan(root).any():
             break
     return np.full(a.shape, np.nan)

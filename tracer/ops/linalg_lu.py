@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.axes import JOINED, PART, Axes, Params, Shape, Shapes
@@ -21,6 +20,7 @@ from .complex import by_lane, conjugate
 from .elementwise import F, like
 from .linalg import (
     factors_of,
+    lapack,
     lu,
     lu_inverse,
     lu_solve,

@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, Primitive, register
-from .linalg import matrix_axes, per_matrix, routine
+from .linalg import lapack, matrix_axes, per_matrix, routine
 
 
 def _infer(a: Aval, by: str) -> Aval:

@@ -15,14 +15,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..ir.aval import Aval
 from ..ir.graph import Atom, Pair, Var, bind, lanes
 from ..ir.primitive import LAPACK, Primitive, register
 from .complex import conjugate
 from .elementwise import F, like, whole_lanes
-from .linalg import matrix_axes, per_matrix, routine, solve_triangular, times, transposed, triangle
+from .linalg import lapack, matrix_axes, per_matrix, routine, solve_triangular, times, transposed, triangle
 from .linalg_eigen import hermitian, lapack_with_work
 from .linalg_numbers import REAL, Field, by_numbers, numbers_of
 from .linalg_svd import columns, narrowed, widened

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ..ir.aval import Aval
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
+from ..ir.late_modules import LateModule
 from ..ir.primitive import HOST, Primitive, register
 from .elementwise import F, like
 from .linalg import lu, lu_inverse, lu_solve, matrix_axes, order, per_matrix, transposed
@@ -26,7 +26,7 @@ from .linalg_functions import sylvester
 from .linalg_gaps import diagonal_mask
 from .product import matmul
 
-_SOLVERS = {False: scipy.linalg.solve_continuous_are, True: scipy.linalg.solve_discrete_are}
+scipy_linalg: Any = LateModule("scipy.linalg")
 
 
 def _infer(a: Aval, b: Aval, q: Aval, r: Aval, discrete: bool) -> Aval:
@@ -36,8 +36,9 @@ def _infer(a: Aval, b: Aval, q: Aval, r: Aval, discrete: bool) -> Aval:
 
 
 def _solve(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray, discrete: bool) -> Any:
+    solve = scipy_linalg.solve_discrete_are if discrete else scipy_linalg.solve_continuous_are
     try:
-        return _SOLVERS[discrete](a, b, (q + q.T) / 2, (r + r.T) / 2)
+        return solve(a, b, (q + q.T) / 2, (r + r.T) / 2)
     except (np.linalg.LinAlgError, ValueError):  # there is none
         return np.full(a.shape, np.nan)
 

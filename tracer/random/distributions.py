@@ -13,14 +13,16 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.aval import FLOATS, SUPPORTED, Ints
 from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.late_modules import LateModule
 from ..ir.site import at_site
 from ..numpy_api.registry import one_axis
 from ..record.array import TracedArray, is_traced, to_atom, wrap
 from .keys import as_shape, blocks, check_key, in_long_rows, words
+
+sp: Any = LateModule("scipy.special")
 
 _LOWER_HALF, _ALL_BUT_SIGN = 2**32 - 1, 2**63 - 1
 

@@ -1,84 +1,49 @@
 """Mixed precision: casts of operands inside ``with autocast(...)``.
 
-``SETTING`` is the one data structure: the current dtype of products in this thread, or None.  Recorded programs depend
-on it, so it is part of every call key (``runtime/record/call_key.py``).  The lists of
+``AUTOCAST`` (``ir/settings.py``) is the one data structure: the current dtype of products in this thread, or None.
+Recorded programs depend on it, so it is part of every call key (``runtime/record/call_key.py``).  The lists of
 operations are PyTorch's, as far as NumPy has them; tensors have theirs in ``tracegrad/tensors/autocast.py``.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.aval import FLOAT32, HALF
 from ..ir.graph import Atom
+from ..ir.settings import AUTOCAST
 from ..ops.elementwise import cast
-
-
-class _Setting(threading.local):
-    dtype: np.dtype | None = None
-
-
-SETTING = _Setting()
-
-
-class Notice(list[Callable[[], None]]):
-    """Callbacks, which a call calls."""
-
-    def __call__(self) -> None:
-        for callback in self:
-            callback()
-
-
-#: Given when a setting of the process changes that recorded programs depend on, and slots do not look at.
-SETTINGS_CHANGED = Notice()
-
-
-class _Use:
-    """Whether the setting has ever been on in this process: until then, slots need not look at it."""
-
-    begun = False
-
-    def begin(self) -> None:
-        """Note that the setting is about to be on."""
-        self.begun = True
-        SETTINGS_CHANGED()
-
-
-USE = _Use()
 
 
 @contextmanager
 def off() -> Iterator[None]:
     """A context without the setting, for recordings that are kept for later users."""
-    before, SETTING.dtype = SETTING.dtype, None
+    before, AUTOCAST.dtype = AUTOCAST.dtype, None
     try:
         yield
     finally:
-        SETTING.dtype = before
+        AUTOCAST.dtype = before
 
 
 def may_meet(a: np.dtype, b: np.dtype) -> bool:
     """Whether operands of a product can have these dtypes; within autocast half precision and float32 go together."""
-    return a == b or (SETTING.dtype is not None and all(d in HALF or d == FLOAT32 for d in (a, b)))
+    return a == b or (AUTOCAST.dtype is not None and all(d in HALF or d == FLOAT32 for d in (a, b)))
 
 
 # Besides sums, means, variances, norms, cumulative sums, logsumexp and softmax.
 IN_FLOAT32 = (
     np.power, np.float_power, np.reciprocal, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p,
     np.logaddexp, np.logaddexp2, np.arccos, np.arcsin, np.cosh, np.sinh, np.tan,
-    sp.erfinv, sp.logit, sp.log_expit, sp.xlogy, sp.xlog1py, sp.gammaln, sp.psi,
 )  # fmt: skip
 
 
 def lowered(atoms: Iterable[Atom]) -> tuple[Atom, ...]:
     """The operands of a product, cast from float32 to the setting's dtype, unless some are float64 or integers."""
     given = tuple(atoms)
-    to = SETTING.dtype
+    to = AUTOCAST.dtype
     if to is None or any(a.aval.dtype not in HALF and a.aval.dtype != FLOAT32 for a in given):
         return given
     return tuple([cast(a, to) for a in given])
@@ -86,7 +51,7 @@ def lowered(atoms: Iterable[Atom]) -> tuple[Atom, ...]:
 
 def widened(x: Atom) -> Atom:
     """An operand of a numerically delicate operation, cast from half precision to float32."""
-    return x if SETTING.dtype is None or x.aval.dtype not in HALF else cast(x, FLOAT32)
+    return x if AUTOCAST.dtype is None or x.aval.dtype not in HALF else cast(x, FLOAT32)
 
 
 def on_wide(function: Callable[..., Atom]) -> Callable[..., Atom]:

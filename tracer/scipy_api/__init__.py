@@ -1,8 +1,7 @@
 """SciPy on traced arrays, one file for each subject. Start reading at ``special.py``.
 
 SciPy's functions are plain Python, which no protocol of NumPy's sees: calls of theirs are hooked
-(``numpy_api/hooks.py``).  scipy.linalg and scipy.special are there from the start, with the compiler.  Files for other
-modules are imported by the first recording after the module has been.
+(``numpy_api/hooks.py``).  Its files are imported by the first recording after the module has been.
 
 ==================  =====================================================================
 special.py          functions of scipy.special that are no ufuncs: logsumexp, softmax
@@ -43,22 +42,13 @@ from importlib import import_module
 from types import ModuleType
 
 from ..numpy_api.hooks import when_loaded
-from . import (  # noqa: F401  (each fills the tables)
-    linalg,
-    linalg_banded,
-    linalg_functions,
-    linalg_matrices,
-    linalg_solvers,
-    linalg_spaces,
-    namespace,
-    special,
-    special_harmonics,
-)
+from . import namespace  # noqa: F401  (fills the tables)
 
 _FILES = {
     "fft": "fft", "integrate": "integrate quadrature", "interpolate": "interpolate interpolate_splines",
+    "linalg": "linalg linalg_banded linalg_functions linalg_matrices linalg_solvers linalg_spaces",
     "ndimage": "ndimage", "optimize": "optimize", "signal": "signal",
-    "sparse": "sparse sparse_solvers sparse_structure", "spatial": "spatial",
+    "sparse": "sparse sparse_solvers sparse_structure", "spatial": "spatial", "special": "special special_harmonics",
     "stats": "stats_distributions stats_formulas stats_multivariate stats_summaries",
 }  # fmt: skip
 

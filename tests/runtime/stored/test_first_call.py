@@ -24,7 +24,7 @@ from tracegrad.autograd import grad
 from tracegrad.runtime.config import config
 from tracegrad.runtime.disk.encoding import encode
 from tracegrad.runtime.disk.store import store, unpacked
-from tracegrad.runtime.stored import plan_file
+from tracegrad.runtime.stored import first_call, plan_file
 
 HELPER = """
 import numpy as np
@@ -77,6 +77,7 @@ def process(helper: str = HELPER, model: str = MODEL) -> types.ModuleType:
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "cache", True)
     monkeypatch.setattr(config, "cache_recordings", True)
+    monkeypatch.setattr(config, "disk_answers", 1)
     monkeypatch.setattr(config, "cache_dir", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -94,6 +95,47 @@ def check(f: Any, fn: Any, *args: Any) -> None:
     value, gradient = f.value_and_grad(*args)
     np.testing.assert_allclose(value, fn(*args), rtol=1e-12)
     np.testing.assert_allclose(gradient, numeric(fn, *args), rtol=1e-6, atol=1e-7)
+
+
+def test_some_calls_are_answered_before_one_verifies(cache, monkeypatch) -> None:
+    monkeypatch.setattr(config, "disk_answers", 3)
+    f = compile_grad(process().loss)
+    for _ in range(2):
+        check(f, process().loss, W, X)
+    module = process()
+    f = compile_grad(module.loss)
+    for turn in range(5):
+        check(f, module.loss, W + turn, X)
+        assert (f.stats.from_disk, f.stats.traces) == (min(turn + 1, 3), int(turn > 2))
+    assert len(plans(cache)) == 1
+
+
+@pytest.mark.parametrize("edit", ["CFG['power'] = 3", "SCALE = 3.0", "helper.RATE = 0.7", "SHIFTS.append(np.ones(3))"])
+def test_a_change_between_such_calls_is_seen(edit, cache, monkeypatch) -> None:
+    monkeypatch.setattr(config, "disk_answers", 10)
+    f = compile_grad(process().loss)
+    for _ in range(2):
+        check(f, process().loss, W, X)
+    module = process()
+    f = compile_grad(module.loss)
+    for _ in range(2):
+        check(f, module.loss, W, X)
+    assert (f.stats.from_disk, f.stats.traces) == (2, 0)
+    exec(edit, module.__dict__)
+    check(f, module.loss, W, X)
+    assert (f.stats.from_disk, f.stats.traces) == (2, 1)
+    module.SHIFTS[0][:] = 9.0  # data of an array, which is an input
+    check(f, module.loss, W, X)
+
+
+def test_the_comparing_has_a_limit(cache, monkeypatch) -> None:
+    monkeypatch.setattr(config, "disk_answers", 10)
+    monkeypatch.setattr(first_call, "PATIENCE", 0.0)
+    for turn in range(2):
+        f = compile_grad(process().loss)
+        for _ in range(3):
+            check(f, process().loss, W, X)
+        assert (f.stats.from_disk, f.stats.traces) == (turn, 2 - turn)
 
 
 def test_the_first_call_is_answered_and_the_second_verifies(cache) -> None:
@@ -286,7 +328,7 @@ def test_what_holds_functions_is_described_by_them(cache) -> None:
     source = """
     import functools
     import numpy as np
-    from tracegrad import compile_grad
+    from tracegrad import compile_grad, vmap
     from tracegrad.autograd import grad, hessian
     RATE = 2.0
     @compile_grad
@@ -301,6 +343,10 @@ def test_what_holds_functions_is_described_by_them(cache) -> None:
         return np.sum(slope(x) ** 2)
     slope = grad(scaled)
     curved = hessian(scaled)
+    def row(s, x):
+        return np.sum(x**2 * s) * RATE
+    rows = vmap(grad(row, argnums=1), in_axes=(None, 0))
+    doubled = lambda x: rows(0.5, np.array([1.0, 2.0])[:, None] * x)[1]
     """
     for turn, edit in enumerate(("RATE = 2.0", "RATE = 3.0", "RATE = 2.0")):
         module = process(model=source.replace("RATE = 2.0", edit))
@@ -311,13 +357,14 @@ def test_what_holds_functions_is_described_by_them(cache) -> None:
             (grad(module.scaled), 1.5 * W**2 * rate),
             (compile_grad(module.second).grad, 9 * W**3 * rate**2),
             (module.curved, np.diag(3 * W * rate)),
+            (compile_grad(module.doubled), 2 * W * rate),
         ):
             for _ in range(2):
                 np.testing.assert_allclose(f(W), expected, rtol=1e-12)
             stats = (f.__self__ if hasattr(f, "__self__") else f).stats
             assert stats.not_kept == "", stats.not_kept
             assert stats.from_disk == (turn == 2), (edit, expected)
-    assert len(plans(cache)) == 8
+    assert len(plans(cache)) == 10
 
 
 def test_a_plan_that_its_recording_does_not_confirm_is_removed(cache) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from tracegrad.tracer.ops import special_tables  # noqa: F401  (fills the table)
 from tracegrad.tracer.ops.special import TABLE, Missing, Row
 
 from .case import Case

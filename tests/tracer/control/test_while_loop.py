@@ -19,11 +19,11 @@ import tracegrad as tg
 from tracegrad import ShapeError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.derive.adjoint import jvp, vjp_seeded
 from tracegrad.codegen.derive.capacity import capacity
-from tracegrad.codegen.derive.loop_memory import loop_memory
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.graph import bind, structural
 from tracegrad.tracer.ir.primitive import PRIMITIVES
+from tracegrad.tracer.ir.settings import loop_memory
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops import control
 from tracegrad.tracer.ops.elementwise import F

@@ -10,7 +10,7 @@ import pytest
 import tracegrad
 from tracegrad import amp, autocast, compile_grad, nn, optim
 from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16, finfo
-from tracegrad.tracer.record.autocast import SETTING
+from tracegrad.tracer.ir.settings import AUTOCAST
 
 F = nn.functional
 F32 = np.dtype("float32")
@@ -88,7 +88,7 @@ def test_inside_the_function_and_as_a_decorator():
         expected = compile_grad(mlp)(PARAMETERS, X, Y)
     for f in (compile_grad(inner), compile_grad(autocast("float16")(mlp)), autocast("float16")(compile_grad(mlp))):
         assert [f(PARAMETERS, X, Y) for _ in range(3)] == [expected] * 3
-    assert SETTING.dtype is None
+    assert AUTOCAST.dtype is None
 
 
 def test_what_runs_in_which_dtype():
@@ -138,10 +138,10 @@ def test_a_setting_that_changes_within_a_loop():
 def test_other_threads_have_their_own_setting():
     seen = []
     with autocast("float16"):
-        thread = threading.Thread(target=lambda: seen.append(SETTING.dtype))
+        thread = threading.Thread(target=lambda: seen.append(AUTOCAST.dtype))
         thread.start()
         thread.join()
-        assert SETTING.dtype == FLOAT16
+        assert AUTOCAST.dtype == FLOAT16
     assert seen == [None]
 
 

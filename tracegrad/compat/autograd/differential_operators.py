@@ -18,9 +18,9 @@ import numpy as np
 
 from ...runtime.compiled import CompiledFunction
 from ...runtime.declare import shifted_positions
-from ...runtime.transforms import grad as function_grad
-from ...runtime.transforms import jacobian as function_jacobian
-from ...runtime.transforms import value_and_grad as function_value_and_grad
+from ...runtime.transforms.gradient import grad as function_grad
+from ...runtime.transforms.gradient import value_and_grad as function_value_and_grad
+from ...runtime.transforms.jacobians import jacobian as function_jacobian
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError, unrecordable
 from ...tracer.ir.trees import tree_leaves, tree_map
 from ...tracer.record.array import TracedArray

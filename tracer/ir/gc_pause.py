@@ -1,7 +1,7 @@
-"""Fewer passes of the garbage collector while a function is recorded.
+"""Fewer passes of the garbage collector while a function is recorded, or modules are imported.
 
-A recording makes many small objects that live until it ends, and the collector goes over them again and again, which
-takes a fifth of its time.  Its threshold is the process's, so recordings in several threads share one change of it,
+Both make many small objects that live on, and the collector goes over them again and again, which takes a fifth of the
+time.  Its threshold is the process's, so several threads share one change of it,
 and what the user sets meanwhile stays.
 """
 
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...tracer.ir.interrupts import kept
+from .interrupts import kept
 
 OBJECTS = 50_000  # new objects between two passes, at least
 

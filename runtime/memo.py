@@ -1,0 +1,36 @@
+"""The compiled form and the transforms of a function, kept on the function itself: they live exactly as long."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+MEMO = "__tracegrad_transforms__"  # the attribute of the function; not one of the user's
+OWNERS: list[type] = [types.FunctionType, functools.partial]  # classes of functions that have it
+
+
+class _Memo(dict[Any, Any]):
+    """The things kept on the function *owner*, by their keys."""
+
+    def __init__(self, owner: Callable[..., Any]) -> None:
+        super().__init__()
+        self.owner = owner
+
+
+def kept(fn: Callable[..., Any], key: Any, make: Callable[[], Any]) -> Any:
+    """``make()``, made once for *fn* and *key*."""
+    try:
+        found = fn.__dict__[MEMO]
+        if found.owner is fn:
+            return found[key]
+    except (AttributeError, KeyError, TypeError):
+        pass
+    made = make()
+    if isinstance(fn, tuple(OWNERS)):
+        found = fn.__dict__.get(MEMO)
+        if found is None or found.owner is not fn:  # functools.wraps has copied it
+            found = fn.__dict__[MEMO] = _Memo(fn)
+        found[key] = made
+    return made

@@ -1,0 +1,309 @@
+"""What is imported, and when: by ``import tracegrad``, by a first call that a recording on disk answers, by recording.
+
+Each case is a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"numba", "llvmlite", "optree", "ml_dtypes", "scipy", "cupy", "jax", "torch"}
+
+# The modules of ours that `import tracegrad` loads: all that a first call from disk needs, and no more.
+LOADED = """
+tracegrad
+tracegrad.autograd
+tracegrad.autograd.derivatives
+tracegrad.codegen
+tracegrad.codegen.cpu
+tracegrad.codegen.cpu.elf
+tracegrad.codegen.cpu.machine_code
+tracegrad.codegen.cpu.symbols
+tracegrad.faces
+tracegrad.runtime
+tracegrad.runtime.compiled
+tracegrad.runtime.config
+tracegrad.runtime.declare
+tracegrad.runtime.disk
+tracegrad.runtime.disk.encoding
+tracegrad.runtime.disk.generation
+tracegrad.runtime.disk.location
+tracegrad.runtime.disk.store
+tracegrad.runtime.launch
+tracegrad.runtime.launch.plan
+tracegrad.runtime.memo
+tracegrad.runtime.mode
+tracegrad.runtime.stats
+tracegrad.runtime.stored
+tracegrad.runtime.stored.call_text
+tracegrad.runtime.stored.first_call
+tracegrad.runtime.stored.function_text
+tracegrad.runtime.stored.plan_file
+tracegrad.runtime.tensor_library
+tracegrad.runtime.transforms
+tracegrad.runtime.transforms.gradient
+tracegrad.tracer
+tracegrad.tracer.ir
+tracegrad.tracer.ir.errors
+tracegrad.tracer.ir.foreign_code
+tracegrad.tracer.ir.gc_pause
+tracegrad.tracer.ir.interrupts
+tracegrad.tracer.ir.settings
+tracegrad.tracer.ir.site
+""".split()
+# Modules of the standard library beside those that NumPy loads itself.
+STANDARD = {"__future__", "_blake2", "atexit", "copy", "dataclasses", "gc", "importlib.util", "mmap", "threading"}
+
+
+def run(script: str, cache: Path | None = None, answers: int = 1) -> str:
+    """The output of a process that runs *script*; its cache directory is *cache*."""
+    settings = {"TRACEGRAD_CACHE": "0" if cache is None else "1", "TRACEGRAD_CACHE_DIR": str(cache or "")}
+    settings |= {"PYTHONPATH": str(ROOT), "TRACEGRAD_CHECK": "0", "TRACEGRAD_DISK_ANSWERS": str(answers)}
+    environment = {**os.environ, **settings}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cache or ROOT, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_loads_no_more_than_a_first_call_from_disk_needs() -> None:
+    found = run(
+        "import sys, numpy; before = set(sys.modules); import tracegrad; print(*sorted(set(sys.modules) - before))"
+    )
+    ours = [name for name in found.split() if name.split(".")[0] == "tracegrad"]
+    others = {name for name in found.split() if name.split(".")[0] != "tracegrad"}
+    assert ours == LOADED
+    assert {name for name in others if name.split(".")[0] not in sys.stdlib_module_names} == set()
+    assert others - STANDARD == set()
+
+
+ROSENBROCK = """
+import sys
+import numpy as np
+from tracegrad import autograd, compile_grad
+def rosenbrock(x):
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+x = np.linspace(-1.0, 1.0, 10)
+"""
+CALLS = {
+    "grad": "f = compile_grad(rosenbrock)\ncall = f.grad",
+    "value_and_grad": "f = compile_grad(rosenbrock)\ncall = f.value_and_grad",
+    "value": "call = f = compile_grad(rosenbrock)",
+    "autograd.grad": "f = call = autograd.grad(rosenbrock)",
+    "autograd.value_and_grad": "f = call = autograd.value_and_grad(rosenbrock)",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_first_call_from_disk_imports_nothing_more(name: str, tmp_path: Path) -> None:
+    program = ROSENBROCK + CALLS[name]
+    run(f"{program}\nfor _ in range(3): call(x)", tmp_path)
+    ending = "before = set(sys.modules)\ncall(x)\nprint(f.stats.from_disk, *sorted(set(sys.modules) - before))"
+    assert run(f"{program}\n{ending}", tmp_path) == "1"
+
+
+def test_a_fit_by_scipy_begins_with_a_call_from_disk(tmp_path: Path) -> None:
+    program = f"from scipy.optimize import minimize\n{ROSENBROCK}f = compile_grad(rosenbrock)\n"
+    fit = "print(minimize(f.value_and_grad, x, jac=True, options={'maxiter': 5}).nfev, f.stats.from_disk)"
+    first, second = run(program + fit, tmp_path).split(), run(program + fit, tmp_path).split()
+    assert (first[1], second[1]) == ("0", "1")
+    assert first[0] == second[0]
+    alone = "print('tracegrad.tracer.record' in sys.modules)"
+    assert run(f"{program}{fit}\n{alone}", tmp_path, answers=200).split() == [first[0], first[0], "False"]
+
+
+def test_a_recording_whose_kernel_is_on_disk_needs_no_compiler(tmp_path: Path) -> None:
+    program = f"{ROSENBROCK}f = compile_grad(rosenbrock)\nfor _ in range(3): f.grad(x)\n"
+    run(program, tmp_path)
+    heavy = {"numba", "llvmlite", "scipy"}
+    found = run(f"{program}print(*{{name.split('.')[0] for name in sys.modules}})", tmp_path)
+    assert heavy & set(found.split()) == set()
+    found = run(f"{program}print('tracegrad.codegen.cpu.assemble' in sys.modules, f.stats.traces)", tmp_path)
+    assert found == "False 1"
+
+
+def test_a_first_call_without_files_needs_neither_scipy_nor_numbas_python() -> None:
+    found = run(f"{ROSENBROCK}compile_grad(rosenbrock).grad(x)\nprint(*{{name for name in sys.modules}})").split()
+    assert not {"scipy.special", "scipy.linalg", "numba", "numpy.testing", "numpy.ma", "numpy.polynomial"} & set(found)
+
+
+# ---- libraries that are imported at any time ---------------------------------------------------------------------
+
+ORDERS = {  # when the import is done
+    "before tracegrad": "{imports}\nfrom tracegrad import compile_grad\n{function}",
+    "after tracegrad": "from tracegrad import compile_grad\n{imports}\n{function}",
+    "after a recording": (
+        "from tracegrad import compile_grad\ncompile_grad(lambda t: np.sum(t * t)).grad(x)\n{imports}\n{function}"
+    ),
+    "in the function": "from tracegrad import compile_grad\n{inside}",
+}
+USES = {  # (imports, expression of t)
+    "scipy.special's ufuncs": ("from scipy.special import erf, gammaln", "np.sum(erf(t) + gammaln(t + 2.0))"),
+    "scipy.special's Python": (
+        "from scipy.special import logsumexp, softmax",
+        "logsumexp(t) + np.sum(softmax(t) ** 2)",
+    ),
+    "scipy.special as a module": ("import scipy.special", "np.sum(scipy.special.expit(t))"),
+    "scipy.stats": ("from scipy.stats import norm", "np.sum(norm.logpdf(t, 0.5, 2.0))"),
+    "scipy.linalg": (
+        "import scipy.linalg",
+        "np.sum(scipy.linalg.solve(np.diag(t + 3.0), t) + np.trace(scipy.linalg.expm(np.outer(t, t))))",
+    ),
+    "polynomials": ("from numpy.polynomial import chebyshev", "np.sum(chebyshev.chebval(t, [1.0, 2.0, 3.0]))"),
+    "np.polynomial": ("import numpy", "np.sum(numpy.polynomial.polynomial.polyval(t, [1.0, 2.0, 3.0]))"),
+    "np.testing": ("import numpy", "(numpy.testing.assert_allclose(t, t), np.sum(t * t))[1]"),
+    "np.random": ("import numpy", "np.sum(t * numpy.random.default_rng(3).normal(size=5) * t)"),
+    "np.fft": ("import numpy", "np.sum(np.abs(numpy.fft.rfft(t)) ** 2)"),
+    "math": ("import math", "math.erf(t[0]) + math.lgamma(t[1] + 2.0) + np.sum(t)"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("use", USES)
+def test_a_library_may_be_imported_at_any_time(use: str, order: str) -> None:
+    imports, expression = USES[use]
+    program = ORDERS[order].format(
+        imports=imports,
+        function=f"def f(t):\n    return {expression}",
+        inside=f"def f(t):\n    {imports}\n    return {expression}",
+    )
+    check = """
+g = compile_grad(f)
+found = [g.grad(x) for _ in range(3)]
+plain = [float(f(x + e) - f(x - e)) / 2e-6 for e in 1e-6 * np.eye(5)]
+assert all(np.allclose(one, plain, rtol=1e-5, atol=1e-7) for one in found), (found, plain)
+print("right")
+"""
+    assert run(f"import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n{program}\n{check}") == "right"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", USES)
+def test_the_key_on_disk_is_the_same_before_and_after_a_recording(use: str, tmp_path: Path) -> None:
+    """Whatever a recording imports, the next process has to find what it has kept."""
+    imports, expression = USES[use]
+    program = f"""
+{imports}
+import numpy as np
+from tracegrad import compile_grad
+from tracegrad.runtime.stored.first_call import Key
+from tracegrad.runtime.stored.function_text import NotStoredError
+x = np.linspace(0.1, 0.9, 5)
+def f(t):
+    return {expression}
+def text():
+    try:
+        return Key(f, g._grad.mode, (x,), {{}}).text
+    except NotStoredError as error:
+        return str(error)
+g = compile_grad(f)
+before = text()
+for _ in range(3): g.grad(x)
+assert text() == before
+print("same")
+"""
+    assert run(program, tmp_path) == "same"
+
+
+# ---- faces: modules whose names are imported when they are asked for -----------------------------------------------
+
+FACES = ("tracegrad", "tracegrad.autograd")
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_face_says_what_it_has(face: str) -> None:
+    run(f"""
+import {face} as face
+assert "Tensor" not in vars(face) and "vmap" not in vars(face)
+assert face.vmap is vars(face)["vmap"]  # resolved once
+names = face.__all__
+assert face.__all__ is names and names == sorted(set(names)) and set(names) <= set(dir(face))
+assert all(getattr(face, name) is not None for name in names)
+space = {{}}
+exec("from {face} import *", space)
+assert all(space[name] is getattr(face, name) for name in names)
+""")
+
+
+def test_a_name_brings_in_what_it_needs_and_no_more() -> None:
+    found = run("""
+import sys, tracegrad
+tracegrad.cond, tracegrad.TracegradError, tracegrad.vmap, tracegrad.autograd.hessian, tracegrad.random
+print("tracegrad.tensors" in sys.modules, "scipy.special" in sys.modules)
+tracegrad.nn, tracegrad.zeros
+print("tracegrad.tensors" in sys.modules)
+""")
+    assert found.split() == ["False", "False", "True"]
+
+
+def test_a_face_has_no_name_that_it_does_not_list() -> None:
+    script = """
+import tracegrad
+top, autograd = tracegrad, tracegrad.autograd
+for face, name in ((top, "nothing"), (top, "_private"), (top, "__wrapped__"), (autograd, "sin")):
+    try:
+        getattr(face, name)
+    except AttributeError as error:
+        print(error)
+"""
+    assert run(script).splitlines() == [
+        "module 'tracegrad' has no attribute 'nothing'",
+        "module 'tracegrad' has no attribute '_private'",
+        "module 'tracegrad' has no attribute '__wrapped__'",
+        "module 'tracegrad.autograd' has no attribute 'sin'",
+    ]
+
+
+@pytest.mark.parametrize("first", ["tensors.tensor", "nn", "nn.module", "optim", "optim.sgd", "steps.step", "amp"])
+def test_any_part_of_the_library_of_tensors_may_be_imported_first(first: str) -> None:
+    script = f"""
+import tracegrad.{first}
+import tracegrad as tg
+f = tg.compile_grad(lambda t: (t * t).sum())
+assert f.grad(tg.tensor([1.0, 2.0])).tolist() == [2.0, 4.0]
+"""
+    run(script)
+
+
+TYPED = """
+import tracegrad
+from tracegrad import Tensor, autograd, compile_grad, nn
+from tracegrad.autograd import hessian, value_and_grad
+from tracegrad.optim import SGD
+reveal_type(Tensor)
+reveal_type(compile_grad)
+reveal_type(value_and_grad)
+reveal_type(hessian)
+reveal_type(tracegrad.nn.Linear)
+reveal_type(autograd.no_such_name)
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_sees_the_types(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    file = tmp_path / "typed.py"
+    file.write_text(TYPED)
+    options = ["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path)]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mypy", *options, str(file)]
+    text = subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout
+    types = [line.partition("Revealed type is ")[2].strip('"') for line in text.splitlines() if "Revealed" in line]
+    expected = [
+        "-> tracegrad.tensors.tensor.Tensor",
+        "argnums: int | typing.Sequence[int] =",
+        "-> tracegrad.runtime.transforms.gradient.Derivative",
+        "-> tracegrad.runtime.transforms.transform.Transform",
+        "-> tracegrad.nn.layers.Linear",
+    ]
+    for found, part in zip(types, expected, strict=False):
+        assert part in found, text
+    errors = [line for line in text.splitlines() if "error:" in line]
+    assert len(errors) == 1 and 'has no attribute "no_such_name"' in errors[0], text

@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 
-from ..bytecode.array_places import CallPlace, behind_stores, name_site
+from ..bytecode.array_places import CallPlace, behind_stores, loads_pending, name_site
 from ..bytecode.method_calls import exchange, exchange_value, method_calls, method_loads
+from ..bytecode.versions import FORM
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.interrupts import kept
@@ -109,6 +110,8 @@ class ByLines:
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
         code, at = frame.f_code, frame.f_lasti
+        if event == "line" and frame.f_trace_opcodes:
+            frame.f_trace_opcodes = True  # from Python 3.13 on it counts where the frame has its trace function
         begins = event in ("call", "line") or (event == "opcode" and at in behind_stores(code))
         if current_recorder() is None:
             return self._step
@@ -157,7 +160,7 @@ class ByLines:
                 self._replace(holder, key, _ELSEWHERE, frame, f"{name}[]" if listed else str(key))
 
     def _replace(self, holder: Any, key: Any, references: int, frame: FrameType, name: str) -> None:
-        alone = _references(holder, key) <= references
+        alone = _references(holder, key) <= references and not (FORM.lends_locals and _is_lent(frame, holder[key]))
         array, place = holder[key], CallPlace(frame.f_code, name)
         if not alone or not _owns_memory(array):
             known = self._shared.get(id(array))
@@ -183,6 +186,20 @@ def _owns_memory(array: np.ndarray) -> bool:
     if base is None:
         return bool(array.flags.owndata)
     return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
+
+
+def _is_lent(frame: FrameType, array: np.ndarray) -> bool:
+    """Whether a local variable of *frame*, or of one that has called it, may have lent the *array* to the stack or to
+    an argument, without a reference of their own."""
+    code = frame.f_code
+    if any(frame.f_locals.get(name) is array for name in loads_pending(code, frame.f_lasti)):
+        return True
+    back = frame.f_back
+    while back is not None:
+        if any(value is array for value in back.f_locals.values()):
+            return True
+        back = back.f_back
+    return False
 
 
 def _references(holder: Any, key: Any) -> int:

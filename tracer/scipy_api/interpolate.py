@@ -220,6 +220,8 @@ def _install(module: Any) -> None:
         _ensure_c_contiguous=_unchanged,
     )
     hook_class(module.PPoly, integrate=_integrate)
+    if by_powers is not module.PPoly:
+        hook_class(by_powers)
     for name in ("CubicHermiteSpline", "PchipInterpolator", "Akima1DInterpolator", "CubicSpline"):
         hook_class(getattr(module, name))
     hook_class(module.interp1d)

@@ -358,7 +358,8 @@ def _install(module: Any) -> None:
     compiled(in_c, "evaluate_all_bspl")(_all_at)
     compiled(splines, "get_lapack_funcs")(_lapack)
     compiled(splines, "_lsq_solve_qr")(lambda x, y, t, k, w: (None, None, _least_squares(x, y, t, k, w), None, None))
-    hook_class(module.BSpline, _ensure_c_contiguous=_unchanged)
+    for cls in {module.BSpline, getattr(splines, "_BSpline", module.BSpline)}:  # what it delegates to
+        hook_class(cls, _ensure_c_contiguous=_unchanged)
     for name in ("make_interp_spline", "make_lsq_spline", "interpn"):
         hook_to_source(getattr(module, name))
     _install_fitpack(module)

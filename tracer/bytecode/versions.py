@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class PythonVersion:
-    """What is different in a version."""
+    """The differences of a version from what is written for 3.11."""
 
     same: Mapping[str, str] = field(default_factory=dict)  # instruction -> the one that it is another name of
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # instruction -> the two that it does at once

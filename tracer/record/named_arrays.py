@@ -19,7 +19,7 @@ import numpy as np
 
 from ..bytecode.array_places import CallPlace, behind_stores, loads_pending, name_site
 from ..bytecode.method_calls import exchange, exchange_value, method_calls, method_loads
-from ..bytecode.versions import FORM
+from ..bytecode.versions import FORM, PYTHON
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.interrupts import kept
@@ -67,7 +67,7 @@ class ByLines:
         self._code = _code_of(fn)
         asked = self._code in _by_lines or (once and self._code is not None and self._code not in _tried)
         self._unseen_alone = not asked
-        self._on = (asked or any(map(_unseen, codes))) and sys.gettrace() is None
+        self._on = PYTHON is not None and (asked or any(map(_unseen, codes))) and sys.gettrace() is None
         if once and self._code is not None:
             _tried.add(self._code)
         self._shared: dict[int, tuple[ref[np.ndarray], Site]] = {}  # by id: arrays that are not replaced
@@ -86,6 +86,8 @@ class ByLines:
     def _refused(self, array: Any, error: TracegradError, writes: bool) -> TracegradError | None:
         """The plain *array* met a traced value, which was to be written into it perhaps: None if another run may know
         it, else *error* or one that says more."""
+        if PYTHON is None:
+            return error
         known, site = self._shared.get(id(array), (None, None))
         if known is not None and known() is array and writes:
             return MutationError.here(_SHARED.format(f" ({site})"))

@@ -1,4 +1,4 @@
-# demo, test, test-all, test-long, test-oldest, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-all, test-long, test-oldest, test-python, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test                                  the quick tier of the tests, in minutes
@@ -7,6 +7,7 @@
 #   make test PYTEST_ARGS="tests/tracer/ir"    a part of the tests
 #   make bench BENCH_ARGS="--quick"            options of python -m benchmarks
 #   make test PYTHON=python3.12 VENV=.venv312  another interpreter
+#   make test-python PYTHON_VERSION=3.13       another one, which is fetched where there is none
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -20,7 +21,7 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all test-long test-oldest oracle bench gpu-check lint clean
+.PHONY: demo test test-all test-long test-oldest test-python oracle bench gpu-check lint clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
@@ -43,6 +44,10 @@ test-oldest: PYTHON := python3.11
 test-oldest:
 	$(MAKE) VENV=$(OLDEST) PYTHON=$(PYTHON) PIP_ARGS='--constraint $(OLDEST)/oldest.txt' $(OLDEST)/oldest.txt test
 
+# The same with another version of Python, from wherever it can be had.
+test-python:
+	@.ci/python $(or $(PYTHON_VERSION),$(error which one? make test-python PYTHON_VERSION=3.13)) $(PYTEST_ARGS)
+
 # PyTorch, so that the tests which compare with it do not skip.
 oracle: $(VENV)/.ready-oracle
 
@@ -61,7 +66,7 @@ lint: $(VENV)/.ready-test
 	$(PY) -m mypy -p tracegrad
 
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra: a second run finds it and starts at once.

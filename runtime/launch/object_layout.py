@@ -17,6 +17,8 @@ import sys
 
 import numpy as np
 
+from ...tracer.bytecode.versions import doubt
+
 #: NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED.  (The byte order is part of the dtype.)
 CARRAY_FLAGS = 0x0001 | 0x0100
 
@@ -62,8 +64,8 @@ def python_api(name: str) -> int:
 
 def fault() -> str | None:
     """The reason why the native launcher can't be used in this process; None if every field is at its offset."""
-    if sys.implementation.name != "cpython":
-        return f"the interpreter is {sys.implementation.name}, not CPython"
+    if (reason := doubt()) is not None:
+        return reason
     if struct.calcsize("P") != _WORD:
         return "pointers are not 64 bits wide"
     if sys.platform == "win32":

@@ -25,6 +25,7 @@ import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.bytecode.shown_names import AsValue
+from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api.series import Elementwise
@@ -214,6 +215,7 @@ class Holders:
         looks at all objects that there are."""
         found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
         passed = {id(x) for x in (*self._given, *_containers(out))}
+        free = _counts([object()])[0] + 2  # in a list of holders, in a variable
         while found:
             passed.add(id(found))
             holders, found = gc.get_referrers(*found), []
@@ -221,7 +223,8 @@ class Holders:
                 if id(holder) not in passed and not isinstance(holder, types.FrameType):
                     passed.add(id(holder))
                     if type(holder) is tuple:
-                        found.append(holder)  # which somebody holds
+                        if _counts([holder])[0] > free:  # else that of the arguments just now, from Python 3.14 on
+                            found.append(holder)
                     elif type(holder) is types.CellType:
                         holder.cell_contents = plain(holder.cell_contents)
                     else:
@@ -373,7 +376,7 @@ def _function(fn: types.FunctionType, unwrap: Settled) -> None:
 @lru_cache(maxsize=4096)
 def _stored_globals(code: types.CodeType) -> tuple[str, ...] | None:
     """The globals that the code, and what is nested in it, assigns; None: any."""
-    if not _BY_TEXT.isdisjoint(code.co_names):
+    if PYTHON is None or not _BY_TEXT.isdisjoint(code.co_names):
         return None
     names = [i.argval for i in plain_instructions(code) if i.opname == "STORE_GLOBAL"]
     for const in code.co_consts:

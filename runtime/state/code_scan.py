@@ -19,6 +19,7 @@ from types import CodeType
 
 from ...tracer.bytecode.control_flow import flow_of
 from ...tracer.bytecode.instructions import plain_instructions, pushes_null
+from ...tracer.bytecode.versions import PYTHON
 from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
 from .uses import Place, Uses, uses
@@ -207,7 +208,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
 @functools.lru_cache(4096)
 def failing(code: CodeType) -> frozenset[int]:
     """The offsets in *code* from which every way leads to a ``raise``, as far as no handler catches it."""
-    if _RAISE not in code.co_code[::2]:
+    if PYTHON is None or _RAISE not in code.co_code[::2]:
         return frozenset()
     flow = flow_of(code)
     stack = [k for k, i in enumerate(flow.code) if i.opname.startswith(("RETURN_", "YIELD_"))]

@@ -26,6 +26,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any
 
+from ...tracer.bytecode.versions import FORM
 from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch import object_layout as layout
 from ..launch.native import builtins_of, compile_function, filled
@@ -499,9 +500,8 @@ def _ready() -> bool:
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
-    # from 3.12 on True is immortal; before, a call is a tenth of the time that there is
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"
-    hold = "" if sys.version_info >= (3, 12) else counted
+    hold = counted if FORM.counts_constants else ""  # a call would be a tenth of the time that there is
     addresses = {name: id(value) for name, value in objects.items()}
     text = filled(SAME.replace("$hold_true", hold), numbers, addresses, _FUNCTIONS)
     return builtins_of(compile_function(text, "tracegrad_same"), b"same", b"Whether all that is pinned is as it was.")

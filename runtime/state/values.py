@@ -13,13 +13,14 @@ import fractions
 import pathlib
 import re
 import struct
-import sys
 import types
 import uuid
 from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
+
+from ...tracer.bytecode.versions import PYTHON
 
 _PLAIN = {type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented), range}
 _BY_REPR = {
@@ -173,9 +174,9 @@ def dict_version(space: dict[str, Any]) -> int:
 
 
 def _dict_version_at() -> int:
-    """The offset of a dict's version, which CPython 3.11 and 3.12 keep; 0 where there is none."""
+    """The offset of a dict's version; 0 where there is none."""
     offset, probe = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t), {"a": 0}
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
+    if PYTHON is None or not PYTHON.dict_versions:
         return 0
     word = ctypes.c_int64.from_address(id(probe) + offset)
     before = word.value

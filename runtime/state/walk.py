@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from ...tracer.bytecode.versions import doubt
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
@@ -192,6 +193,10 @@ def _named_defaults(walker: Walker, values: dict[str, Any], at: str) -> StateNod
 
 def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
     """Take a user's code object, and those nested in it, into the analysed set."""
+    if (reason := doubt()) is not None:
+        facts = CodeFacts(code)
+        walker.refuse(Refusal.STATE_PYTHON, reason, facts.at(0))
+        return facts
     facts = scan(code)
     if id(code) not in walker.codes:
         for inner in facts.codes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
 from tracegrad.tracer.bytecode.control_flow import flow_of, loads, stores
@@ -27,8 +29,8 @@ def test_instructions_are_those_of_every_version():
 
 
 def test_a_turn_begins_at_one_place():
-    """The question before the loop and the one at its end lead to the same instruction."""
+    """The question before the loop and the one at its end, which 3.14 has not, lead to the same instruction."""
     flow = flow_of(program.__code__)
     asked = [i.offset for i in flow.code if i.opname == "COMPARE_OP" and "<" in i.argrepr]
-    assert len(asked) == 2
+    assert len(asked) == (1 if sys.version_info >= (3, 14) else 2)
     assert len({flow.turn(offset, True) for offset in asked}) == 1

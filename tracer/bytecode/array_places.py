@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..ir.site import Site
 from .concretize import instructions_of, offset_of
+from .versions import PYTHON
 
 _MAKERS = ("CALL", "BINARY_", "UNARY_")
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_ATTR")
@@ -29,6 +30,8 @@ def place_of(frame: FrameType) -> CallPlace:
 @lru_cache(maxsize=1024)
 def written(code: CodeType) -> frozenset[str]:
     """The names of variables and attributes into which *code* writes: ``z[i] = ...``, ``self.z += ...``."""
+    if PYTHON is None:
+        return frozenset()
     found = instructions_of(code)
     names: set[str] = set()
     for at, instruction in enumerate(found.all):
@@ -53,6 +56,8 @@ def written(code: CodeType) -> frozenset[str]:
 def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[int | str]:
     """The calls, by their offsets, whose result gets a name under which *code* writes, and those names, and names of
     results of operators.  *elsewhere*: names of attributes into which other code writes."""
+    if PYTHON is None:
+        return frozenset()
     found, names = instructions_of(code), written(code)
     result: set[int | str] = set()
     for at, store in enumerate(found.all):
@@ -81,13 +86,25 @@ def _stored(found: Any, at: int) -> list[int]:
 
 @lru_cache(maxsize=1024)
 def behind_stores(code: CodeType) -> frozenset[int]:
-    """The instructions of *code*, by their offsets, before which a statement ends within a line."""
+    """The instructions of *code*, by their offsets, before which a statement ends within a line; where what follows
+    is done by the same instruction, the one behind it."""
     found = instructions_of(code).all
     return frozenset(
-        after.offset
-        for before, after in pairwise(found)
+        found[k + 1 + found[k + 1].offset % 2].offset
+        for k, (before, after) in enumerate(pairwise(found))
         if before.opname in _STORES and after.opname not in _STORES and _line(before) == _line(after)
     )
+
+
+@lru_cache(maxsize=4096)
+def loads_pending(code: CodeType, at: int) -> frozenset[str]:
+    """The local variables of *code* that may lie on the stack before the instruction at the offset *at*."""
+    found = instructions_of(code)
+    k = found.at(at)
+    pushed = [found.pushed_by(k, above, 0) for above in range(found.before.get(k, 0))]
+    if None in pushed:
+        return frozenset(code.co_varnames)
+    return frozenset(i.argval for i in [found.all[j] for j in pushed if j is not None] if i.opname == "LOAD_FAST")
 
 
 def _line(instruction: Any) -> int | None:

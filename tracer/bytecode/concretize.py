@@ -22,6 +22,7 @@ import numpy as np
 from ..ir.errors import UnsupportedError
 from ..ir.site import OWN_FOLDER, Site, is_internal
 from .instructions import NULL_ABOVE, plain_instructions
+from .versions import PYTHON
 
 # Callables that convert to a number openly.  np.arange is one: it refuses float arguments before it comes to ask.
 HARMLESS = (int, bool, round, np.arange)
@@ -171,6 +172,8 @@ def offset_of(frame: FrameType) -> int:
 @lru_cache(maxsize=4096)
 def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
     """Opcode at *lasti*, and the loads of the callable (or of the left operand of an operator)."""
+    if PYTHON is None:
+        return "", None
     found = instructions_of(code)
     at = found.at(lasti)
     if at < 0:
@@ -287,7 +290,8 @@ def called_by_name(method: str) -> bool:
     """Whether the caller's caller calls the *method* itself: ``t.__float__()``."""
     asked = request(2)
     by_python = not asked.opcode  # before 3.13 a frame that has called Python code stands behind the instruction
-    return not is_internal(asked.frame.f_code.co_filename) and (by_python or asked.name == method)
+    own = is_internal(asked.frame.f_code.co_filename) or PYTHON is None
+    return not own and (by_python or asked.name == method)
 
 
 def check_number_allowed(has_gradient: Callable[[], bool]) -> None:

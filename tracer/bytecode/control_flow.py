@@ -149,8 +149,12 @@ class Flow:
             self.code[k].offset for k in loop if not self.code[k].opname.startswith(_ONWARD)
         ]  # which raise nothing
         low, high = min(offsets), max(offsets)
+        around = {e.target: [e.start, e.end] for e in self.exceptions}
+        for e in self.exceptions:  # what raises nothing is left out of it from 3.14 on
+            around[e.target] = [min(around[e.target][0], e.start), max(around[e.target][1], e.end)]
         return any(
-            e.start <= o < e.end and not (e.start <= low and high < e.end and self._leaves_a_with(e.target))
+            e.start <= o < e.end
+            and not (around[e.target][0] <= low and high < around[e.target][1] and self._leaves_a_with(e.target))
             for e in self.exceptions
             for o in offsets
         )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .concretize import UNKNOWN, Path, found_by, instructions_of
+from .versions import PYTHON
 
 _NAMES = frozenset(("shares_memory", "may_share_memory", "is_", "is_not", "id"))
 _IS_OP = dis.opmap["IS_OP"]
@@ -40,6 +41,8 @@ def asks_int_identity(code: CodeType) -> bool:
 def _compared_by_identity(code: CodeType) -> list[list[Path | None]]:
     """The loads of the two sides of each ``is`` in *code*, None where they are not known; not where one side is the
     class of something."""
+    if PYTHON is None:
+        return [[None, None]]
     if _IS_OP not in code.co_code[::2]:
         return []
     places = [k for k, i in enumerate(instructions_of(code).all) if i.opname == "IS_OP"]
@@ -62,6 +65,8 @@ def _is_class(code: CodeType, k: int, above: int) -> bool:
 @lru_cache(maxsize=4096)
 def asks_identity(code: CodeType) -> bool:
     """Whether *code* may ask if two of its values are one object, other than None, a constant or a builtin class."""
+    if code.co_name == "__eq__" and code.co_filename == "<string>":  # of a dataclass: a short cut, from 3.13 on
+        return False
     if not _NAMES.isdisjoint(code.co_names):
         return True
     return any(
@@ -126,7 +131,7 @@ def _compared(code: CodeType) -> tuple[Path, ...]:
     """The loads of what *code*, or code in it, compares by identity; of all, where a function compares."""
     if not asks_identity(code):
         paths: list[Path] = []
-    elif _NAMES.isdisjoint(code.co_names):
+    elif _NAMES.isdisjoint(code.co_names) and PYTHON is not None:
         paths = [side for sides in _compared_by_identity(code) for side in sides if side is not None]
     else:
         paths = [(("global", name),) for name in code.co_names]

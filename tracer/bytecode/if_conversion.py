@@ -42,6 +42,7 @@ from .arm_statements import (
 )
 from .control_flow import flow_of, loads, stores
 from .function_source import located, parts_of
+from .versions import PYTHON
 
 ARMS = "\0arms of the user's code"  # stands for the object of ``control/arms.py`` until the code is complete
 
@@ -74,7 +75,7 @@ class Converted:
 def convert(code: CodeType, asked: frozenset[int]) -> Converted | None:
     """*code* by choices; None where its source is not known, or has none.  *asked*: the lines that have asked for
     traced truths; loops that end there stay as they are."""
-    known = located(code)
+    known = None if PYTHON is None else located(code)
     if known is None:
         return None
     ends = frozenset(line for loop in loops_in(known.function()) for line in ends_of(loop))

@@ -1,4 +1,4 @@
-"""The instructions of a code object in one form, that of CPython 3.11 and 3.12, for the later versions too.
+"""The instructions of a code object in one form, that of CPython 3.11, for the later versions too (``versions.py``).
 
 Two loads or stores in one instruction are two; a constant that is loaded by another instruction than LOAD_CONST, or
 returned, is loaded by that one; the names of keyword arguments stand in a KW_NAMES before the call.  The second part
@@ -9,24 +9,13 @@ that the part has, and is the real one otherwise.
 from __future__ import annotations
 
 import dis
-import sys
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-_SAME = {
-    "LOAD_FAST_BORROW": "LOAD_FAST", "LOAD_FAST_CHECK": "LOAD_FAST", "LOAD_SMALL_INT": "LOAD_CONST",
-    "LOAD_COMMON_CONSTANT": "LOAD_CONST", "NOT_TAKEN": "NOP",
-}  # fmt: skip
-_PAIRS = {
-    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
-    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
-    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
-    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
-    "RETURN_CONST": ("LOAD_CONST", "RETURN_VALUE"),
-}
+from .versions import FORM
 
-NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
+NULL_ABOVE = int(FORM.null_above)  # entries of the stack between the arguments and the callable
 
 
 def plain_instructions(code: CodeType) -> Iterator[dis.Instruction]:
@@ -43,15 +32,15 @@ def plain_instructions(code: CodeType) -> Iterator[dis.Instruction]:
         if held is not None:
             yield held
             held = None
-        if ins.opname in _PAIRS:
+        if ins.opname in FORM.pairs:
             values = (ins.argval, None) if ins.opname == "RETURN_CONST" else ins.argval
-            for k, (name, value) in enumerate(zip(_PAIRS[ins.opname], values, strict=True)):
+            for k, (name, value) in enumerate(zip(FORM.pairs[ins.opname], values, strict=True)):
                 yield _part(ins, name, value, later=k)
             continue
         if ins.opname == "KW_NAMES":  # which dis doesn't look up in 3.11
             ins = ins._replace(argval=code.co_consts[ins.arg or 0])
-        elif ins.opname in _SAME:
-            ins = ins._replace(opname=_SAME[ins.opname])
+        elif ins.opname in FORM.same:
+            ins = ins._replace(opname=FORM.same[ins.opname])
         elif ins.opname == "BINARY_OP" and ins.argrepr == "[]":
             ins = ins._replace(opname="BINARY_SUBSCR")
         if ins.opname == "LOAD_CONST":

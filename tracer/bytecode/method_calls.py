@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from types import BuiltinMethodType, CodeType, FrameType
@@ -19,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from .concretize import instructions_of
+from .versions import PYTHON
 
 PLAIN_METHODS: dict[str, Any] = {}  # name -> the function that takes the array and traced arguments
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
 _CODE, _OBJECT, _SIZE, _STACK = 4 * _WORD, 5 * _WORD, 8 * _WORD, 9 * _WORD  # in the interpreter's frame
-_KNOWN = sys.implementation.name == "cpython" and sys.version_info[:2] == (3, 11)
+_KNOWN = PYTHON is not None and PYTHON.stack
 
 
 @lru_cache(maxsize=1024)

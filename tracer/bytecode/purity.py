@@ -31,6 +31,7 @@ from .control_flow import Flow, flow_of, loads, stores
 from .frame_snapshot import Asked, Many, Other, Plain, Traced, is_array_like
 from .instructions import NULL_ABOVE, pushes_null
 from .records import HEAP_TYPE, constructors, fields_of, is_record_class, operators
+from .versions import PYTHON
 
 Code = types.CodeType
 _DEPTH = 8  # of helpers in helpers
@@ -104,6 +105,8 @@ def counters(asked: Sequence[Asked]) -> dict[str, int]:
 def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Proof | Reason:
     """The proof for the loop in which the question was *asked* once in each turn, or why there is none.  *counting*:
     the variables for which recorded integers stand after the loop, if they are read there."""
+    if PYTHON is None:
+        return Refusal.CODE_PYTHON()
     first = asked[0]
     if any(a.frame is not first.frame or a.instruction != first.instruction for a in asked):
         return Refusal.WHILE_ELSEWHERE()
@@ -150,6 +153,8 @@ def _only_counts(flow: Flow, loop: Iterable[int], name: str) -> bool:
 def prove_turns(asked: Asked, head: int, end: int) -> Proof | Reason:
     """The proof that a turn, from instruction *head* to it or to *end*, depends on the local variables at its start
     alone and changes nothing but them; or why that is not so."""
+    if PYTHON is None:
+        return Refusal.CODE_PYTHON()
     code = asked.frame.f_code
     flow = flow_of(code)
     loop = flow.between(head, end)
@@ -204,6 +209,8 @@ def _note_records(seen: Any, records: _Met) -> None:
 def harmless_arms(code: Code | None, others: dict[str, Any], names: dict[str, Any]) -> Reason | None:
     """The reason why *code*, that of the arms of a choice alone, may do more than to compute, or None.  *others*: its
     local variables that are neither numbers nor arrays; *names*: its globals."""
+    if PYTHON is None:
+        return Refusal.CODE_PYTHON()
     if code is None:
         return Refusal.CODE_INSTRUCTION(instruction="?", line="?")
     flow = flow_of(code)

@@ -22,6 +22,7 @@ from ..ir.site import is_internal
 from .concretize import UNKNOWN, Path, called_path, instructions_of, offset_of, resolve
 from .shown_names import CALLED_AS, is_shown, shown_builtins
 from .stack_flow import StackFlow
+from .versions import PYTHON
 
 PRINT, SINK, ATTRIBUTE, GLOBAL, OUTER, REPORT = "print", "sink", "attr", "global", "outer", "report"
 CALLED, TEXT, RETURNED, YIELDED = "called", "text", "returned", "yielded"
@@ -81,7 +82,7 @@ def template(frame: FrameType) -> str | None:
     """The constant text on the left of the `%` that *frame* is executing, if it is."""
     found = instructions_of(frame.f_code)
     index = found.index.get(frame.f_lasti)
-    if index is None or found.all[index].opname != "BINARY_OP" or found.all[index].argrepr != "%":
+    if index is None or PYTHON is None or found.all[index].opname != "BINARY_OP" or found.all[index].argrepr != "%":
         return None
     return _constant(found.loads_below(index, 1, 0))
 
@@ -89,7 +90,7 @@ def template(frame: FrameType) -> str | None:
 def is_dropped(frame: FrameType) -> bool:
     """Whether *frame* makes no use of the result of the call that it is executing."""
     flow = _flow_of(frame.f_code)
-    return flow.opname(flow.offsets.get(offset_of(frame), -2) + 1) == "POP_TOP"
+    return PYTHON is not None and flow.opname(flow.offsets.get(offset_of(frame), -2) + 1) == "POP_TOP"
 
 
 def _are_places(ends: Collection[End] | None, frame: Any, places: Collection[tuple[Any, str]], depth: int) -> bool:
@@ -279,7 +280,7 @@ def ends_of(code: CodeType, at: int) -> frozenset[End] | None:
     """The ends of the text that the instruction at the offset *at* makes of a value; None where it may be used."""
     flow = _flow_of(code)
     index = flow.offsets.get(at)
-    if index is None or index >= len(flow.code):
+    if index is None or index >= len(flow.code) or PYTHON is None:
         return None
     ins = flow.code[index]
     path = called_path(code, at) if ins.opname == "CALL" else None

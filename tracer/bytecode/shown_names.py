@@ -34,6 +34,7 @@ from weakref import WeakSet
 from ..ir.interrupts import kept
 from ..ir.site import is_internal
 from .concretize import Called, called_path, instructions_of, resolve
+from .versions import PYTHON
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
@@ -52,7 +53,6 @@ _IS_OP = dis.opmap["IS_OP"]
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
 _GLOBALS_OF_FUNCTION = object.__basicsize__
-_UNSHARED = 3  # references to the globals of shown frames where no function has them
 _MOST_WORDS = 8  # how far down in the interpreter's frame the builtins may lie
 
 
@@ -430,7 +430,7 @@ def release() -> None:
 
 
 def _release(space: _Globals) -> None:
-    if sys.getrefcount(space) > _UNSHARED:
+    if _references(space) > _UNSHARED:
         for function in gc.get_referrers(space):
             if type(function) is FunctionType and function.__globals__ is space:
                 real = space._below
@@ -447,9 +447,7 @@ def is_shown(frame: FrameType) -> bool:
 def _find_offset() -> int | None:
     """Where in the interpreter's frame the pointer to its builtins lies, behind that to its globals; None where that,
     or the place of a function's globals, can't be told."""
-    if sys.implementation.name != "cpython":
-        return None
-    if ctypes.c_size_t.from_address(id(show) + _GLOBALS_OF_FUNCTION).value != id(globals()):
+    if PYTHON is None or ctypes.c_size_t.from_address(id(show) + _GLOBALS_OF_FUNCTION).value != id(globals()):
         return None
     frame = sys._getframe()
     inner = ctypes.c_size_t.from_address(id(frame) + _FRAME).value
@@ -462,4 +460,15 @@ def _find_offset() -> int | None:
     return None
 
 
-_offset = _find_offset()
+def _references(space: _Globals) -> int:
+    return sys.getrefcount(space)
+
+
+def _unshared() -> int:
+    """The references to the globals of shown frames where no function has them."""
+    held = [_Globals({})]
+    space = held[0]
+    return _references(space)
+
+
+_offset, _UNSHARED = _find_offset(), _unshared()

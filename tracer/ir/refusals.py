@@ -54,6 +54,7 @@ class Refusal(enum.Enum):
     WHILE_UNASSIGNED = "`{name}` changes, and the loop does not assign it"
 
     # Does a turn of the user's code do nothing but compute?
+    CODE_PYTHON = "the instructions of this version of Python are not known"
     CODE_GENERATOR = "{what} is a generator"
     CODE_EXCEPTIONS = "{what} handles exceptions"
     CODE_INSTRUCTION = "the loop does more than compute ({instruction} in line {line})"
@@ -216,6 +217,7 @@ class Refusal(enum.Enum):
         "pass it as an argument, or keep it in an attribute of the instance"
     )
     STATE_WRITES = "writes {what} at {site}; return the new value instead"
+    STATE_PYTHON = "runs in {what}, whose code can't be analysed (at {site})"
     STATE_OPAQUE = "reads .{what} at {site}: what it reads can't be known beforehand"
     STATE_MODULE = "reads {what} through the module's __getattr__ at {site}"
     STATE_COMPUTED = "reads attributes by computed names where the module `{what}` is at hand (at {site})"

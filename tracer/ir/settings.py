@@ -46,6 +46,8 @@ def quarter_of_free() -> int:
                     return int(line.split()[1]) * 1024 // 4
     except OSError:
         pass
+    if not hasattr(os, "sysconf"):  # Windows
+        return 1 << 30
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
 
 

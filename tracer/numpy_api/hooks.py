@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,21 +31,13 @@ from .series import Elementwise
 HOOK = "_tracegrad_hook"
 
 
-def _shim(*args, **kwargs):
-    return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
-
-
 @lru_cache
-def _shim_code(cells: int) -> CodeType:
-    """The shim's code for a function with *cells* in its closure.  It copies them to its frame, as code with cells has
-    to: who looks at the locals of the frame reads them."""
-    if not cells:
-        return _shim.__code__
+def _shim_code(cells: int, generates: bool) -> CodeType:
+    """The shim's code for a function with *cells* in its closure, which may be a generator.  It copies them to its
+    frame, as code with cells has to: who looks at the locals of the frame reads them."""
     names = ", ".join([f"cell{k}" for k in range(cells)])
-    source = (
-        f"def make({names}):\n def shim(*args, **kwargs):\n  return _tracegrad_hook_NAME(args, kwargs)\n  {names}\n"
-        " return shim"
-    )
+    given = "(yield from _tracegrad_hook_NAME(args, kwargs))" if generates else "_tracegrad_hook_NAME(args, kwargs)"
+    source = f"def make({names}):\n def shim(*args, **kwargs):\n  return {given}\n  {names or None}\n return shim"
     space: dict[str, Any] = {}
     exec(source, space)
     return space["make"](*range(cells)).__code__
@@ -96,7 +89,7 @@ def hook(
 
     dispatch.__wrapped__ = original  # type: ignore[attr-defined]
     space[name] = dispatch
-    code = _shim_code(len(function.__code__.co_freevars))
+    code = _shim_code(len(function.__code__.co_freevars), inspect.isgeneratorfunction(function))
     names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
     function.__code__ = code.replace(
         co_names=names,
@@ -140,7 +133,15 @@ def hook_loaded() -> bool:
         module = None if library.done else sys.modules.get(library.module)
         if module is not None and all(hasattr(module, name) for name in library.names):
             found = library.done = True
-            library.hooks(module)
+            try:
+                library.hooks(module)
+            except AttributeError as error:  # a release in which its parts have other names
+                warnings.warn(
+                    f"this release of {library.module} is not one that tracegrad knows ({error}): some of its "
+                    "functions raise where they are given traced values",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
     return found
 
 

@@ -35,6 +35,7 @@ from .registry import atom_of, implements
 _ONE = np.eye(1)
 _EighResult: Any = type(np.linalg.eigh(_ONE))
 _EigResult: Any = type(np.linalg.eig(_ONE))
+_COMPLEX_EIG = np.linalg.eigvals(_ONE).dtype.kind == "c"  # from NumPy 2.5 on, also where all are real
 _SVDResult: Any = type(np.linalg.svd(_ONE))
 _QRResult: Any = type(np.linalg.qr(_ONE))
 
@@ -127,7 +128,8 @@ def _eig_in_double(a: Any) -> list[Any]:
     lane = COMPLEX.get(x.aval.dtype, x.aval.dtype)
     found = eig_of(cast(x, np.promote_types(x.aval.dtype, FLOAT)))
     of_lane = {v: k for k, v in COMPLEX.items()}
-    return [wrap(cast(v, of_lane[lane] if v.aval.is_complex else lane)) for v in found]
+    parts = [wrap(cast(v, of_lane[lane] if v.aval.is_complex else lane)) for v in found]
+    return [v.astype(of_lane[lane]) for v in parts] if _COMPLEX_EIG else parts
 
 
 @implements(np.linalg.eig)

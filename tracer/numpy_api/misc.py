@@ -90,6 +90,13 @@ def _polymul(a1: Any, a2: Any) -> Any:
     return _convolve(*factors)
 
 
+if hasattr(np.polynomial.polynomial, "polyvalnd"):  # from NumPy 2.5 on
+
+    @implements(np.polynomial.polynomial.polyvalnd)
+    def _polyvalnd(pts: Any, c: Any) -> Any:
+        return np.polynomial.polyutils._valnd(np.polynomial.polynomial.polyval, c, *pts)  # type: ignore[attr-defined]
+
+
 @implements(np.polyval)
 def _polyval(p: Any, x: Any) -> Any:
     coefficients = as_traced(p)

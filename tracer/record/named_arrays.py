@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 
-from ..bytecode.array_places import CallPlace, behind_stores, name_site
+from ..bytecode.array_places import CallPlace, behind_stores, loads_pending, name_site
 from ..bytecode.method_calls import exchange, exchange_value, method_calls, method_loads
+from ..bytecode.versions import FORM, PYTHON
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.interrupts import kept
@@ -66,7 +67,7 @@ class ByLines:
         self._code = _code_of(fn)
         asked = self._code in _by_lines or (once and self._code is not None and self._code not in _tried)
         self._unseen_alone = not asked
-        self._on = (asked or any(map(_unseen, codes))) and sys.gettrace() is None
+        self._on = PYTHON is not None and (asked or any(map(_unseen, codes))) and sys.gettrace() is None
         if once and self._code is not None:
             _tried.add(self._code)
         self._shared: dict[int, tuple[ref[np.ndarray], Site]] = {}  # by id: arrays that are not replaced
@@ -85,6 +86,8 @@ class ByLines:
     def _refused(self, array: Any, error: TracegradError, writes: bool) -> TracegradError | None:
         """The plain *array* met a traced value, which was to be written into it perhaps: None if another run may know
         it, else *error* or one that says more."""
+        if PYTHON is None:
+            return error
         known, site = self._shared.get(id(array), (None, None))
         if known is not None and known() is array and writes:
             return MutationError.here(_SHARED.format(f" ({site})"))
@@ -109,6 +112,8 @@ class ByLines:
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
         code, at = frame.f_code, frame.f_lasti
+        if event == "line" and frame.f_trace_opcodes:
+            frame.f_trace_opcodes = True  # from Python 3.13 on it counts where the frame has its trace function
         begins = event in ("call", "line") or (event == "opcode" and at in behind_stores(code))
         if current_recorder() is None:
             return self._step
@@ -157,7 +162,7 @@ class ByLines:
                 self._replace(holder, key, _ELSEWHERE, frame, f"{name}[]" if listed else str(key))
 
     def _replace(self, holder: Any, key: Any, references: int, frame: FrameType, name: str) -> None:
-        alone = _references(holder, key) <= references
+        alone = _references(holder, key) <= references and not (FORM.lends_locals and _is_lent(frame, holder[key]))
         array, place = holder[key], CallPlace(frame.f_code, name)
         if not alone or not _owns_memory(array):
             known = self._shared.get(id(array))
@@ -183,6 +188,20 @@ def _owns_memory(array: np.ndarray) -> bool:
     if base is None:
         return bool(array.flags.owndata)
     return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
+
+
+def _is_lent(frame: FrameType, array: np.ndarray) -> bool:
+    """Whether a local variable of *frame*, or of one that has called it, may have lent the *array* to the stack or to
+    an argument, without a reference of their own."""
+    code = frame.f_code
+    if any(frame.f_locals.get(name) is array for name in loads_pending(code, frame.f_lasti)):
+        return True
+    back = frame.f_back
+    while back is not None:
+        if any(value is array for value in back.f_locals.values()):
+            return True
+        back = back.f_back
+    return False
 
 
 def _references(holder: Any, key: Any) -> int:

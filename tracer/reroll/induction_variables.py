@@ -17,7 +17,6 @@ if the loop is otherwise proven to depend on recorded values alone (``purity.py`
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
@@ -27,6 +26,7 @@ import numpy as np
 from ..bytecode.control_flow import flow_of
 from ..bytecode.frame_snapshot import Asked
 from ..bytecode.purity import Proof, counters, prove
+from ..bytecode.versions import FORM
 from ..ir.aval import INT, Aval
 from ..ir.graph import Lit, Node, Var
 from ..ir.primitive import PRIMITIVES
@@ -81,5 +81,5 @@ class InductionVariables:
 def assign(frame: FrameType, name: str, value: Any) -> None:
     """Set a local variable of a function that is running, as debuggers do."""
     frame.f_locals[name] = value
-    if sys.version_info < (3, 13):  # from then on f_locals writes through (PEP 667)
+    if not FORM.writes_locals:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))

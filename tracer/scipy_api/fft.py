@@ -49,9 +49,14 @@ def _one(x: Atom, n: Any, axis: Any) -> tuple[int | None, int]:
 
 def _several(x: Atom, s: Any, axes: Any) -> tuple[list[int], list[int]]:
     """(lengths, axes) as SciPy reads them."""
-    helper = sys.modules["scipy.fft._pocketfft.helper"]
+    helper = _engine(sys.modules["scipy.fft"]).helper
     lengths, found = helper._init_nd_shape_and_axes(np.broadcast_to(0.0, x.aval.shape), s, axes)
     return list(lengths), list(found)
+
+
+def _engine(fft: Any) -> Any:
+    """The package of SciPy's own transforms, which has another name from SciPy 1.18 on."""
+    return fft._duccfft if hasattr(fft, "_duccfft") else fft._pocketfft
 
 
 def _no_plan(plan: Any) -> None:
@@ -210,7 +215,7 @@ def _r2rn(
 
 @when_loaded("scipy.fft", "fht")
 def _install(fft: Any) -> None:
-    basic, real = fft._pocketfft.basic, fft._pocketfft.realtransforms
+    basic, real = _engine(fft).basic, _engine(fft).realtransforms
     for kind in ("c2c", "r2c", "c2r"):
         hook(getattr(basic, kind), _along_one(kind))
         hook(getattr(basic, f"{kind}n"), _along_several(kind))

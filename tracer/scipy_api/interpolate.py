@@ -53,9 +53,16 @@ def _within(low: Any, high: Any, at: Atom, value: Any) -> Any:
     return np.where(inside, value, np.nan)
 
 
+def array_of(spline: Any, name: str) -> Any:
+    """The array *name* of a spline of SciPy's; from SciPy 1.18 on it is in the object that the spline delegates to."""
+    spline = getattr(spline, "_delegate_to", None) or spline
+    found = getattr(spline, f"_{name}", None)
+    return getattr(spline, name) if found is None else found
+
+
 def _at(spline: Any, at: Atom, nu: int, extrapolate: bool) -> Any:
     """The derivative of order *nu* of a piecewise polynomial, of shape ``at.shape + c.shape[2:]``."""
-    c, knots = to_atom(spline._c), to_atom(spline._x)
+    c, knots = to_atom(array_of(spline, "c")), to_atom(array_of(spline, "x"))
     (order, pieces), rest = c.aval.shape[:2], c.aval.shape[2:]
     place = _interval_of(spline, knots, at)
     s = F.sub(at, gather(knots, place))
@@ -87,7 +94,8 @@ def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     at = points(x)
     if extrapolate == "periodic":
-        at, extrapolate = to_atom(self._x[0] + (wrap(at) - self._x[0]) % (self._x[-1] - self._x[0])), False
+        knots = array_of(self, "x")
+        at, extrapolate = to_atom(knots[0] + (wrap(at) - knots[0]) % (knots[-1] - knots[0])), False
     return _to_axis(_at(self, at, nu, bool(extrapolate)), at.aval.ndim, self.axis)
 
 
@@ -109,8 +117,9 @@ def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     sums = self.antiderivative()
     if extrapolate != "periodic":
         return _at(sums, points(b), 0, bool(extrapolate)) - _at(sums, points(a), 0, bool(extrapolate))
-    first, period = self._x[0], self._x[-1] - self._x[0]
-    total = _at(sums, points(self._x[-1]), 0, True)
+    knots = array_of(self, "x")
+    first, period = knots[0], knots[-1] - knots[0]
+    total = _at(sums, points(knots[-1]), 0, True)
 
     def up_to(end: Any) -> Any:
         turns = (as_traced(end) - first) // period
@@ -204,14 +213,15 @@ def _install(module: Any) -> None:
     polynomials = module._interpolate
     compiled(polynomials._ppoly, "fix_continuity")(_fix_continuity)
     own = source_of(vars(polynomials._PPolyBase)["__call__"])
+    by_powers = getattr(polynomials, "_PPoly", module.PPoly)  # from SciPy 1.18 on what PPoly delegates to
     hook_class(
         polynomials._PPolyBase,
-        __call__=lambda self, *args, **kwargs: (_call if isinstance(self, module.PPoly) else own)(
-            self, *args, **kwargs
-        ),
+        __call__=lambda self, *args, **kwargs: (_call if isinstance(self, by_powers) else own)(self, *args, **kwargs),
         _ensure_c_contiguous=_unchanged,
     )
     hook_class(module.PPoly, integrate=_integrate)
+    if by_powers is not module.PPoly:
+        hook_class(by_powers)
     for name in ("CubicHermiteSpline", "PchipInterpolator", "Akima1DInterpolator", "CubicSpline"):
         hook_class(getattr(module, name))
     hook_class(module.interp1d)

@@ -27,7 +27,7 @@ from ..ops.shape import reshape, slice_axis
 from ..record.array import is_traced, to_atom, wrap, wrap_array
 from ..record.constants import by_numpy
 from ..record.recorder import require_recorder
-from .interpolate import _unchanged, interval, over_constants, points
+from .interpolate import _unchanged, array_of, interval, over_constants, points
 
 # ---- B-splines -------------------------------------------------------------------------------------------------------
 
@@ -276,14 +276,16 @@ def _ndbspline(self: Any, xi: Any, *, nu: Any = None, extrapolate: Any = None) -
 
 
 def _install_fitpack(module: Any) -> None:
-    fitpack = module._fitpack_impl.dfitpack
+    # From SciPy 1.18 on there is one module in C, with Python around it that does as the routines in Fortran did.
+    in_fortran = hasattr(module._fitpack_impl, "dfitpack")
+    fitpack = module._fitpack_impl.dfitpack if in_fortran else module._fitpack_impl._fitpack
 
     def interpolated(x: Any, y: Any, k: int, low: Any, high: Any) -> tuple[Any, Any]:
         """(knots, coefficients and as many zeros as FITPACK adds)."""
         if low is not None or high is not None:
             _refuse("a spline with ends (bbox=, xb=, xe=)", x, y)
         spline = module.make_interp_spline(x, y, k=k)
-        return spline._t, np.concatenate([spline._c, np.zeros(k + 1)])
+        return array_of(spline, "t"), np.concatenate([array_of(spline, "c"), np.zeros(k + 1)])
 
     @compiled(fitpack, "fpcurf0")
     def _fpcurf0(x: Any, y: Any, k: int, w: Any = None, xb: Any = None, xe: Any = None, s: Any = None) -> Any:
@@ -298,6 +300,13 @@ def _install_fitpack(module: Any) -> None:
         c = np.concatenate([c, np.zeros(k + 1)])
         return x, y, w, xb, xe, k, -1, len(t), t, c, None, None, None, -2
 
+    @compiled(module._fitpack2, "_curfit")
+    def _curfit(
+        x: Any, y: Any, k: int, w: Any = None, xb: Any = None, xe: Any = None, s: Any = None, nest: Any = None,
+        iopt: int = 0, t: Any = None, **others: Any,
+    ) -> Any:  # fmt: skip
+        return _fpcurfm1(x, y, k, t, w, xb, xe) if iopt == -1 else _fpcurf0(x, y, k, w, xb, xe, s)
+
     def splrep(
         x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, task: int = 0, s: Any = None,
         t: Any = None, full_output: Any = 0, per: Any = 0, quiet: Any = 1,
@@ -307,28 +316,30 @@ def _install_fitpack(module: Any) -> None:
             _refuse("splrep", x, y, w, t)
         return (*interpolated(as_traced(x), as_traced(y), k, xb, xe), k)
 
+    @compiled(module._fitpack2, "_regrid_smth")
     @compiled(fitpack, "regrid_smth")
     def _grid(x: Any, y: Any, z: Any, xb: Any, xe: Any, yb: Any, ye: Any, kx: int, ky: int, s: Any, *rest: Any) -> Any:
         if s != 0 or any(end is not None for end in (xb, xe, yb, ye)):
             _refuse("RectBivariateSpline", x, y, z)
         first = module.make_interp_spline(x, z.reshape(len(x), len(y)), k=kx)
-        second = module.make_interp_spline(y, first._c.T, k=ky)
-        return len(first._t), first._t, len(second._t), second._t, second._c.T.reshape(-1), 0.0, 0
+        second = module.make_interp_spline(y, array_of(first, "c").T, k=ky)
+        tx, ty = array_of(first, "t"), array_of(second, "t")
+        return len(tx), tx, len(ty), ty, array_of(second, "c").T.reshape(-1), 0.0, 0
 
     compiled(fitpack, "splev")(_splev)
-    compiled(fitpack, "splder")(_splder)
+    compiled(fitpack, "splder")(_splder if in_fortran else lambda t, c, k, nu, x, ext=0: _splev(t, c, k, x, ext, nu))
     compiled(fitpack, "bispev")(lambda tx, ty, c, kx, ky, x, y: _two(tx, ty, c, kx, ky, x, y, (0, 0), True))
     compiled(fitpack, "bispeu")(lambda tx, ty, c, kx, ky, x, y: _two(tx, ty, c, kx, ky, x, y, (0, 0), False))
     compiled(fitpack, "parder")(lambda tx, ty, c, kx, ky, a, b, x, y: _two(tx, ty, c, kx, ky, x, y, (a, b), True))
     compiled(fitpack, "pardeu")(lambda tx, ty, c, kx, ky, a, b, x, y: _two(tx, ty, c, kx, ky, x, y, (a, b), False))
 
     @compiled(fitpack, "splint")
-    def _splint(t: Any, c: Any, k: int, a: Any, b: Any) -> tuple[Any, None]:
+    def _splint(t: Any, c: Any, k: int, a: Any, b: Any) -> Any:
         rows = as_traced(c)
         sums = module._fitpack_impl.splantider((t, np.concatenate([rows, np.zeros(len(t) - len(rows))]), k))
         ends = np.clip(np.stack([as_traced(b), as_traced(a)]), t[k], t[len(t) - k - 1])
         found = _evaluate(sums[0], sums[1], sums[2], ends)
-        return found[0] - found[1], None
+        return (found[0] - found[1], None) if in_fortran else found[0] - found[1]
 
     hook(module._fitpack_impl.splrep, splrep)
     hook(module._fitpack_impl.splder, lambda tck, n=1, xp=None: _derivative(tck, n))
@@ -347,7 +358,8 @@ def _install(module: Any) -> None:
     compiled(in_c, "evaluate_all_bspl")(_all_at)
     compiled(splines, "get_lapack_funcs")(_lapack)
     compiled(splines, "_lsq_solve_qr")(lambda x, y, t, k, w: (None, None, _least_squares(x, y, t, k, w), None, None))
-    hook_class(module.BSpline, _ensure_c_contiguous=_unchanged)
+    for cls in {module.BSpline, getattr(splines, "_BSpline", module.BSpline)}:  # what it delegates to
+        hook_class(cls, _ensure_c_contiguous=_unchanged)
     for name in ("make_interp_spline", "make_lsq_spline", "interpn"):
         hook_to_source(getattr(module, name))
     _install_fitpack(module)

@@ -43,6 +43,7 @@ def _at_set(self: Any, y: Any, /, copy: Any = None, xp: Any = None) -> Any:
     return found
 
 
+@when_loaded("scipy._external.array_api_extra", "apply_where", "at")  # from SciPy 1.18 on
 @when_loaded("scipy._lib.array_api_extra", "apply_where", "at")
 def _install_extra(extra: Any) -> None:
     hook(extra.apply_where, _apply_where)

@@ -332,7 +332,7 @@ def test_determinants_without_an_inverse() -> None:
 def test_errors() -> None:
     for f, z, message in [
         (np.linalg.cholesky, -positive(PAIR), "Matrix is not positive definite"),
-        (sl.cholesky, np.diag([1, -1, 2 + 0j]), "2-th leading minor"),
+        (sl.cholesky, np.diag([1, -1, 2 + 0j]), r"2-th leading minor|potrf return info = \[2\]"),
         (
             lambda a: sl.solve_triangular(a, a[0]),
             np.diag([1, 0, 1j]),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Sequence
@@ -20,13 +19,14 @@ from .declare import check_function, positions, shifted_positions, static_positi
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
+from .wrapper import Wrapper
 
 if TYPE_CHECKING:
     from .paths.dispatcher import FunctionDispatcher
     from .paths.entry import Endpoint
 
 
-class CompiledFunction:
+class CompiledFunction(Wrapper):
     """A function with compiled value and gradient.  Made by :func:`compile_grad`."""
 
     def __init__(
@@ -135,22 +135,8 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"<compiled {self.stats.name}>"
 
-    def __reduce__(self) -> Any:
-        name = getattr(self._fn, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self._fn, "__module__", None) or "")
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is self:
-            return name  # by name, as plain functions are pickled
-        return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._target))
-
-    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Callable[..., Any]]:
-        """(the settings, the function): all that recordings on disk know of it."""
-        return (self._argnums, self._has_aux, self._names, self._target), self._fn
-
-    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> CompiledFunction:
-        """The same compiled function over another body: used when an outer recording replaces captured arrays."""
-        return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._target)
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return self._argnums, self._has_aux, self._names, self._target
 
     def transform(self, name: str, bound: bool = False) -> Any:
         """The transform called *name* with respect to ``argnums``; *bound*: of a method, as a function of the instance,
@@ -252,6 +238,12 @@ class BoundFunction:
 
     def __repr__(self) -> str:
         return f"<compiled method {self.stats.name} of {self.__self__!r}>"
+
+    def __reduce__(self) -> Any:
+        instance, name = self.__self__, self.__name__
+        if getattr(instance, name, None) == self:
+            return getattr, (instance, name)  # as methods are pickled
+        return BoundFunction, (self.__func__, instance)
 
     def _tracegrad_rebuild(self, method: types.MethodType) -> BoundFunction:
         return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..disk.encoding import encode
+from ..wrapper import Wrapper
 
 _MOST = 4096  # values
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
@@ -42,7 +43,8 @@ _PER_PROCESS = frozenset(
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _HOOK = "_tracegrad_hook_"
-_OURS = f"{__name__.partition('.')[0]}."
+_OURS = f"{__name__.partition('.')[0]}.runtime."
+_OF_RULES = f"{_OURS}transforms."
 _MEMO = "__tracegrad_transforms__"  # the attribute of a function in which its transforms are kept (transform.py)
 
 
@@ -117,9 +119,10 @@ class _Walk:
             return kind.__name__, *[self.value(part) for part in (x.start, x.stop, x.step)]
         if kind is functools.partial:
             return "partial", self.value(x.func), self.value(x.args), self.value(x.keywords), self._attributes(x)
-        if kind.__module__.startswith(_OURS) and (told := getattr(kind, "_tracegrad_text", None)) is not None:
-            settings, fn = told(x)
-            return "ours", kind.__qualname__, self.value(settings), self.value(fn)
+        if issubclass(kind, Wrapper) and kind.__module__.startswith(_OURS):
+            return "ours", kind.__qualname__, self.value(x._tracegrad_settings()), self.value(x.__wrapped__)
+        if kind.__module__.startswith(_OF_RULES) and hasattr(kind, "__dataclass_fields__"):
+            return "rule", kind.__qualname__, *[self.value(getattr(x, name)) for name in kind.__dataclass_fields__]
         if kind is types.CodeType:
             return self._code(x)
         if kind is np.ufunc:

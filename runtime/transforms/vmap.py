@@ -21,7 +21,7 @@ from ..record.inner import run_within
 from ..record.outputs import flatten_result
 from ..record.rows import all_rows, by_lane, repeated_rows, rows_of
 from ..record.trees import one_level
-from .transform import Function, Transform, call_of, rule_of, transformed
+from .transform import Function, Transform, TransformRule, call_of, rule_of, transformed
 from .values import described, is_number
 
 
@@ -38,7 +38,7 @@ class RowAxes:
 
 
 @dataclass(frozen=True, eq=False)
-class Vmap:
+class Vmap(TransformRule):
     """The function for all rows at once."""
 
     in_axes: RowAxes

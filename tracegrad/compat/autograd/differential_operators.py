@@ -21,6 +21,7 @@ from ...runtime.declare import shifted_positions
 from ...runtime.transforms import grad as function_grad
 from ...runtime.transforms import jacobian as function_jacobian
 from ...runtime.transforms import value_and_grad as function_value_and_grad
+from ...runtime.transforms.transform import kept
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError, unrecordable
 from ...tracer.ir.trees import tree_leaves, tree_map
 from ...tracer.record.array import TracedArray
@@ -41,14 +42,7 @@ __all__ = [
 
 def _kept(fun: Any, key: Any, make: Callable[[], Any]) -> Any:
     """``make()``, once for a function: kept on itself, so that it lives as long."""
-    if type(fun) is not types.FunctionType:
-        return make()
-    owner, found = fun.__dict__.get("__tracegrad_compat__", (None, {}))
-    if owner is not fun:  # functools.wraps copies what functions hold
-        _, found = fun.__dict__["__tracegrad_compat__"] = (fun, {})
-    if key not in found:
-        found[key] = make()
-    return found[key]
+    return kept(fun, ("compat", key), make) if type(fun) is types.FunctionType else make()
 
 
 def _unbound(fun: Any, argnum: Any) -> tuple[Any, tuple[Any, ...], Any]:

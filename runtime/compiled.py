@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-import threading
+import os
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..tracer.ir import forks
 from .declare import check_function, positions, shifted_positions, static_positions
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
@@ -24,6 +25,18 @@ from .wrapper import Wrapper
 if TYPE_CHECKING:
     from .paths.dispatcher import FunctionDispatcher
     from .paths.entry import Endpoint
+
+
+class _Once:
+    """``functools.cached_property``, which up to Python 3.11 holds a lock of all instances, in a forked child for
+    ever."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        found = instance.__dict__[self._make.__name__] = self._make(instance)
+        return found
 
 
 class CompiledFunction(Wrapper):
@@ -57,7 +70,7 @@ class CompiledFunction(Wrapper):
         shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([endpoint(Mode(k, shifted, self._has_aux)) for k in _KINDS])
 
-    @functools.cached_property
+    @_Once
     def _dispatcher(self) -> FunctionDispatcher:
         """The slow path, which is made, and the tracer imported, when a call is to be recorded."""
         with _making:
@@ -161,7 +174,9 @@ class CompiledFunction(Wrapper):
 
 
 _KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
-_making = threading.RLock()  # of dispatchers
+_making = forks.lock()  # of dispatchers
+if hasattr(os, "register_at_fork"):  # a child must not begin in the middle of an import, whose locks stay as they are
+    os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 
 def _module(name: str) -> Any:

@@ -17,11 +17,11 @@ A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
@@ -81,7 +81,7 @@ class Dispatcher:
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
-        self.lock = threading.RLock()
+        self.lock = forks.lock()
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
         self.plans = PlanCache(fn, target == "step")

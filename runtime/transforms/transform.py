@@ -81,15 +81,14 @@ class RuleApplied(Wrapper):
 class Transform(CompiledFunction):
     """A transformed function.  Made by :func:`transformed`."""
 
-    def __init__(self, rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> None:
-        target = "auto"
+    def __init__(self, applied: RuleApplied) -> None:
+        fn, target = applied.__wrapped__, "auto"
         names: tuple[str, ...] = ()
         inner = fn.__func__ if isinstance(fn, BoundFunction) else fn
         if isinstance(inner, CompiledFunction):
-            target, names = inner._target, inner._names if parameters is None else ()
-        super().__init__(RuleApplied(fn, rule, parameters), 0, False, names, target)
-        self.stats.name = f"{rule.name} of {getattr(fn, '__qualname__', None) or self.stats.name}"
-        self._rule, self._inner, self._parameters = rule, fn, parameters
+            target, names = inner._target, inner._names if applied.parameters is None else ()
+        super().__init__(applied, 0, False, names, target)
+        self.stats.name = f"{applied.rule.name} of {getattr(fn, '__qualname__', None) or self.stats.name}"
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for the transformed function."""
@@ -98,11 +97,12 @@ class Transform(CompiledFunction):
     def __repr__(self) -> str:
         return f"<{self.stats.name}>"
 
-    def _tracegrad_parts(self) -> Any:
-        return transformed, (self._rule, self._inner, self._parameters)  # which is kept on the function
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return ()
 
-    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Transform:
-        return Transform(self._rule, fn.__wrapped__, self._parameters)  # type: ignore[attr-defined]
+    def _tracegrad_parts(self) -> Any:
+        applied = self.__wrapped__
+        return transformed, (applied.rule, applied.__wrapped__, applied.parameters)  # which is kept on the function
 
 
 def kept(fn: Function, key: Any, make: Callable[[], Any]) -> Any:
@@ -147,7 +147,7 @@ def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | N
         pass
     if not callable(fn):
         raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
-    return kept(fn, rule, lambda: Transform(rule, fn, parameters))
+    return kept(fn, rule, lambda: Transform(RuleApplied(fn, rule, parameters)))
 
 
 # ---- for rules -----------------------------------------------------------------------------------------------------

@@ -153,6 +153,13 @@ def test_functions_without_a_name_are_refused_as_pickle_does():
         pickle.dumps(compile_grad(lambda x: x))
 
 
+def test_linear_maps_say_that_they_stay():
+    _, push = autograd.linearize(plain, X)
+    with pytest.raises(pickle.PicklingError, match="call vjp or linearize there"):
+        pickle.dumps(push)
+    assert copy.deepcopy([push])[0](X) == push(X)
+
+
 def test_copies_of_what_is_no_function():
     class Scaled:
         def __init__(self) -> None:

@@ -94,7 +94,7 @@ def begun(cls: type[_SELF], place: FunctionType | None) -> _SELF:
 
 
 def named(module: str, name: str) -> Any:
-    """What stands under the qualified *name* in *module*, or None."""
+    """The object under the qualified *name* in *module*, or None."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -407,7 +407,9 @@ def _globals_over(space: dict[str, Any]) -> _Globals:
         module = sys.modules.get(space.get("__name__", ""))
         if module is not None and vars(module) is space:
             return _spaces.setdefault(id(space), _Globals(space))  # which keeps *space*, and so its id
-        known = space.get(_OVER)  # of code that was executed (doctests, unpickled functions): nothing else lives as long
+        known = space.get(
+            _OVER
+        )  # of code that was executed (doctests, unpickled functions): nothing else lives as long
         if type(known) is not _Globals or known._below is not space:
             known = space[_OVER] = _Globals(space)
         _passing.append(known)

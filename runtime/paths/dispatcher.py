@@ -220,13 +220,14 @@ class Dispatcher:
         self.stats.note(reason or endpoint.integers.reason(call))
         if not keeps:
             return self._not_kept(endpoint, call, recording, plan)
-        if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
+        alike = variant is not None and new.of_same_state(variant)  # else another thread has made numbers vary meanwhile
+        if match is None and alike and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
         if recording.transient is not None and not verified:
             seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
             if seen > MAX_TRANSIENT:  # another state in each call, as it seems
                 return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-        if variant is None or not new.of_same_state(variant):
+        if variant is None or not alike:
             variant = self._variant(endpoint, call, new)
         return self._keep(endpoint, call, variant, recording, match, verified)
 

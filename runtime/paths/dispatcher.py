@@ -220,7 +220,9 @@ class Dispatcher:
         self.stats.note(reason or endpoint.integers.reason(call))
         if not keeps:
             return self._not_kept(endpoint, call, recording, plan)
-        alike = variant is not None and new.of_same_state(variant)  # else another thread has made numbers vary meanwhile
+        alike = variant is not None and new.of_same_state(
+            variant
+        )  # else another thread has made numbers vary meanwhile
         if match is None and alike and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
         if recording.transient is not None and not verified:

@@ -163,3 +163,27 @@ def test_functions_that_run_in_many_threads_at_once():
             np.testing.assert_allclose(values, [f(X)] * 8)
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_numbers_that_come_to_vary_in_several_threads_at_once():
+    """What one thread learns between two looks of another one is no change that its run has made."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for k in range(15):
+
+            @compile_grad
+            def f(x, settings, k=k):
+                return np.sum(x) * settings.rate + k
+
+            def work(seed, f=f, k=k):
+                settings = types.SimpleNamespace()
+                for turn in range(6):
+                    settings.rate = (1.0, 2.5, 3.5)[(seed + turn) % 3]
+                    assert f(X, settings) == 6 * settings.rate + k
+
+            with ThreadPoolExecutor(4) as found:
+                list(found.map(work, range(4)))
+            assert not f.stats.live and f.stats.calls == 24
+    finally:
+        sys.setswitchinterval(interval)

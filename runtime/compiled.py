@@ -10,25 +10,38 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
-import threading
+import os
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..tracer.ir import forks
 from ..tracer.ir.gc_pause import fewer_collections
 from .declare import check_function, positions, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
+from .wrapper import Wrapper
 
 if TYPE_CHECKING:
     from .paths.dispatcher import FunctionDispatcher
     from .paths.entry import Endpoint
 
 
-class CompiledFunction:
+class _Once:
+    """``functools.cached_property``, which up to Python 3.11 holds a lock of all instances, in a forked child for
+    ever."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        found = instance.__dict__[self._make.__name__] = self._make(instance)
+        return found
+
+
+class CompiledFunction(Wrapper):
     """A function with compiled value and gradient.  Made by :func:`compile_grad`."""
 
     def __init__(
@@ -59,7 +72,7 @@ class CompiledFunction:
         shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([endpoint(Mode(k, shifted, self._has_aux)) for k in _KINDS])
 
-    @functools.cached_property
+    @_Once
     def _dispatcher(self) -> FunctionDispatcher:
         """The slow path, which is made, and the tracer imported, when a call is to be recorded."""
         with _making:
@@ -137,22 +150,8 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"<compiled {self.stats.name}>"
 
-    def __reduce__(self) -> Any:
-        name = getattr(self._fn, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self._fn, "__module__", None) or "")
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is self:
-            return name  # by name, as plain functions are pickled
-        return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._target))
-
-    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Callable[..., Any]]:
-        """(the settings, the function): all that recordings on disk know of it."""
-        return (self._argnums, self._has_aux, self._names, self._target), self._fn
-
-    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> CompiledFunction:
-        """The same compiled function over another body: used when an outer recording replaces captured arrays."""
-        return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._target)
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return self._argnums, self._has_aux, self._names, self._target
 
     def transform(self, name: str, bound: bool = False) -> Any:
         """The transform called *name* with respect to ``argnums``; *bound*: of a method, as a function of the instance,
@@ -178,7 +177,9 @@ class CompiledFunction:
 
 
 _KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
-_making = threading.RLock()  # of dispatchers
+_making = forks.lock()  # of dispatchers
+if hasattr(os, "register_at_fork"):  # a child must not begin in the middle of an import, whose locks stay as they are
+    os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 
 def _module(name: str) -> Any:
@@ -260,6 +261,12 @@ class BoundFunction:
 
     def __repr__(self) -> str:
         return f"<compiled method {self.stats.name} of {self.__self__!r}>"
+
+    def __reduce__(self) -> Any:
+        instance, name = self.__self__, self.__name__
+        if getattr(instance, name, None) == self:
+            return getattr, (instance, name)  # as methods are pickled
+        return BoundFunction, (self.__func__, instance)
 
     def _tracegrad_rebuild(self, method: types.MethodType) -> BoundFunction:
         return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)

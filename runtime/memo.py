@@ -12,11 +12,14 @@ OWNERS: list[type] = [types.FunctionType, functools.partial]  # classes of funct
 
 
 class _Memo(dict[Any, Any]):
-    """The things kept on the function *owner*, by their keys."""
+    """The things kept on the function *owner*, by their keys: no other function's, and none of another process."""
 
-    def __init__(self, owner: Callable[..., Any]) -> None:
+    def __init__(self, owner: Callable[..., Any] | None) -> None:
         super().__init__()
         self.owner = owner
+
+    def __reduce__(self) -> Any:
+        return _Memo, (None,)
 
 
 def kept(fn: Callable[..., Any], key: Any, make: Callable[[], Any]) -> Any:

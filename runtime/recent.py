@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
+
+from ..tracer.ir import forks
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -17,7 +18,7 @@ class Recent(OrderedDict[K, V]):
     def __init__(self, limit: Callable[[], int]) -> None:
         super().__init__()
         self._limit = limit
-        self.lock = threading.RLock()
+        self.lock = forks.lock()
 
     def find(self, key: K) -> V | None:
         """The entry of *key*, or None."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 _MAX_REASONS = 64  # kept apart
 _MAX_SHOWN = 32  # paths
@@ -58,6 +60,10 @@ class Stats:
         """Calls answered without running Python, and recordings whose kernel was found."""
         return self.calls - self.traces + self.kernel_hits
 
+    def __reduce__(self) -> Any:
+        """As they stand now: a copy, or one in another process, counts no more."""
+        return _copied, ({name: getattr(self, name) for name in self.__slots__[:-1]}, self.paths)
+
     @property
     def paths(self) -> list[PathStats]:
         return sorted(self.count_paths(), key=lambda path: -path.runs)
@@ -80,3 +86,7 @@ class Stats:
         if self.live:
             lines.append(f"  Python runs in every call: {self.live}")
         return "\n".join(lines)
+
+
+def _copied(counters: dict[str, Any], paths: list[PathStats]) -> Stats:
+    return Stats(**counters, count_paths=functools.partial(list, paths))

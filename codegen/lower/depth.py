@@ -7,9 +7,11 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from ...tracer.ir.forks import lock, when_alone
 from .canonical import Canonical
 
-_lock = threading.Lock()
+_lock = lock()
+_levels: dict[int, int] = {}  # by thread, where there are any
 
 
 @contextlib.contextmanager
@@ -18,13 +20,29 @@ def recursion_for(canonical: Canonical) -> Iterator[None]:
 
     The limit is the process's, so those of several threads add up."""
     levels = 20 * _operations(canonical)
-    with _lock:
-        sys.setrecursionlimit(sys.getrecursionlimit() + levels)
+    before = _levels.get(threading.get_ident(), 0)
     try:
+        _set(before + levels)
         yield
     finally:
-        with _lock:
-            sys.setrecursionlimit(sys.getrecursionlimit() - levels)
+        _set(before)
+
+
+def _set(levels: int) -> None:
+    """Note the levels that this thread needs beside those that there are."""
+    thread = threading.get_ident()
+    with _lock:
+        sys.setrecursionlimit(sys.getrecursionlimit() + levels - _levels.pop(thread, 0))
+        if levels:
+            _levels[thread] = levels
+
+
+def _alone() -> None:
+    others = sum(levels for thread, levels in _levels.items() if thread != threading.get_ident())
+    sys.setrecursionlimit(sys.getrecursionlimit() - others)
+
+
+when_alone(_alone)
 
 
 def _operations(canonical: Canonical) -> int:

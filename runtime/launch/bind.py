@@ -25,7 +25,6 @@ import functools
 import itertools
 import math
 import os
-import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...codegen.cpu.machine_code import immortal
+from ...tracer.ir import forks
 from ...tracer.ir.aval import is_number
 from . import launcher_ir as ir
 from . import object_layout as layout
@@ -74,7 +74,7 @@ class Binding(NamedTuple):
 _ARENA_ALIGN = 64
 _ARENA_STEP = 1 << 16
 
-_lock = threading.RLock()
+_lock = forks.lock()
 _arena: list[np.ndarray] = immortal([])  # one, or none yet
 _arena_bytes = 0
 _arena_cell = immortal(ctypes.c_int64(0))  # the arena's base address, which every call reads

@@ -22,10 +22,10 @@ arguments itself.  A tape allocates nothing on the stack.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections.abc import Callable, Iterable
 
+from ...tracer.ir import forks
 from .native import compile_function, filled
 
 CALL, COPY, HOST, END = range(4)
@@ -162,7 +162,7 @@ class Tape:
         return array("q", (self._workspace, room, *self._words, END)).tobytes()
 
 
-_lock = threading.RLock()
+_lock = forks.lock()
 _runner = 0
 
 

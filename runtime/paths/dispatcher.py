@@ -17,11 +17,11 @@ A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
@@ -83,7 +83,7 @@ class Dispatcher:
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
-        self.lock = threading.RLock()
+        self.lock = forks.lock()
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
         self.plans = PlanCache(fn, target == "step")
@@ -222,13 +222,16 @@ class Dispatcher:
         self.stats.note(reason or endpoint.integers.reason(call))
         if not keeps:
             return self._not_kept(endpoint, call, recording, plan)
-        if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
+        alike = variant is not None and new.of_same_state(
+            variant
+        )  # else another thread has made numbers vary meanwhile
+        if match is None and alike and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
         if recording.transient is not None and not verified:
             seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
             if seen > MAX_TRANSIENT:  # another state in each call, as it seems
                 return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-        if variant is None or not new.of_same_state(variant):
+        if variant is None or not alike:
             variant = self._variant(endpoint, call, new)
         return self._keep(endpoint, call, variant, recording, match, verified)
 

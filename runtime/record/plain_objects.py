@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import enum
 import functools
-import threading
 import types
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ from typing import Any
 
 import optree
 
+from ...tracer.ir import forks
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
 from ..state.pins import lookup
 from ..state.rebuild import slots
@@ -28,7 +28,7 @@ _HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 _FIELDS_SET = "__pydantic_fields_set__"  # of a pydantic model: which fields were given, and no data
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # made by a class statement
-_lock = threading.Lock()
+_lock = forks.lock()
 _trust = Trust()
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-import threading
 import types
 from array import array
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...codegen.cpu.machine_code import immortal
+from ...tracer.ir import forks
 from ..launch import object_layout as layout
 from ..launch.native import NativeText, compile_function, filled
 
@@ -162,7 +162,7 @@ quiet:
 _CALL, _C_CALL = "call", "c_call"  # the objects themselves are handed over
 _FUNCTIONS = ("PyFrame_GetCode", "Py_IncRef", "Py_DecRef", "PyObject_Vectorcall", "PyEval_SetProfile",
               "PyTraceBack_Here")  # fmt: skip
-_lock = threading.RLock()
+_lock = forks.lock()
 
 
 class PairSet:

@@ -213,11 +213,15 @@ class StatePlan:
 
     # ---- the state now
 
-    def snapshot(self, objects: tuple[Any, ...] = (), after: bool = False) -> Snapshot:
-        """The state as it is now, for these objects.  *after*: a run, whose traced arrays have yet to be taken out."""
-        graph = build(self.fn, tuple(objects), self._labels_of(objects), self._trust, self._names.copy(), self._classes)
-        self._names = graph.names
-        self._static = [r for r in graph.reasons if not (after and r.code is Refusal.STATE_TRACED)]
+    def snapshot(self, objects: tuple[Any, ...] = (), after: Snapshot | None = None) -> Snapshot:
+        """The state as it is now, for these objects.  *after*: the state before a run, whose traced arrays have yet to
+        be taken out."""
+        now = self._names
+        names = (now if after is None else after.graph.names).copy()
+        graph = build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes)
+        if self._names is now and (after is None or after.graph.names is now):  # another thread may have learned more
+            self._names = graph.names
+        self._static = [r for r in graph.reasons if not (after is not None and r.code is Refusal.STATE_TRACED)]
         if graph.codes.keys() != self._codes.keys():
             functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
             codes = graph.codes.values()
@@ -253,7 +257,7 @@ class StatePlan:
         """The state after a run: *before* itself, unless the run has changed what is guarded."""
         if before.provable and before.graph.names is self._names and before.unchanged(objects):
             return before
-        return self.snapshot(objects, after=True)
+        return self.snapshot(objects, before)
 
     def reached(self, objects: tuple[Any, ...] = (), whole: bool = False) -> list[StateNode]:
         """The objects of the state, where no more is asked: the function's Python runs in each call.  Of those inside

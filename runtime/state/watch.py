@@ -23,6 +23,7 @@ from typing import Any
 
 from ...tracer.bytecode.concretize import called_path
 from ...tracer.bytecode.shown_names import asks, nested, release, show
+from ...tracer.ir.forks import when_alone
 from ...tracer.ir.interrupts import kept
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
@@ -337,6 +338,19 @@ def _watch_again(before: tuple[Any, list[Any]]) -> None:
 
 
 kept(_watching, _watch_again)
+
+
+def _others_end() -> None:
+    """Leave the watches of other threads."""
+    for callback in _watching()[1]:
+        watch = callback.__self__
+        if watch._thread != threading.get_ident():
+            gc.callbacks.remove(callback)
+            if watch._shown:
+                release()
+
+
+when_alone(_others_end)
 
 
 @contextmanager

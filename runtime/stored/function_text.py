@@ -26,6 +26,7 @@ import numpy as np
 
 from ..disk.encoding import encode
 from ..memo import MEMO
+from ..wrapper import Wrapper
 
 _MOST = 4096  # values
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
@@ -43,6 +44,7 @@ _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
+_OF_RULES = f"{_OURS}runtime.transforms."
 
 
 class NotStoredError(Exception):
@@ -116,9 +118,12 @@ class _Walk:
             return kind.__name__, *[self.value(part) for part in (x.start, x.stop, x.step)]
         if kind is functools.partial:
             return "partial", self.value(x.func), self.value(x.args), self.value(x.keywords), self._attributes(x)
-        if kind.__module__.startswith(_OURS) and (told := getattr(kind, "_tracegrad_text", None)) is not None:
-            settings, fn = told(x)
-            return "ours", kind.__qualname__, self.value(settings), self.value(fn)
+        if issubclass(kind, Wrapper) and kind.__module__.startswith(_OURS):
+            return "ours", kind.__qualname__, self.value(x._tracegrad_settings()), self.value(x.__wrapped__)
+        if kind.__module__.startswith(_OF_RULES) and hasattr(kind, "__dataclass_fields__"):
+            told = getattr(kind, "_tracegrad_text", None)
+            parts = [getattr(x, name) for name in kind.__dataclass_fields__] if told is None else told(x)
+            return "rule", kind.__qualname__, *map(self.value, parts)
         if kind is types.CodeType:
             return self._code(x)
         if kind is np.ufunc:

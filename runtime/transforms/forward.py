@@ -21,7 +21,7 @@ from ..mode import GRAD, Mode
 from ..record.differentiable import differentiated, leaf_names
 from ..record.inner import InnerRun, renamed, run_within
 from .linear_map import split_linear
-from .transform import Function, Transform, arguments_of, call_of, rule_of, run_along, transformed
+from .transform import Function, Transform, TransformRule, arguments_of, call_of, rule_of, run_along, transformed
 from .values import described, fitting, joined, lanes_like, ones_like, values_of
 
 
@@ -42,7 +42,7 @@ def _tuple(given: Any, what: str, name: str) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Jvp:
+class Jvp(TransformRule):
     """``(primals, tangents) -> (value, tangent of the value)``; with *argnums* the tangents are those of these
     arguments alone, and others may be passed by name."""
 
@@ -69,7 +69,7 @@ class Jvp:
 
 
 @dataclass(frozen=True, eq=False)
-class Linearize:
+class Linearize(TransformRule):
     """``primals -> (value, the linear map of tangents)``."""
 
     has_aux: bool = False
@@ -102,7 +102,7 @@ class Linearize:
 
 
 @dataclass(frozen=True, eq=False)
-class Directional:
+class Directional(TransformRule):
     """The derivative along ones: of a function of a number its derivative."""
 
     argnums: int | tuple[int, ...]

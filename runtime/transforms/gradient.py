@@ -13,6 +13,7 @@ from ..memo import OWNERS, kept
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from ..stats import Stats
 from ..stored.first_call import First
+from ..wrapper import Wrapper
 
 
 def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
@@ -22,7 +23,7 @@ def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
     return kept(fn, VALUE, lambda: CompiledFunction(fn, target="auto"))
 
 
-class Derivative:
+class Derivative(Wrapper):
     """A gradient as a function.  Applies to itself: ``grad(grad(f))``."""
 
     def __init__(
@@ -58,15 +59,8 @@ class Derivative:
     def __repr__(self) -> str:
         return f"<{self._kind} of {self._function.stats.name}>"
 
-    def __reduce__(self) -> Any:
-        return (Derivative, (self.__wrapped__, self._kind, self._argnums, self._has_aux, self._holomorphic))
-
-    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Callable[..., Any]]:
-        """As of a compiled function."""
-        return (self._kind, self._argnums, self._has_aux, self._holomorphic), self.__wrapped__
-
-    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Derivative:
-        return Derivative(fn, self._kind, self._argnums, self._has_aux, self._holomorphic)
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return self._kind, self._argnums, self._has_aux, self._holomorphic
 
 
 OWNERS.append(Derivative)

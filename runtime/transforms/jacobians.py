@@ -28,14 +28,14 @@ from .forward import Jvp, tangents_of
 from .gradient import grad
 from .reverse import Vjp, cotangents_of
 from .sparse import compressed
-from .transform import Function, Transform, rule_of, run_along, transformed
+from .transform import Function, Transform, TransformRule, rule_of, run_along, transformed
 from .values import Values, lanes_like, numbers_of
 
 FORWARD, REVERSE, CHEAPEST = "forward", "reverse", "cheapest"
 
 
 @dataclass(frozen=True, eq=False)
-class Jacobian:
+class Jacobian(TransformRule):
     """The Jacobian, by forward or by reverse mode, or by what is cheapest."""
 
     argnums: int | tuple[int, ...]
@@ -59,7 +59,7 @@ class Jacobian:
 
 
 @dataclass(frozen=True, eq=False)
-class Hessian:
+class Hessian(TransformRule):
     """The forward Jacobian of the reverse one."""
 
     argnums: int | tuple[int, ...]
@@ -257,7 +257,7 @@ def hessian(
 
 
 @dataclass(frozen=True, eq=False)
-class HessianProduct:
+class HessianProduct(TransformRule):
     """``(x, v, ...) -> H @ v``, the vector after the arguments that are differentiated; *reverse*: ``v @ H``."""
 
     argnums: int | tuple[int, ...]

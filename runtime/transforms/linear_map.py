@@ -7,6 +7,7 @@ part of that.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -68,6 +69,18 @@ class LinearMap:
     def __call__(self, *operands: Any) -> Any:
         """The image of *operands*: tangents of the arguments, or one cotangent of the value."""
         return _apply(self, *operands)
+
+    def __copy__(self) -> LinearMap:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> LinearMap:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise pickle.PicklingError(
+            "a function that vjp or linearize has returned holds a recorded program, which can't be sent to another "
+            "process: call vjp or linearize there"
+        )
 
     def __repr__(self) -> str:
         return f"<linear map of {self.program.what}s, {len(self.residuals)} residuals>"

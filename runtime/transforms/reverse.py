@@ -16,7 +16,7 @@ from ..mode import GRAD, Mode
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed
 from .linear_map import split_linear
-from .transform import Function, Transform, arguments_of, rule_of, run_along, transformed
+from .transform import Function, Transform, TransformRule, arguments_of, rule_of, run_along, transformed
 from .values import joined, lanes_like, numbers_of, ones_like, values_of
 
 
@@ -30,7 +30,7 @@ def cotangents_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Vjp:
+class Vjp(TransformRule):
     """``primals -> (value, the linear map of cotangents)``; with *argnums* to those of these arguments alone."""
 
     has_aux: bool = False
@@ -53,7 +53,7 @@ class Vjp:
 
 
 @dataclass(frozen=True, eq=False)
-class ElementwiseGrad:
+class ElementwiseGrad(TransformRule):
     """The gradient of the sum of the results."""
 
     argnums: int | tuple[int, ...]

@@ -38,7 +38,7 @@ from ..declare import positions
 from ..mode import GRAD, Mode
 from ..record.differentiable import loss_of
 from ..record.inner import InnerRun
-from .transform import Transform, rule_of, run_along, transformed
+from .transform import Transform, TransformRule, rule_of, run_along, transformed
 from .values import numbers_of
 
 scipy_sparse: Any = LateModule("scipy.sparse")
@@ -160,7 +160,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, eq=False)
-class SparseJacobian:
+class SparseJacobian(TransformRule):
     """The Jacobian as a sparse matrix: a row for each element of the result, a column for each of the arguments."""
 
     argnums: int | tuple[int, ...]
@@ -182,7 +182,7 @@ class SparseJacobian:
 
 
 @dataclass(frozen=True, eq=False)
-class SparseHessian:
+class SparseHessian(TransformRule):
     """The Hessian of a scalar as a sparse matrix: rows and columns for the elements of the arguments."""
 
     argnums: int | tuple[int, ...]

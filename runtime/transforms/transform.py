@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.record.recorder import Recorder, current_recorder
@@ -23,19 +23,26 @@ from ..record.call_key import Call, flatten
 from ..record.differentiable import differentiated, leaf_names, name_of
 from ..record.inner import InnerRun, run_within
 from ..tensor_library import TENSORS
+from ..wrapper import Wrapper
 
 Function: TypeAlias = Callable[..., Any]
 
 
-class TransformRule(Protocol):
-    """A transform with its settings.  Made by :func:`rule_of`."""
+class TransformRule:
+    """A transform with its settings, a frozen dataclass.  Made by :func:`rule_of`."""
 
     @property
     def name(self) -> str:
         """The name of the transform, as users call it."""
+        raise NotImplementedError
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments that are traced in *recorder*, in which *fn* is run."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> Any:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return rule_of, (type(self), *[getattr(self, field.name) for field in fields])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -44,11 +51,11 @@ def rule_of(cls: Callable[..., Any], *settings: Any) -> Any:
     return cls(*settings)
 
 
-class RuleApplied:
+class RuleApplied(Wrapper):
     """A rule and its function, as the Python function that is recorded.  *parameters*: its signature, where that is not
     the one of the function."""
 
-    def __init__(self, rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> None:
+    def __init__(self, fn: Callable[..., Any], rule: TransformRule, parameters: Sequence[str] | None = None) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.rule, self.__wrapped__, self.parameters = rule, fn, parameters
         if parameters is not None:
@@ -65,28 +72,21 @@ class RuleApplied:
     def __repr__(self) -> str:
         return f"{self.rule.name} of {name_of(self.__wrapped__)}"
 
-    def _tracegrad_text(self) -> tuple[tuple[Any, ...], Function]:
-        """As of a compiled function."""
-        settings = [getattr(self.rule, field.name) for field in dataclasses.fields(self.rule)]  # type: ignore[arg-type]
-        parameters = None if self.parameters is None else tuple(self.parameters)
-        return (type(self.rule).__qualname__, parameters, *settings), self.__wrapped__
-
-    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> RuleApplied:
-        return RuleApplied(self.rule, fn, self.parameters)
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return self.rule, self.parameters
 
 
 class Transform(CompiledFunction):
     """A transformed function.  Made by :func:`transformed`."""
 
-    def __init__(self, rule: TransformRule, fn: Callable[..., Any], parameters: Sequence[str] | None = None) -> None:
-        target = "auto"
+    def __init__(self, applied: RuleApplied) -> None:
+        fn, target = applied.__wrapped__, "auto"
         names: tuple[str, ...] = ()
         inner = fn.__func__ if isinstance(fn, BoundFunction) else fn
         if isinstance(inner, CompiledFunction):
-            target, names = inner._target, inner._names if parameters is None else ()
-        super().__init__(RuleApplied(rule, fn, parameters), 0, False, names, target)
-        self.stats.name = f"{rule.name} of {getattr(fn, '__qualname__', None) or self.stats.name}"
-        self._rule, self._inner, self._parameters = rule, fn, parameters
+            target, names = inner._target, inner._names if applied.parameters is None else ()
+        super().__init__(applied, 0, False, names, target)
+        self.stats.name = f"{applied.rule.name} of {getattr(fn, '__qualname__', None) or self.stats.name}"
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for the transformed function."""
@@ -95,11 +95,12 @@ class Transform(CompiledFunction):
     def __repr__(self) -> str:
         return f"<{self.stats.name}>"
 
-    def __reduce__(self) -> Any:
-        return transformed, (self._rule, self._inner, self._parameters)
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return ()
 
-    def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Transform:
-        return Transform(self._rule, fn.__wrapped__, self._parameters)  # type: ignore[attr-defined]
+    def _tracegrad_parts(self) -> Any:
+        applied = self.__wrapped__
+        return transformed, (applied.rule, applied.__wrapped__, applied.parameters)  # which is kept on the function
 
 
 def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | None = None) -> Transform:
@@ -107,7 +108,7 @@ def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | N
     *parameters*: the names of its arguments, where they are not those of the function."""
     if not callable(fn):
         raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
-    return kept(fn, rule, lambda: Transform(rule, fn, parameters))
+    return kept(fn, rule, lambda: Transform(RuleApplied(fn, rule, parameters)))
 
 
 # ---- for rules -----------------------------------------------------------------------------------------------------

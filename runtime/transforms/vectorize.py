@@ -21,7 +21,7 @@ from ...tracer.record.array import to_atom, wrap_array
 from ...tracer.record.recorder import Recorder, require_recorder
 from ..record.differentiable import leaf_names, name_of
 from ..record.rows import by_lane
-from .transform import call_of, rule_of, transformed
+from .transform import TransformRule, call_of, rule_of, transformed
 from .vmap import Vmap, row_axes
 
 Core = tuple[str, ...]  # the names of the core axes of one array
@@ -40,7 +40,7 @@ def parse_signature(signature: str) -> tuple[list[Core], list[Core]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Vectorize:
+class Vectorize(TransformRule):
     """The function for all elements at once.  *excluded*: arguments by position or name that are passed on as they
     are; *signature*: of the core axes; *otypes*: dtypes of the results."""
 

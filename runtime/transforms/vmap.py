@@ -21,7 +21,7 @@ from ..record.inner import run_within
 from ..record.outputs import flatten_result
 from ..record.rows import all_rows, by_lane, repeated_rows, rows_of
 from ..record.trees import one_level
-from .transform import Function, Transform, call_of, rule_of, transformed
+from .transform import Function, Transform, TransformRule, call_of, rule_of, transformed
 from .values import described, is_number
 
 
@@ -36,13 +36,13 @@ class RowAxes:
     def tree(self) -> Any:
         return tree_unflatten(self.structure, self.leaves)
 
-    def _tracegrad_text(self) -> tuple[tuple[Any, ...], None]:
-        """As of a compiled function."""
-        return (self.tree,), None
+    def _tracegrad_text(self) -> tuple[Any, ...]:
+        """The parts that recordings on disk know of it."""
+        return (self.tree,)
 
 
 @dataclass(frozen=True, eq=False)
-class Vmap:
+class Vmap(TransformRule):
     """The function for all rows at once."""
 
     in_axes: RowAxes

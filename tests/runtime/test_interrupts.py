@@ -111,8 +111,8 @@ def process() -> dict[str, Any]:
     """What a recording changes for its time."""
     return {
         "thread": [*interrupts.state()[:1], sys.getprofile(), sys.gettrace(), np.geterr()],
-        "collector": (gc.get_threshold(), len(gc.callbacks), dict(gc_pause._running)),
-        "numba": dict(jitted._recordings),
+        "collector": (gc.get_threshold(), len(gc.callbacks), dict(gc_pause.RECORDINGS.threads)),
+        "numba": dict(jitted.RECORDINGS.threads),
         "locks": [lock._is_owned() for lock in (loaded.lock, kernels.lock, ffi.lib._lock._lock)],
     }
 

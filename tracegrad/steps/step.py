@@ -32,6 +32,7 @@ from ..runtime.record.record import RunAgainError
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats
+from ..runtime.wrapper import Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch
@@ -44,7 +45,7 @@ from .step_recording import TensorRecording, record_tensors, restore_streams, sa
 _OFTEN = 4  # calls of a kind that could not be recorded, before no more is tried
 
 
-class CompiledStep:
+class CompiledStep(Wrapper):
     """A function of tensors whose effects and results are replayed by one kernel.  Made by :func:`compile`."""
 
     def __init__(
@@ -52,7 +53,7 @@ class CompiledStep:
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
-        self._fn = fn
+        self._fn, self._static = fn, static
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn)) if stats is None else stats
         self._dispatcher = StepDispatcher(fn, static, self.stats)
         self._endpoint = self._dispatcher.endpoint(Mode(VALUE))
@@ -82,6 +83,9 @@ class CompiledStep:
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def _tracegrad_settings(self) -> tuple[Any, ...]:
+        return (self._static,)
 
     def __repr__(self) -> str:
         return f"<compiled step {self.stats.name}>"

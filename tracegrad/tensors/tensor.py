@@ -449,6 +449,8 @@ _ndarray = np.ndarray
 
 
 def _unpickled(cls: type, data: np.ndarray, requires: bool) -> Any:
+    if isinstance(data, np.ndarray) and not (type(data) is np.ndarray and data.flags.writeable):
+        data = np.array(data)  # what joblib and Ray share between processes can't be written
     made = from_data(data, requires)
     made.__class__ = cls
     return made

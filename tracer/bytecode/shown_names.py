@@ -31,6 +31,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
+from ..ir.forks import lock
 from ..ir.interrupts import kept
 from ..ir.site import is_internal
 from .concretize import Called, called_path, instructions_of, resolve
@@ -364,6 +365,7 @@ READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", 
 _READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
 _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
+_lock = lock()
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _passing: list[_Globals] = []  # over the globals of no module, shown since the last `release`
 _OVER = "__tracegrad_globals__"  # the name in such globals of what is shown over them
@@ -403,15 +405,17 @@ def _globals_over(space: dict[str, Any]) -> _Globals:
     known = _spaces.get(id(space))
     if known is not None and known._below is space:
         return known
-    module = sys.modules.get(space.get("__name__", ""))
-    if module is not None and vars(module) is space:
-        known = _spaces[id(space)] = _Globals(space)
+    with _lock:  # frames of one thread would borrow what another one replaces
+        module = sys.modules.get(space.get("__name__", ""))
+        if module is not None and vars(module) is space:
+            return _spaces.setdefault(id(space), _Globals(space))  # which keeps *space*, and so its id
+        known = space.get(
+            _OVER
+        )  # of code that was executed (doctests, unpickled functions): nothing else lives as long
+        if type(known) is not _Globals or known._below is not space:
+            known = space[_OVER] = _Globals(space)
+        _passing.append(known)
         return known
-    known = space.get(_OVER)  # of code that was executed (doctests, unpickled functions): nothing else lives as long
-    if type(known) is not _Globals or known._below is not space:
-        known = space[_OVER] = _Globals(space)
-    _passing.append(known)
-    return known
 
 
 def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
@@ -421,12 +425,13 @@ def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
 
 def release() -> None:
     """Give the functions that shown code has made their real globals, which are those of a run otherwise."""
-    passing = {id(known): known for known in _passing}
-    _passing.clear()
-    for key in list(_spaces):
-        _release(_spaces[key])
-    while passing:
-        _release(passing.popitem()[1])
+    with _lock:  # two threads that give a function its globals would count one reference twice
+        passing = {id(known): known for known in _passing}
+        _passing.clear()
+        for key in list(_spaces):
+            _release(_spaces[key])
+        while passing:
+            _release(passing.popitem()[1])
 
 
 def _release(space: _Globals) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FunctionType
@@ -20,7 +19,7 @@ import numpy as np
 from ..bytecode.purity import COMPILED_FROM
 from ..bytecode.shown_names import CALLED, CALLED_OF, compiled_code, in_compiled_code, nested, show_functions
 from ..ir.errors import UnsupportedError
-from ..ir.interrupts import kept
+from ..ir.forks import SharedChange, lock
 from ..ir.site import at_site
 from ..numpy_api.made_in_code import made_by
 from ..ops.elementwise import cast
@@ -40,8 +39,7 @@ _CLASSES = {  # of numba's compiled functions, by their modules
 }
 _found: dict[type, Callable[..., Any]] = {}  # those of which some function was met -> how it is called while recording
 _EFFECTS = frozenset(("print", "objmode"))  # which count when the function is replayed, too
-_lock = threading.RLock()
-_recordings: dict[int, int] = {}  # by thread, where there are any
+_lock = lock()
 _plain_calls: dict[type, Any] = {}  # how it is called otherwise; None: as its base is
 
 
@@ -67,7 +65,7 @@ def _meet(kind: type) -> None:
     with _lock:
         _plain_calls[kind] = vars(kind).get("__call__")
         _found[kind] = _caller(kind)
-        if _recordings:
+        if RECORDINGS.threads:
             kind.__call__ = _found[kind]  # type: ignore[method-assign]
 
 
@@ -78,31 +76,8 @@ def recorded_calls() -> Iterator[None]:
     kind = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
     if kind is not None and kind not in _found:
         _meet(kind)
-    before = _depth()
-    try:
-        _set_depth(before + 1)
+    with RECORDINGS.needed():
         yield
-    finally:
-        _set_depth(before)
-
-
-def _depth() -> int:
-    return _recordings.get(threading.get_ident(), 0)
-
-
-def _set_depth(depth: int) -> None:
-    """Note how many recordings are in progress in this thread."""
-    if depth == _depth():
-        return
-    with _lock:
-        if depth:
-            _recordings[threading.get_ident()] = depth
-        _put(_found if len(_recordings) > (not depth) else None)
-        if not depth:
-            del _recordings[threading.get_ident()]
-
-
-kept(_depth, _set_depth)
 
 
 def _put(callers: dict[type, Callable[..., Any]] | None) -> None:
@@ -116,6 +91,9 @@ def _put(callers: dict[type, Callable[..., Any]] | None) -> None:
                 del kind.__call__
         else:
             kind.__call__ = plain  # type: ignore[method-assign]
+
+
+RECORDINGS = SharedChange(lambda: _put(_found), lambda: _put(None))
 
 
 def _caller(kind: type) -> Callable[..., Any]:

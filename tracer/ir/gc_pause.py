@@ -8,50 +8,30 @@ and what the user sets meanwhile stays.
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from .interrupts import kept
+from .forks import SharedChange
 
 OBJECTS = 50_000  # new objects between two passes, at least
 
-_lock = threading.RLock()
-_running: dict[int, int] = {}  # recordings in progress by thread, where there are any
 _before: tuple[int, int, int] = gc.get_threshold()
 
 
-@contextmanager
-def fewer_collections() -> Iterator[None]:
-    """A context in which the garbage collector runs less often (where it is enabled)."""
-    before = _depth()
-    try:
-        _set_depth(before + 1)
-        yield
-    finally:
-        _set_depth(before)
-
-
-def _depth() -> int:
-    return _running.get(threading.get_ident(), 0)
-
-
-def _set_depth(depth: int) -> None:
-    """Note how many recordings are in progress in this thread."""
+def _begin() -> None:
     global _before
-    if depth == _depth():
-        return
-    with _lock:
-        if depth:
-            if not _running:
-                _before = gc.get_threshold()
-            _running[threading.get_ident()] = depth
-            if len(_running) == 1 and 0 < _before[0] < OBJECTS:
-                gc.set_threshold(OBJECTS, *_before[1:])
-            return
-        if len(_running) == 1 and gc.get_threshold() == (OBJECTS, *_before[1:]):
-            gc.set_threshold(*_before)
-        del _running[threading.get_ident()]
+    _before = gc.get_threshold()
+    if 0 < _before[0] < OBJECTS:
+        gc.set_threshold(OBJECTS, *_before[1:])
 
 
-kept(_depth, _set_depth)
+def _end() -> None:
+    if gc.get_threshold() == (OBJECTS, *_before[1:]):
+        gc.set_threshold(*_before)
+
+
+RECORDINGS = SharedChange(_begin, _end)
+
+
+def fewer_collections() -> AbstractContextManager[None]:
+    """A context in which the garbage collector runs less often (where it is enabled)."""
+    return RECORDINGS.needed()

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ..ir import forks
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
 from ..record.array import TracedArray
@@ -35,7 +35,7 @@ class Stream:
     """``state``: uint64 (2,), never written into.  Thread-safe: two draws never get one number."""
 
     def __init__(self, seed: int) -> None:
-        self._lock = threading.RLock()
+        self._lock = forks.lock()
         self.seed(seed)
 
     def seed(self, seed: Any) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import tracegrad
 from tracegrad import UnsupportedError, autograd, compile_grad
+from tracegrad.tracer.bytecode import shown_names
 
 X = np.array([1.0, 2.0, 3.0])
 
@@ -116,3 +120,70 @@ def test_tensors_of_a_step_may_be_computed_in_threads(pool):
         w.grad = None
         assert step(tracegrad.tensor(X + k)).item() == np.sum(X * (X + k))
         assert w.grad.tolist() == (X + k).tolist()
+
+
+@pytest.mark.parametrize("module", [True, False])
+def test_globals_that_frames_borrow_are_made_once(module, monkeypatch):
+    """Frames hold no reference to what they are shown: what a second thread made in its place was freed under them."""
+    both = threading.Barrier(2)
+
+    class Slow(shown_names._Globals):
+        def __init__(self, below):
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            super().__init__(below)
+
+    space = {"__name__": "a_module_of_threads" if module else "no_module"}
+    if module:
+        made = types.ModuleType("a_module_of_threads")
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+        space = vars(made)
+    monkeypatch.setattr(shown_names, "_Globals", Slow)
+    monkeypatch.setattr(shown_names, "_spaces", {})
+    with ThreadPoolExecutor(2) as found:
+        first, second = found.map(shown_names._globals_over, [space, space])
+    assert first is second is shown_names._globals_over(space)
+
+
+def test_functions_that_run_in_many_threads_at_once():
+    """Code that is shown other names makes functions, which several threads record."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for k in range(6):
+
+            def f(x, k=k):
+                def inner(v):
+                    return v * k if isinstance(v, np.ndarray) else float(v)
+
+                return np.sum(inner(x)) + sum([max(v, 0.5) for v in x]) + (1.0 if type(x) is np.ndarray else 2.0)
+
+            with ThreadPoolExecutor(4) as found:
+                values = list(found.map(lambda _, f=f: compile_grad(f)(X), range(8)))
+            np.testing.assert_allclose(values, [f(X)] * 8)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_numbers_that_come_to_vary_in_several_threads_at_once():
+    """What one thread learns between two looks of another one is no change that its run has made."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for k in range(15):
+
+            @compile_grad
+            def f(x, settings, k=k):
+                return np.sum(x) * settings.rate + k
+
+            def work(seed, f=f, k=k):
+                settings = types.SimpleNamespace()
+                for turn in range(6):
+                    settings.rate = (1.0, 2.5, 3.5)[(seed + turn) % 3]
+                    assert f(X, settings) == 6 * settings.rate + k
+
+            with ThreadPoolExecutor(4) as found:
+                list(found.map(work, range(4)))
+            assert not f.stats.live and f.stats.calls == 24
+    finally:
+        sys.setswitchinterval(interval)

@@ -1472,6 +1472,21 @@ def walks(monkeypatch):
     return made
 
 
+def test_what_others_learn_during_a_run_is_no_change_of_it():
+    """Another thread, which has met another value: numbers of the state are inputs from then on."""
+    holder = types.SimpleNamespace(rate=1.0)
+    plan = StatePlan(lambda x: x * holder.rate, effects=True)
+    before = plan.snapshot()
+    holder.rate = 2.0
+    other = plan.vary([before], plan.snapshot(), ())
+    assert [node.label for node in other.inputs] and not before.inputs
+    holder.rate = 1.0
+    assert plan.changes(before, plan.after(before, ())) == []
+    holder.rate = 3.0
+    assert [str(reason) for reason in plan.changes(before, plan.after(before, ()))]
+    assert plan.snapshot().key == other.key  # which is still known
+
+
 def test_a_state_compared_by_identity_is_walked_once_for_two_recordings(monkeypatch):
     made = walks(monkeypatch)
     fn, rebind = closing_over(np.arange(3.0))

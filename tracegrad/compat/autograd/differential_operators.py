@@ -18,6 +18,7 @@ import numpy as np
 
 from ...runtime.compiled import CompiledFunction
 from ...runtime.declare import shifted_positions
+from ...runtime.memo import kept
 from ...runtime.transforms.gradient import grad as function_grad
 from ...runtime.transforms.gradient import value_and_grad as function_value_and_grad
 from ...runtime.transforms.jacobians import jacobian as function_jacobian
@@ -41,14 +42,7 @@ __all__ = [
 
 def _kept(fun: Any, key: Any, make: Callable[[], Any]) -> Any:
     """``make()``, once for a function: kept on itself, so that it lives as long."""
-    if type(fun) is not types.FunctionType:
-        return make()
-    owner, found = fun.__dict__.get("__tracegrad_compat__", (None, {}))
-    if owner is not fun:  # functools.wraps copies what functions hold
-        _, found = fun.__dict__["__tracegrad_compat__"] = (fun, {})
-    if key not in found:
-        found[key] = make()
-    return found[key]
+    return kept(fun, ("compat", key), make) if type(fun) is types.FunctionType else make()
 
 
 def _unbound(fun: Any, argnum: Any) -> tuple[Any, tuple[Any, ...], Any]:

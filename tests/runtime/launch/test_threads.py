@@ -35,7 +35,7 @@ from support import (
 import tracegrad
 from tracegrad import compile_grad, config
 from tracegrad.codegen.cpu import divided as emitted
-from tracegrad.codegen.cpu.assemble import compile_canonical
+from tracegrad.codegen.cpu.program import compile_canonical
 from tracegrad.codegen.lower.canonical import canonicalise
 from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.runtime.launch.binding import array_records, bind_graph, launched
@@ -295,7 +295,7 @@ def interrupted(f: Callable[..., Any], *args: Any) -> None:
     before = signal.signal(signal.SIGALRM, _interrupt)
     try:
         with pytest.raises(Interrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
             f(*args)
             while True:  # it was quicker than that
                 f(*args)

@@ -26,7 +26,7 @@ from ..schedule.loop_tree import LibraryCall
 from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
-from . import jit, vecmath
+from . import jit, pool_calls, vecmath
 from .divided import KernelTable
 from .expressions import Numbers
 from .hints import finish_hints
@@ -197,10 +197,7 @@ def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
 _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 
-_POLL = 'declare i64 @"pool:poll"()'
-
-
 def _finish_text(text: str) -> str:
     width = ' "prefer-vector-width"="512"'
-    text = text.replace(_POLL, f"{_POLL} nounwind memory(inaccessiblemem: readwrite)")  # loads need not be done again
-    return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
+    text = finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text))
+    return vecmath.complete(pool_calls.complete(text))

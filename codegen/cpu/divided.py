@@ -2,7 +2,7 @@
 
 What can be divided is a function of a range: rows of a nest's outermost loop (``schedule/division.py``), matrices of a
 batch, steps of a loop.  Where there is little work, which sizes decide, the kernel's entry calls it once.  Else it
-hands the pool (``pool:run``, which is ``runtime/launch/pool.py``) a function of the number of a chunk, which calls it
+hands the pool (``pool_calls.py``) a function of the number of a chunk, which calls it
 with the chunk's range: what is added up goes to a place of the chunk's own, temporaries to one of the thread's.  Then
 the entry puts the totals together, chunk by chunk.  Start reading at ``DividedWork.emit``.
 """
@@ -22,6 +22,7 @@ from ..schedule.loop_tree import Statement
 from ..schedule.memory import ALIGN
 from ..schedule.tiles import TILE
 from .loop_values import Frame
+from .pool_calls import RUN
 from .reductions import CHUNK, combined, compensated, corrected
 from .scalar import (
     I8,
@@ -162,7 +163,7 @@ class DividedWork:
         context.type = PTR
         for k, word in enumerate(words):
             b.store(word, b.gep(context, [I64(k)], inbounds=True, source_etype=I64))
-        run = declare(b.module, "pool:run", I64, PTR, PTR, I64, I64)
+        run = declare(b.module, RUN, I64, PTR, PTR, I64, I64)
         answer = b.call(run, [self._chunk_function([word.type for word in words]), context, chunks, threads])
         with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
             if memory is not None:

@@ -34,6 +34,7 @@ from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
+from .pool_calls import POLL
 from .scalar import I8, I64, declare, least, memory_type, unique_name
 
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
@@ -289,7 +290,7 @@ class LoopEmitter(LoopValues):
             return
         every = POLLED_SCALAR if scalar else POLLED_NESTS
         with b.if_then(b.icmp_unsigned("==", b.and_(number, I64(every - 1)), I64(every - 1)), likely=False):
-            raised = b.call(declare(b.module, "pool:poll", I64), [])
+            raised = b.call(declare(b.module, POLL, I64), [])
             with b.if_then(b.icmp_signed("!=", raised, I64(-1)), likely=False):
                 b.ret(raised)
 

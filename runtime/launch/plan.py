@@ -6,18 +6,42 @@ neither LLVM nor a launcher, so a first call whose kernel is on disk is made by 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from . import pool  # noqa: F401  (which kernels ask for)
+from ...codegen.cpu import symbols
+from ...codegen.cpu.machine_code import immortal
+from ..threads import threads
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
 KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 SLOT_BYTES = 16  # of the buffer of a number; two words, so that a complex result fits
+
+
+#: The addresses of the pool's functions (``pool.py``), once a kernel has asked for them.
+_pool = (ctypes.c_void_p * 2)()
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int64)
+def _resolve() -> int:
+    """Fill the cells; they stay empty where there can be no pool, and kernels do without."""
+    with contextlib.suppress(Exception):
+        pool = importlib.import_module(".pool", __package__)
+        _pool[:] = [pool.function("run"), pool.function("poll")]
+    return 0
+
+
+immortal(_pool)
+immortal(_resolve)
+symbols.provide("pool:cells", lambda: ctypes.addressof(_pool))
+symbols.provide("pool:resolve", lambda: ctypes.cast(_resolve, ctypes.c_void_p).value or 0)
+symbols.provide("pool:threads", lambda: ctypes.addressof(threads.cell))
 
 # --------------------------------------------------------------------------------------------------- records
 

@@ -34,8 +34,7 @@ import sys
 
 import numpy as np
 
-from ...codegen.cpu import symbols
-from ..threads import MOST, threads
+from ..threads import MOST
 from .native import compile_function, filled
 
 _LINE = 8  # words of a cache line
@@ -387,8 +386,9 @@ def can_share() -> bool:
     return sys.platform == "linux" and platform.machine() in _FUTEX
 
 
-def _compiled(text: str, name: str) -> int:
-    """The address of the function *name* of *text* and :data:`NOW`."""
+def function(name: str) -> int:
+    """The address of the function ``run`` or ``poll``."""
+    text = {"run": POOL, "poll": POLL}[name]
     numbers = {
         **_PLACES, "bells": _BELLS, "futex": _FUTEX.get(platform.machine(), 0), "spins": SPINS,
         "clock": 6 if sys.platform == "darwin" else 1,  # CLOCK_MONOTONIC
@@ -399,7 +399,7 @@ def _compiled(text: str, name: str) -> int:
     addresses = {name: ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in names}
     functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
     source = filled(NOW + text, numbers, {**addresses, "state": _state_address()}, functions)
-    return compile_function(source, name)
+    return compile_function(source, f"tracegrad_{name}")
 
 
 def _alone() -> None:
@@ -407,8 +407,5 @@ def _alone() -> None:
     _state[:] = 0
 
 
-symbols.provide("pool:run", lambda: _compiled(POOL, "tracegrad_run"))
-symbols.provide("pool:poll", lambda: _compiled(POLL, "tracegrad_poll"))
-symbols.provide("pool:threads", lambda: ctypes.addressof(threads.cell))
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_alone)

@@ -46,11 +46,14 @@ tracegrad.runtime.stored.first_call
 tracegrad.runtime.stored.function_text
 tracegrad.runtime.stored.plan_file
 tracegrad.runtime.tensor_library
+tracegrad.runtime.threads
 tracegrad.runtime.transforms
 tracegrad.runtime.transforms.gradient
+tracegrad.runtime.wrapper
 tracegrad.tracer
 tracegrad.tracer.ir
 tracegrad.tracer.ir.errors
+tracegrad.tracer.ir.forks
 tracegrad.tracer.ir.foreign_code
 tracegrad.tracer.ir.gc_pause
 tracegrad.tracer.ir.interrupts

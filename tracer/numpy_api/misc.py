@@ -21,6 +21,7 @@ from ..record.array import TracedArray, unsupported, wrap
 from ..record.buffers import Storage
 from ..record.recorder import Recorder, require_recorder
 from .assemble import concatenate_atoms
+from .hooks import when_loaded
 from .registry import atom_of, implements, one_axis
 from .shape import as_traced
 from .sort import search
@@ -90,11 +91,11 @@ def _polymul(a1: Any, a2: Any) -> Any:
     return _convolve(*factors)
 
 
-if hasattr(np.polynomial.polynomial, "polyvalnd"):  # from NumPy 2.5 on
-
-    @implements(np.polynomial.polynomial.polyvalnd)
-    def _polyvalnd(pts: Any, c: Any) -> Any:
-        return np.polynomial.polyutils._valnd(np.polynomial.polynomial.polyval, c, *pts)  # type: ignore[attr-defined]
+@when_loaded("numpy.polynomial", "Polynomial", "set_default_printstyle")
+def _implement_polyvalnd(package: Any) -> None:
+    if hasattr(package.polynomial, "polyvalnd"):  # from NumPy 2.5 on
+        value = package.polynomial.polyval
+        implements(package.polynomial.polyvalnd)(lambda pts, c: package.polyutils._valnd(value, c, *pts))
 
 
 @implements(np.polyval)

@@ -53,8 +53,8 @@ tracegrad.runtime.wrapper
 tracegrad.tracer
 tracegrad.tracer.ir
 tracegrad.tracer.ir.errors
-tracegrad.tracer.ir.forks
 tracegrad.tracer.ir.foreign_code
+tracegrad.tracer.ir.forks
 tracegrad.tracer.ir.gc_pause
 tracegrad.tracer.ir.interrupts
 tracegrad.tracer.ir.settings

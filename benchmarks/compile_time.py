@@ -4,8 +4,8 @@
     python -m benchmarks.compile_time lines_array 300 1000   # one, at these sizes
 
 Each first call is made in a process of its own, without caches on disk, after something unrelated was compiled.
-Seconds are those of the processor; columns are phases, as ``explain()`` has them, and *rest* is all else: the analysis of
-the code and of the outside state, binding and the run itself.
+Seconds are those of the processor; columns are phases, as ``explain()`` has them, and *rest* is all else: the analysis
+of the code and of the outside state, binding and the run itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ import numpy as np
 SIZES = (300, 1_000, 3_000)
 PHASES = ("record", "roll", "derive", "sign", "schedule", "emit", "llvm")
 
-Program = tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]  # function, arguments, what it is differentiated by
+Program = tuple[
+    Callable[..., Any], tuple[Any, ...], tuple[int, ...]
+]  # function, arguments, what it is differentiated by
 
 
 def _module(lines: list[str], **names: Any) -> Any:
@@ -49,7 +52,9 @@ def _statements(n: int, elements: list[str], seed: int = 0) -> list[str]:
     for k in range(n):
         a, b = rng.choice(known[-8:]), rng.choice(known)
         c = round(rng.uniform(0.2, 0.9), 3)
-        form = rng.choice(("np.sin({a})", "{a} + {c} * {b}", "{a} * {b} * {c}", "np.tanh({a} - {b})", "{a} - {c} * {b}"))
+        form = rng.choice(
+            ("np.sin({a})", "{a} + {c} * {b}", "{a} * {b} * {c}", "np.tanh({a} - {b})", "{a} - {c} * {b}")
+        )
         lines.append(f"    v{k} = " + form.format(a=a, b=b, c=c))
         known.append(f"v{k}")
     return lines
@@ -58,7 +63,11 @@ def _statements(n: int, elements: list[str], seed: int = 0) -> list[str]:
 def lines_scalar(n: int) -> Program:
     """Straight-line code over the elements of a short array."""
     body = _statements(n // 2, [f"x[{k}]" for k in range(6)])
-    return _module(["def f(x):", *body, f"    return np.tanh(v{n // 2 - 1}) + v{n // 4}"]).f, (np.linspace(0.1, 0.6, 6),), (0,)
+    return (
+        _module(["def f(x):", *body, f"    return np.tanh(v{n // 2 - 1}) + v{n // 4}"]).f,
+        (np.linspace(0.1, 0.6, 6),),
+        (0,),
+    )
 
 
 def lines_array(n: int) -> Program:
@@ -148,7 +157,7 @@ def network(n: int) -> Program:
     """A network whose layers have a width each."""
     rng = np.random.default_rng(0)
     widths = [16 + int(k) for k in rng.integers(0, 32, n // 20 + 1)]
-    layers = [(0.1 * rng.standard_normal((a, b)), np.zeros(b)) for a, b in zip(widths[:-1], widths[1:], strict=True)]
+    layers = [(0.1 * rng.standard_normal((a, b)), np.zeros(b)) for a, b in pairwise(widths)]
     x = rng.standard_normal((32, widths[0]))
 
     def f(layers: Any, x: Any) -> Any:
@@ -336,8 +345,8 @@ PROGRAMS: dict[str, tuple[Callable[[int], Program], tuple[int, ...]]] = {
     **{
         made.__name__: (made, SIZES)
         for made in (
-            lines_scalar, lines_array, lines_sums, terms, pairs, turns, branches, network, network_alike, pytree, captures,
-            linked, helpers, arm, slices, ode, writes, second,
+            lines_scalar, lines_array, lines_sums, terms, pairs, turns, branches, network, network_alike, pytree,
+            captures, linked, helpers, arm, slices, ode, writes, second,
         )
     },
     "gmm": (gmm, (10, 20)),
@@ -347,6 +356,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], Program], tuple[int, ...]]] = {
 
 def warm(compile_grad: Any) -> None:
     """Load and set up what every first call needs."""
+
     def f(x: Any) -> Any:
         return np.sum(np.cos(x) * x)
 
@@ -397,7 +407,11 @@ def measure(name: str, size: int, timeout: float = 300.0) -> dict[str, Any]:
 def main(names: list[str]) -> None:
     sizes = tuple(int(word) for word in names if word.isdigit())
     chosen = [word for word in names if not word.isdigit()] or list(PROGRAMS)
-    print(f"{'program':>14} {'size':>6} {'first':>7} {'second':>7} {'nodes':>6}  " + " ".join(f"{p:>8}" for p in PHASES) + f" {'rest':>8}")
+    print(
+        f"{'program':>14} {'size':>6} {'first':>7} {'second':>7} {'nodes':>6}  "
+        + " ".join(f"{p:>8}" for p in PHASES)
+        + f" {'rest':>8}"
+    )
     for name in chosen:
         for size in sizes or PROGRAMS[name][1]:
             try:
@@ -410,7 +424,9 @@ def main(names: list[str]) -> None:
             print(
                 f"{name:>14} {size:>6} {row['first']:7.2f} {row['second']:7.2f} {row.get('operations', 0):>6}  "
                 + " ".join(f"{seconds.get(p, 0.0):8.3f}" for p in PHASES)
-                + f" {rest:8.3f}" + ("" if row["right"] else "  WRONG") + (f"  {row['live'][:80]}" if row["live"] else ""),
+                + f" {rest:8.3f}"
+                + ("" if row["right"] else "  WRONG")
+                + (f"  {row['live'][:80]}" if row["live"] else ""),
                 flush=True,
             )
 

@@ -45,8 +45,8 @@ class Config:
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
     loop (a quarter of the free memory). ``progress``: whether a line on the terminal says what takes longer than a
-    second to record or compile; ``explain_lines``: lines of a section of ``explain()``, whose repeats are folded where it has
-    more (0: all). ``num_threads``: threads that a kernel may use, which is
+    second to record or compile; ``explain_lines``: lines of a section of ``explain()``, whose repeats are folded
+    where it has more (0: all). ``num_threads``: threads that a kernel may use, which is
     all cores that the process may where it is set to 0. ``cache``: whether compiled kernels are kept on disk, and
     ``cache_recordings`` whether recordings are, too; ``cache_dir``: where (empty: the user's directory for caches);
     ``cache_size``: the bytes of all its files."""

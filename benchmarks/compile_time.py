@@ -4,8 +4,8 @@
     python -m benchmarks.compile_time lines_array 300 1000   # one, at these sizes
 
 Each first call is made in a process of its own, without caches on disk, after something unrelated was compiled.
-Seconds are those of the processor; columns are phases, as ``explain()`` has them, and *rest* is all else: the analysis of
-the code and of the outside state, binding and the run itself.
+Seconds are those of the processor; columns are phases, as ``explain()`` has them, and *rest* is all else: the analysis
+of the code and of the outside state, binding and the run itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def network(n: int) -> Program:
     """A network whose layers have a width each."""
     rng = np.random.default_rng(0)
     widths = [16 + int(k) for k in rng.integers(0, 32, n // 20 + 1)]
-    layers = [(0.1 * rng.standard_normal((a, b)), np.zeros(b)) for a, b in zip(widths[:-1], widths[1:], strict=True)]
+    layers = [(0.1 * rng.standard_normal((a, b)), np.zeros(b)) for a, b in pairwise(widths)]
     x = rng.standard_normal((32, widths[0]))
 
     def f(layers: Any, x: Any) -> Any:
@@ -344,8 +345,8 @@ PROGRAMS: dict[str, tuple[Callable[[int], Program], tuple[int, ...]]] = {
     **{
         made.__name__: (made, SIZES)
         for made in (
-            lines_scalar, lines_array, lines_sums, terms, pairs, turns, branches, network, network_alike, pytree, captures,
-            linked, helpers, arm, slices, ode, writes, second,
+            lines_scalar, lines_array, lines_sums, terms, pairs, turns, branches, network, network_alike, pytree,
+            captures, linked, helpers, arm, slices, ode, writes, second,
         )
     },
     "gmm": (gmm, (10, 20)),

@@ -1,7 +1,8 @@
 """A line on the terminal that says what is recorded or compiled, and how far: after a second, until it is done.
 
-A thread writes it (LLVM runs without the GIL, and everything else lets go of it now and then).  It is begun by the first
-work where standard error is a terminal, looks four times a second, and ends when nothing has been done for a while.
+A thread writes it (LLVM runs without the GIL, and everything else lets go of it now and then).  It is begun by the
+first work where standard error is a terminal, looks four times a second, and ends when nothing has been done for a
+while.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from ..tracer.ir.foreign_code import foreign_code
-from ..tracer.ir.working import BEGUN, ENDED, at_work, working
+from ..tracer.ir.working import BEGUN, ENDED, Working, at_work
 from .config import config
 
 AFTER = 1.0  # seconds of one work before it is shown
@@ -69,21 +72,19 @@ class _Line:
 
     def _erase(self) -> None:
         shown, self.shown = self.shown, None
-        try:
+        with suppress(Exception):  # the terminal may be gone
             if hasattr(shown, "stop"):
                 shown.stop()
             elif shown is not None:
                 shown.write("\r\x1b[2K")
                 shown.flush()
-        except Exception:
-            pass
 
     def alone(self) -> None:
         """A forked child has neither the thread nor the line."""
         self.__init__()  # type: ignore[misc]
 
 
-def described(root: working) -> str:
+def described(root: Working) -> str:
     """The line for the work *root*."""
     latest = root.latest
     phase = f": {latest.text}" if latest is not root else ""
@@ -104,12 +105,11 @@ def _display() -> Any:
     if line.shown is not None:
         return None
     try:
-        from rich.console import Console
-        from rich.live import Live
+        rich_console, live = import_module("rich.console"), import_module("rich.live")
     except Exception:
         return None
-    console = Console(stderr=True, highlight=False, markup=False)
-    return Live(console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+    console = rich_console.Console(stderr=True, highlight=False, markup=False)
+    return live.Live(console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
 
 line = _Line()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import llvmlite.ir as ir
 
 from ...tracer.ir.primitive import LOOP
-from ...tracer.ir.working import working
+from ...tracer.ir.working import Working
 from ..lower.canonical import ONE, Canonical, Sym
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
@@ -87,10 +87,10 @@ class Assembled(NamedTuple):
 def assembled(canonical: Canonical, arguments: int) -> Assembled:
     """Schedule, emit and compile."""
     clock = time.perf_counter()
-    with working("schedule", len(canonical.ops)):
+    with Working("schedule", len(canonical.ops)):
         layout = lay_out(canonical, arguments)
     scheduled = time.perf_counter()
-    with working("code", len(canonical.ops)):
+    with Working("code", len(canonical.ops)):
         steps, object_code, seconds = _CpuAssembler(layout).assemble()
     return Assembled(layout, steps, object_code, {**seconds, "schedule": scheduled - clock})
 
@@ -115,7 +115,7 @@ class _CpuAssembler:
                 steps.append(self._native(items, len(steps)))
         steps = steps or [self._native([], 0)]
         emitted = time.perf_counter()
-        with working("machine code", len(self.canonical.ops)):
+        with Working("machine code", len(self.canonical.ops)):
             object_code = jit.compile_text(_finish_text(str(self.module)), self.name)
         return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
 

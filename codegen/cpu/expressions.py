@@ -107,7 +107,7 @@ class NumberArguments(Numbers):
         return [numbers.const_at(x) if isinstance(x, Const) else numbers.size(x) for x in self._asked]  # type: ignore[arg-type]
 
 
-class Arguments(NumberArguments):
+class SharedArguments(NumberArguments):
     """Addresses of buffers, too, as arguments of a function."""
 
     def __init__(self, program: Canonical, entry: ir.IRBuilder):

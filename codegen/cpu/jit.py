@@ -21,10 +21,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 from .machine_code import ObjectCode, loaded
 
 SPEED_LEVEL = 2  # LLVM's -O2
-LARGE = (
-    8_000  # lines of a module in which LLVM unrolls no loop, and does -O1: with many loops it takes minutes, and the
-)
-#                code is no faster
+LARGE = 8_000  # lines of a module with -O1 and no loop unrolled: with many it takes minutes, and the code is no faster
 
 _SYMBOL = re.compile(r'@"([\w-]+:[^"]+)"')  # names of symbols.py
 

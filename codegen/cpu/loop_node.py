@@ -27,7 +27,7 @@ from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from .divided import DividedNest, DividedPart, KernelTable, Own
-from .expressions import Arguments, NumberArguments
+from .expressions import NumberArguments, SharedArguments
 from .hints import hints_by_name
 from .library_calls import CallEmitter, batch_work, is_batched
 from .loop_carries import Carry, Stepping
@@ -126,7 +126,7 @@ class LoopFrame(Frame):
         if len(self.schedule.body) > MANY_ITEMS:
             function.attributes.add("noinline")
         entry, start = function.append_basic_block("entry"), function.append_basic_block("start")
-        arguments = Arguments(self.program, ir.IRBuilder(entry))
+        arguments = SharedArguments(self.program, ir.IRBuilder(entry))
         frame = replace(
             self, b=ir.IRBuilder(start), entry=arguments.entry, pointer=arguments.pointer, near=None,
             numbers=arguments, table=None,

@@ -1,8 +1,8 @@
 """Long expressions in pieces: which inlined values are stored so that no root becomes too long.
 
 A root evaluates all that is inlined into it, so a sum of a thousand arrays would be one loop that reads a thousand
-arrays, and each root at the end of a long scalar computation would evaluate all of that computation again.  A heuristic: what
-is stored has the same bits.
+arrays, and each root at the end of a long scalar computation would evaluate all of that computation again.  A
+heuristic: what is stored has the same bits.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Placer:
     def _place(self, statement: Statement) -> None:
         dims = domain(statement.op)
         makers = [self.where[sym] for sym, _ in self.reads[statement.out].stored if sym in self.where]
-        paths = [[*m.path, m] if isinstance(m, Statement) else [m] for m in makers]
+        paths: list[list[ScheduleItem]] = [[*m.path, m] if isinstance(m, Statement) else [m] for m in makers]
         body: list[ScheduleItem] = self.body
         self._refused = 0
         for depth, dim in enumerate(dims):

@@ -15,7 +15,7 @@ from ...codegen.cpu.program import Program
 from ...codegen.lower.canonical import Canonical
 from ...codegen.lower.depth import recursion_for
 from ...tracer.ir.foreign_code import uninterrupted
-from ...tracer.ir.working import working
+from ...tracer.ir.working import Working
 from ..config import config
 from ..disk.programs import program_of
 from ..recent import Recent
@@ -41,7 +41,7 @@ class KernelCache(Generic[P]):
         found = self._known(key)
         if found is not None:
             return found, True
-        with working("compiling", len(canonical.ops)):
+        with Working("compiling", len(canonical.ops)):
             return uninterrupted(lambda: self._made(key, canonical, arguments))
 
     def _known(self, key: tuple) -> P | None:

@@ -27,7 +27,7 @@ from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
 from ...tracer.ir.site import Site
-from ...tracer.ir.working import working
+from ...tracer.ir.working import Working
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.integers import IntegersAskedError
 from ...tracer.record.recorder import RecordAgainError, current_recorder
@@ -594,7 +594,7 @@ class FunctionDispatcher(Dispatcher):
         if call.device is not None:
             path, hit = bind_device_path(recording, call.device.stays)
         else:
-            with working(f"compiling {self.stats.name}"):
+            with Working(f"compiling {self.stats.name}"):
                 program, hit = kernels.get(recording.canonical, recording.arguments)
             path = bind_path(recording, program, call)
         self.stats.compiles += not hit

@@ -27,7 +27,7 @@ from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
 from ...tracer.ir.site import user_site
 from ...tracer.ir.trees import tree_unflatten
-from ...tracer.ir.working import working
+from ...tracer.ir.working import Working
 from ...tracer.ops.custom import runs_python
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
@@ -128,7 +128,7 @@ def recording_of(
 
     def derivative(nodes: Sequence[Node], loss: Atom, cotangent: Atom, wrt: Sequence[Var]) -> Sequence[Atom]:
         _tell_unconnected(fn, plan, recorder, nodes, loss, variables)
-        with working("derivative", len(nodes)):
+        with Working("derivative", len(nodes)):
             found = vjp(nodes, loss, cotangent, wrt)
         try:
             recorder.settle_premise()  # what the rules of derivation rely on
@@ -156,7 +156,7 @@ def recording_of(
     effects.place(atoms, returned)
     atoms += [guard.atom for guard in numbers]
     graph = recorder.finish(atoms)
-    with working("simplification", len(graph.nodes)):
+    with Working("simplification", len(graph.nodes)):
         if simplified:
             graph = simplify(graph, () if recorder.backend is HOST else CUDA_PRODUCTS)
         derived = time.perf_counter()

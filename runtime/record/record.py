@@ -29,7 +29,7 @@ from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
-from ...tracer.ir.working import working
+from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
@@ -176,7 +176,7 @@ def _record(
     effects = Effects()
     unrecordable.clear()
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
-    at_work = working(f"recording {name_of(fn)}", lambda: len(recorder.items))
+    at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
         if snapshot is None:
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
@@ -234,7 +234,7 @@ def _record(
         answers = answers_of(recorder)
         if not in_pieces and not as_recorded:
             roots = [*returned(out), *real_atoms([a.atom for a in effects.arrays])]
-            with working("loops", len(recorder.items)):
+            with Working("loops", len(recorder.items)):
                 roll(recorder, roots, guarded=snapshot is not None)
         integers.rolled(recorder)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):

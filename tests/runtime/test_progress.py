@@ -15,7 +15,7 @@ from tests.support.terminal import Terminal
 from tracegrad import compile_grad, config
 from tracegrad.runtime import progress
 from tracegrad.tracer.ir.interrupts import put_back, state
-from tracegrad.tracer.ir.working import at_work, working
+from tracegrad.tracer.ir.working import Working, at_work
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
 
@@ -45,9 +45,9 @@ def until(condition):
 
 
 def test_line_tells_phase_and_operations_and_disappears(terminal):
-    with working("compiling f", 1_200):
+    with Working("compiling f", 1_200):
         until(lambda: "tracegrad: compiling f, 1,200 operations" in terminal.text())
-        with working("machine code", 3_400):
+        with Working("machine code", 3_400):
             until(lambda: "compiling f: machine code, 3,400 operations" in terminal.text())
         until(lambda: terminal.screen().startswith("tracegrad: compiling f, 1,200"))
     assert terminal.screen() == ""
@@ -58,21 +58,21 @@ def test_work_in_other_threads_belongs_to_who_waits(terminal):
     from tracegrad.tracer.ir.foreign_code import uninterrupted
 
     def phase():
-        with working("LLVM"):
+        with Working("LLVM"):
             until(lambda: "compiling g: LLVM" in terminal.text())
 
-    with working("compiling g"):
+    with Working("compiling g"):
         uninterrupted(phase)
     assert terminal.screen() == ""
 
 
 def test_exceptions_and_interrupts_take_the_line_away(terminal):
-    with pytest.raises(KeyError), working("recording f"):
+    with pytest.raises(KeyError), Working("recording f"):
         until(lambda: "recording f" in terminal.text())
         raise KeyError
     assert terminal.screen() == "" and not at_work()
     before = state()
-    working("recording h").__enter__()  # torn before it is left
+    Working("recording h").__enter__()  # torn before it is left
     until(lambda: "recording h" in terminal.text())
     put_back(before, KeyboardInterrupt())
     assert terminal.screen() == "" and not at_work()
@@ -83,7 +83,7 @@ def test_several_threads_at_work_have_one_line(terminal):
 
     def work(k):
         try:
-            with working(f"compiling f{k}"):
+            with Working(f"compiling f{k}"):
                 go.wait(30)
         except Exception as error:
             errors.append(error)
@@ -111,7 +111,7 @@ def test_a_call_is_told_of(terminal):
 
 def test_setting_turns_it_off(terminal, monkeypatch):
     monkeypatch.setattr(config, "progress", False)
-    with working("compiling f"):
+    with Working("compiling f"):
         assert progress.line.thread is None
         time.sleep(0.05)
     assert terminal.text() == ""
@@ -122,10 +122,10 @@ def test_nothing_where_standard_error_is_no_terminal(monkeypatch):
     monkeypatch.setattr(progress.line, "thread", None)
     with open(os.devnull, "w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        with working("compiling f"):
+        with Working("compiling f"):
             assert progress.line.thread is None
     monkeypatch.setattr(sys, "stderr", None)
-    with working("compiling f"):
+    with Working("compiling f"):
         assert progress.line.thread is None
 
 
@@ -151,14 +151,14 @@ def test_rich_shows_it_where_it_is_installed(terminal, monkeypatch):
     live.Live = Live
     for name, module in (("rich", types.ModuleType("rich")), ("rich.console", console), ("rich.live", live)):
         monkeypatch.setitem(sys.modules, name, module)
-    with working("compiling f"):
+    with Working("compiling f"):
         until(lambda: any("compiling f" in text for text in shown))
     assert shown[0] == "start" and shown[-1] == "stop"
     assert terminal.text() == ""
 
 
 def test_terminal_that_is_gone_does_not_matter(terminal, monkeypatch):
-    with working("compiling f"):
+    with Working("compiling f"):
         until(lambda: "compiling f" in terminal.text())
         terminal.stream.close()
         time.sleep(0.05)

@@ -1,7 +1,8 @@
 """What each thread is at, for a line that tells of it (``runtime/progress.py``): recording, or a phase of compiling.
 
-A :class:`working` costs half a microsecond, and nothing is counted for its sake: *count* is asked when the line is
-written.  Work within work, in another thread too (``foreign_code.py`` hands the context on), is the *latest* of its root.
+A :class:`Working` costs a microsecond, and nothing is counted for its sake: *count* is asked when the line is
+written.  Work within work, in another thread too (``foreign_code.py`` hands the context on), is the *latest* of its
+root.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from contextvars import ContextVar
 
 from .interrupts import kept
 
-_inner: ContextVar[working | None] = ContextVar("working", default=None)
-_roots: dict[int, working] = {}  # by thread
+_inner: ContextVar[Working | None] = ContextVar("working", default=None)
+_roots: dict[int, Working] = {}  # by thread
 #: Told when the outermost work of a thread begins, and when it ends.
 BEGUN: list[Callable[[], None]] = []
 ENDED: list[Callable[[], None]] = []
 
 
-class working:
+class Working:
     """A context in which its thread is at what *text* says; *count*: the number of operations, or how to find it."""
 
     __slots__ = ("begun", "count", "latest", "parent", "root", "text")
+    latest: Working
+    root: Working
+    parent: Working | None
 
     def __init__(self, text: str, count: int | Callable[[], int] = 0) -> None:
         self.text, self.count = text, count
@@ -50,9 +54,9 @@ class working:
         return self.count() if callable(self.count) else self.count
 
 
-def at_work() -> list[working]:
+def at_work() -> list[Working]:
     """The outermost work of each thread, that of longest standing first."""
-    return sorted(tuple(_roots.values()), key=lambda work: work.begun)
+    return sorted([*_roots.values()], key=lambda work: work.begun)
 
 
 def _end() -> None:
@@ -61,7 +65,7 @@ def _end() -> None:
             tell()
 
 
-def _put_back(before: working | None) -> None:
+def _put_back(before: Working | None) -> None:
     if _inner.get() is not before:
         _inner.set(before)
     if before is None:

@@ -26,11 +26,12 @@ def laid_out(monkeypatch, fn, *args):
 
 def test_sum_of_many_arrays_reads_few_at_once(monkeypatch):
     arrays = [np.random.default_rng(k).standard_normal(7) for k in range(100)]
+    turns = np.random.default_rng(0).integers(0, 2, 100).tolist()
 
     def f(arrays):
         total = arrays[0]
         for k, a in enumerate(arrays[1:]):
-            total = total + a if k % 2 else total * a  # not alike, so it is not rolled
+            total = total + a if turns[k] else total * a  # without order, so it is not rolled
         return total
 
     layout, found = laid_out(monkeypatch, f, arrays)

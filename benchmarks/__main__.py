@@ -23,6 +23,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-save", action="store_true", help="don't write RESULTS.md")
     parser.add_argument("--check", action="store_true", help="only compare values and gradients, time nothing")
     parser.add_argument("--memory", action="store_true", help="measure the memory of one cached call, nothing else")
+    parser.add_argument("--scaling", action="store_true", help="kernels with --threads beside one thread, nothing else")
     parser.add_argument("--loops", action="store_true", help="control flow only: loops, while, if")
     parser.add_argument("--transforms", action="store_true", help="Hessians, products with them, per-example gradients")
     parser.add_argument("--adbench", action="store_true", help="ADBench's objectives: gradients, Jacobians")
@@ -55,6 +56,10 @@ def main() -> int:
         from .memory import run as measure_memory
 
         return measure_memory(options)
+    if options.scaling:
+        from .scaling import run as run_scaling
+
+        return run_scaling(options)
     if options.training:
         from .training import run as run_training
 

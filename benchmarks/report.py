@@ -29,7 +29,7 @@ TITLES |= {"drjit": "Dr.Jit", "numpy": "NumPy by hand", "numba": "numba by hand"
 UNTIMED = ("wrong", "failed", "too long")
 
 #: parts of a ``Store`` that are texts
-TEXTS = ("memory", "training", "gpu", "gpu_static")
+TEXTS = ("memory", "scaling", "training", "gpu", "gpu_static")
 
 Row = dict[str, dict[str, Any]]
 Facts = dict[str, Any]
@@ -43,6 +43,8 @@ class Store:
     rows: dict[str, dict[str, Any]]
     #: the text of the last ``--memory``
     memory: str = ""
+    #: the text of the last ``--scaling``
+    scaling: str = ""
     #: the text of the last ``--training``
     training: str = ""
     #: the text of the last ``--gpu-static``, and of the last ``--gpu``
@@ -202,6 +204,8 @@ def tables(store: Store) -> str:
     parts += _timings(store.part("derivatives"), "Other derivatives, ADBench. ")
     if store.memory:
         parts.append("## New memory of one cached call\n\n" + store.memory)
+    if store.scaling:
+        parts.append("## Several threads\n\n" + store.scaling)
     if store.training:
         parts.append("## A training step\n\n" + store.training)
     if store.gpu:

@@ -107,3 +107,16 @@ class Config:
 
 
 config = Config()
+
+
+def set_num_threads(count: int) -> None:
+    """Let a kernel use *count* threads; 0: all cores that the process may use.  Results do not depend on it.
+
+    BLAS has threads of its own, whose number its own settings decide (``OPENBLAS_NUM_THREADS``, threadpoolctl).
+    """
+    config.num_threads = count
+
+
+def get_num_threads() -> int:
+    """The number of threads that a kernel may use."""
+    return config.num_threads

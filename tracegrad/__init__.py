@@ -9,7 +9,7 @@ from numpy import e, iinfo, inf, nan, pi
 
 from . import amp, autograd, cuda, linalg, nn, optim, random, tree
 from .runtime.compiled import CompiledFunction, compile_grad
-from .runtime.config import config
+from .runtime.config import config, get_num_threads, set_num_threads
 from .runtime.inspection import eval_shape, make_graph
 from .runtime.transforms import vectorize, vmap
 from .steps.step import CompiledStep, compile
@@ -59,9 +59,9 @@ __all__ = [
     "BadIndexError", "CompiledFunction", "CompiledStep", "DeviceError", "DifferentiationError", "MutationError",
     "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array", "asarray",
     "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e", "eval_shape",
-    "finfo", "float", "fori_loop", "get_default_device", "iinfo", "inf", "int", "linalg", "make_graph", "map", "nan",
-    "nn", "optim", "pi", "random", "scan", "set_default_device", "set_printoptions", "stop_gradient", "switch", "tree",
-    "vectorize", "vmap", "while_loop",
+    "finfo", "float", "fori_loop", "get_default_device", "get_num_threads", "iinfo", "inf", "int", "linalg",
+    "make_graph", "map", "nan", "nn", "optim", "pi", "random", "scan", "set_default_device", "set_num_threads",
+    "set_printoptions", "stop_gradient", "switch", "tree", "vectorize", "vmap", "while_loop",
     *_create.__all__, *_draws.__all__, *_dtypes.__all__, *_modes.__all__, *_rules.__all__, *PUBLIC,
 ]  # fmt: skip
 __all__.sort()

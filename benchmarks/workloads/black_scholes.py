@@ -69,7 +69,7 @@ def _make_args(n: int) -> tuple[np.ndarray, ...]:
     return S, K, rng.uniform(0.25, 2.0, n), rng.uniform(0.15, 0.5, n)
 
 
-def _row(n: int, name: str) -> Workload:
+def row(n: int, name: str) -> Workload:
     return Workload(
         name=f"black_scholes_{name}",
         group="black_scholes",
@@ -81,4 +81,4 @@ def _row(n: int, name: str) -> Workload:
     )
 
 
-WORKLOADS = [_row(1_000, "1e3"), _row(1_000_000, "1e6")]
+WORKLOADS = [row(1_000, "1e3"), row(1_000_000, "1e6")]

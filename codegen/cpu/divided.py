@@ -4,7 +4,7 @@ What can be divided is a function of a range: rows of a nest's outermost loop (`
 batch, steps of a loop.  Where there is little work, which sizes decide, the kernel's entry calls it once.  Else it
 hands the pool (``pool:run``, which is ``runtime/launch/pool.py``) a function of the number of a chunk, which calls it
 with the chunk's range: what is added up goes to a place of the chunk's own, temporaries to one of the thread's.  Then
-the entry puts the totals together, chunk by chunk.  Start reading at ``Divided.emit``.
+the entry puts the totals together, chunk by chunk.  Start reading at ``DividedWork.emit``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .scalar import (
     unique_name,
 )
 
-CHUNK_WORK = 400_000  # flops, about, of a chunk: some 50 us
+CHUNK_WORK = 2_000_000  # flops, about, of a chunk: 20 to 60 us
 MOST_CHUNKS = 64
 PARTS = 16  # flops of a chunk for each element that it adds up in memory
 
@@ -55,7 +55,7 @@ class Own:
     itemsize: int
 
 
-class Divided:
+class DividedWork:
     """Work on the range of ``n`` items, by ``function``."""
 
     n: ir.Value
@@ -81,7 +81,7 @@ class Divided:
         raise NotImplementedError
 
     def words(self, totals: dict[Sym, ir.Value], private: dict[Sym, ir.Value]) -> list[ir.Value]:
-        """What a chunk has to be told, given the places of the first chunk's *totals* and the first thread's *private*
+        """The words that a chunk is told, given the places of the first chunk's *totals* and the first thread's *private*
         buffers."""
         raise NotImplementedError
 
@@ -193,7 +193,7 @@ class Divided:
         return function
 
 
-class DividedNest(Divided):
+class DividedNest(DividedWork):
     """The call of a nest: *function* takes *pointers* of the buffers *used*, a range, and the *given* numbers."""
 
     def __init__(
@@ -278,7 +278,7 @@ class DividedNest(Divided):
             b.store(to_memory(b, combined(b, name, dtype, before, part(chunk, e)), dtype), at)
 
 
-class DividedPart(Divided):
+class DividedPart(DividedWork):
     """A part of the kernel as a function of its table of buffers, sizes, constants, and a range."""
 
     def __init__(

@@ -160,6 +160,9 @@ def load(
     def address(name: str) -> int:
         return addresses.get(name) or address_of(name)
 
+    symbols = tuple(symbols)
+    for name in symbols:  # what provides one may load code of its own
+        address(name)
     with loaded:
         try:
             return loaded.add(image(object_code, address))

@@ -330,7 +330,7 @@ def make_schedule(
     program: Canonical, tiles: bool = True, kept: Collection[Sym] = (), windows: Mapping[Sym, PartWindow] | None = None,
     runs: Mapping[Sym, ResultRun] | None = None,
 ) -> Schedule:  # fmt: skip
-    """The schedule of *program* for one thread; *tiles* of rows serve vectorisation, *kept* values are stored.
+    """The schedule of *program*; *tiles* of rows serve vectorisation, *kept* values are stored.
 
     *windows*, *runs*: the parts of results that are written where they belong (``parts.py``)."""
     windows, runs = dict(windows or {}), dict(runs or {})

@@ -22,7 +22,7 @@ ROOMS = {
     ),
     "runtime": (
         "inspection", "transforms", "compiled", "explain", "paths", "stored", "record", "cuda", "state", "launch",
-        "disk", "declare", "tensor_library", "progress", "stats", "mode", "config", "recent",
+        "disk", "declare", "tensor_library", "progress", "stats", "mode", "config", "threads", "recent",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),

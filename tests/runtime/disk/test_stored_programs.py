@@ -185,8 +185,8 @@ def test_the_launcher_is_read(directory, monkeypatch):
     texts: list[str] = []
     real = native._compiled
     monkeypatch.setattr(native, "_compiled", lambda text: texts.append(text) or real(text))
-    cell = ctypes.addressof(bind._arena_cell)
-    addresses = [launcher_ir.compile_launcher(cell) for _ in range(2)]
+    cell, busy = ctypes.addressof(bind._arena_cell), ctypes.addressof(bind._arena_busy)
+    addresses = [launcher_ir.compile_launcher(cell, busy) for _ in range(2)]
     assert len(set(addresses)) == 2 and len(texts) == 1
     assert str(id(None)) not in texts[0] and str(cell) not in texts[0]
 

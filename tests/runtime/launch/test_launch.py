@@ -664,7 +664,7 @@ def test_falls_back_for_huge_tables():
 
 
 def test_falls_back_where_the_compiler_fails(monkeypatch):
-    def fail(cell):
+    def fail(*cells):
         raise RuntimeError("no target")
 
     monkeypatch.setattr(launch, "_builtin", None)

@@ -1,0 +1,111 @@
+"""Kernels with several threads beside one: ``python -m benchmarks --scaling --threads 2``.
+
+Everybody has so many cores. tracegrad's two take turns in one process, round by round, with JAX and its threads, where
+that is installed. Results of one and of several threads must be the same bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import report, timing
+from .peer import NotSpelledError, Prepared
+from .peers import available
+from .workload import Workload, leaves
+from .workloads import ALL, black_scholes
+
+
+def _softmax_layernorm(x, scale, shift):  # of 4,096 rows of 1,024
+    centred = x - x.mean(axis=1, keepdims=True)
+    normed = centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + 1e-5) * scale + shift
+    e = np.exp(normed - normed.max(axis=1, keepdims=True))
+    p = e / e.sum(axis=1, keepdims=True)
+    return np.sum(p * p) / len(x)
+
+
+def _softmax_arguments() -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((4096, 1024)), rng.random(1024) + 0.5, rng.standard_normal(1024)
+
+
+SOFTMAX = Workload(
+    name="softmax_layernorm", group="scaling", fn=_softmax_layernorm, make_args=_softmax_arguments, argnums=(0, 1, 2)
+)
+ROWS = (
+    ALL["black_scholes_1e6"],
+    black_scholes.row(10_000_000, "1e7"),
+    ALL["gmm_10k_d10_K25"],
+    SOFTMAX,
+    *[workload for name, workload in ALL.items() if name.startswith(("logistic", "rosenbrock_1e6"))],
+)
+
+
+def _bits(result: Any) -> bytes:
+    value, gradients = result
+    return np.asarray(value).tobytes() + b"".join([np.asarray(g).tobytes() for g in leaves(gradients)])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table, and keep it in RESULTS.md; returns 1 where bits differ."""
+    from tracegrad import config
+
+    count = options.threads
+    peers, missing = available(["tracegrad", *(options.peers.split(",") if options.peers else ["jax"])], count)
+    for name, reason in missing.items():
+        print(f"{name}: skipped ({reason})")
+
+    def ours(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
+        def called() -> Any:
+            config.num_threads = threads
+            return call()
+
+        return called
+
+    words = [word for word in options.only.split(",") if word]
+    rows, differ = [], []
+    for workload in ROWS:
+        if words and not any(workload.name.startswith(word) for word in words):
+            continue
+        mine = peers["tracegrad"].prepare(workload).call
+        calls = {"1 thread": ours(1, mine), f"{count} threads": ours(count, mine)}
+        if len({_bits(call()) for _ in range(3) for call in calls.values()}) > 1:
+            differ.append(workload.name)
+        for name, peer in peers.items():
+            if name != "tracegrad":
+                try:
+                    prepared: Prepared = peer.prepare(workload)
+                    prepared.call()
+                    calls[name] = prepared.call
+                except NotSpelledError:
+                    continue
+        seconds: dict[str, list[float]] = {name: [] for name in calls}
+        with timing.quiet_collector():
+            for _ in range(options.rounds or (5 if options.quick else 21)):
+                for name, call in calls.items():
+                    call()  # threads that have slept for long, and caches that others have filled
+                    seconds[name].append(timing.seconds_of(call, 1))
+        found = {name: statistics.median(times) for name, times in seconds.items()}
+        one, several = found["1 thread"], found[f"{count} threads"]
+        others = [f"{found[name] * 1e3:.2f}" if name in found else "" for name in peers if name != "tracegrad"]
+        rows.append([workload.name, f"{one * 1e3:.2f}", f"{several * 1e3:.2f}", f"{one / several:.2f}", *others])
+        print(rows[-1], flush=True)
+    titles = [f"{report.TITLES.get(name, name)}, {count} threads" for name in peers if name != "tracegrad"]
+    text = report.table(["ms", "1 thread", f"{count} threads", "ratio", *titles], rows)
+    print(text)
+    for name in differ:
+        print(f"{name}: other bits with {count} threads")
+    if not (options.no_save or options.quick or words):
+        date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+        store = report.Store.load()
+        store.scaling = (
+            f"{text}\n\nValue and gradient, the same bits with one thread and with {count}. Measured {date}."
+        )
+        store.save()
+        report.write(store)
+    return 1 if differ else 0

@@ -7,7 +7,8 @@ import struct
 
 import numpy as np
 
-from tracegrad import autograd, compile_grad, stop_gradient
+from tracegrad import autograd, compile_grad, config, stop_gradient
+from tracegrad.runtime.explain import readable
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 data = np.array([1.0, 2.0, 3.0, 4.0])
@@ -179,3 +180,17 @@ def test_of_a_function_that_was_never_called():
         return np.sum(z)
 
     assert "update" in f.explain(X)
+
+
+def test_long_programs_are_folded_and_counted(monkeypatch):
+    lines = [line for k in range(400) for line in (f"  a{k} = sin b{k}", f"  c{k} = add a{k} 2.5")]
+    text = "\n".join(["begin", *lines, "end"])
+    folded = readable(text)
+    assert "... such 2 lines 399 more times" in folded and "(of 802 lines;" in folded
+    assert folded.splitlines()[:3] == ["begin", "  a0 = sin b0", "  c0 = add a0 2.5"]
+    names = ("sin", "cos", "tan", "exp", "log", "abs")
+    unlike = "\n".join(f"x = {names[k * k * 7 % 6]}{k // 9 * 'x'}" for k in range(600))
+    shown = readable(unlike)
+    assert len(shown.splitlines()) <= config.explain_lines + 2 and "more lines" in shown
+    monkeypatch.setattr(config, "explain_lines", 0)
+    assert readable(text) == text

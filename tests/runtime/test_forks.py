@@ -19,7 +19,7 @@ from tracegrad import compile_grad
 from tracegrad.codegen.lower import depth
 from tracegrad.runtime import compiled
 from tracegrad.runtime.launch.kernel_cache import kernels
-from tracegrad.runtime.record import gc_pause
+from tracegrad.tracer.ir import gc_pause
 from tracegrad.tracer.control import jitted
 from tracegrad.tracer.ir import forks
 

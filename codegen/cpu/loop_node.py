@@ -117,8 +117,8 @@ class LoopFrame(Frame):
         return known
 
     def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False) -> None:
-        """The items that *write* writes, as a function that is called here. It serves all places that differ in nothing but
-        buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1."""
+        """The items that *write* writes, as a function that is called here. It serves all places that differ in
+        nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1."""
         b, module = self.b, self.b.module
         function = ir.Function(module, ir.FunctionType(I64, []), unique_name(module, name))
         function.linkage = "internal"

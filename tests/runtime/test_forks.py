@@ -19,9 +19,8 @@ from tracegrad import compile_grad
 from tracegrad.codegen.lower import depth
 from tracegrad.runtime import compiled
 from tracegrad.runtime.launch.kernel_cache import kernels
-from tracegrad.tracer.ir import gc_pause
 from tracegrad.tracer.control import jitted
-from tracegrad.tracer.ir import forks
+from tracegrad.tracer.ir import forks, gc_pause
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork"),

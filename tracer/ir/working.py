@@ -1,4 +1,5 @@
-"""The work that each thread is at, for a line that tells of it (``runtime/progress.py``): recording, or a phase of compiling.
+"""The work that each thread is at, for a line that tells of it (``runtime/progress.py``): recording, or a phase of
+compiling.
 
 A :class:`Working` costs a microsecond, and nothing is counted for its sake: *count* is asked when the line is
 written.  Work within work, in another thread too (``foreign_code.py`` hands the context on), is the *latest* of its

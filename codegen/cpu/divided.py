@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import llvmlite.ir as ir
+import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ..lower.canonical import Dim, Sym
@@ -100,19 +101,24 @@ class DividedWork:
     def put_together(self, parts: dict[Sym, ir.Value], chunks: ir.Value, stride: ir.Value) -> None:
         """Store the totals of *parts*, which are *stride* bytes from one chunk to the next."""
 
-    def emit(self) -> None:
+    def emit(self, apart: Callable[[], None] | None = None) -> None:
+        """Write the work here. *apart* writes what :meth:`several` does as a function of its own, and calls it."""
         b = self.b
-        wanted = least(b, least(b, b.udiv(self.work(), self.least_work()), I64(MOST_CHUNKS)), self.n)
-        with b.if_else(b.icmp_signed(">", wanted, I64(1)), likely=False) as (several, one):
+        with b.if_else(b.icmp_signed(">", self._wanted(), I64(1)), likely=False) as (several, one):
             with several:
-                self._divided(wanted)
+                (apart or self.several)()
             with one:
                 self.call(b, I64(0), self.n)
 
-    def _divided(self, wanted: ir.Value) -> None:
-        """Run about so many chunks of equal length, but for the last, and put their totals together."""
+    def _wanted(self) -> ir.Value:
+        """About how many chunks there are to be, by the sizes."""
         b = self.b
-        rows = self._quotient(self.n, wanted)
+        return least(b, least(b, b.udiv(self.work(), self.least_work()), I64(MOST_CHUNKS)), self.n)
+
+    def several(self) -> None:
+        """Run chunks of equal length, but for the last, and put their totals together."""
+        b = self.b
+        rows = self._quotient(self.n, self._wanted())
         aligned = b.and_(b.add(rows, I64(CHUNK - 1)), I64(-CHUNK))
         rows = b.select(b.icmp_signed(">=", rows, I64(CHUNK)), aligned, rows)
         chunks = self._quotient(self.n, rows)
@@ -181,7 +187,7 @@ class DividedWork:
         name = unique_name(module, f"{self.function.name}_chunk")
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, I64, I64]), name)
         function.linkage = "internal"
-        function.attributes.add("nounwind")
+        once_in_a_chunk(function)
         context, number, thread = function.args
         b = ir.IRBuilder(function.append_basic_block("entry"))
         n, rows, stride, own, *rest = [
@@ -253,30 +259,10 @@ class DividedNest(DividedWork):
 
     def _total(self, s: Statement, parts: ir.Value, chunks: ir.Value, stride: ir.Value) -> None:
         """Store the total of the *parts*, in the order of the chunks."""
-        b, entry, dtype, name = self.b, self.frame.entry, s.out.dtype, s.op.prim.name
-        kind, out = memory_type(dtype), self.pointers[self.used.index(s.out)]
-
-        def part(chunk: ir.Value, place: ir.Value) -> ir.Value:
-            base = b.gep(parts, [b.mul(chunk, stride)], source_etype=I8)
-            return from_memory(b, b.load(b.gep(base, [place], source_etype=kind), typ=kind), dtype)
-
-        if not kept_dims(s) and name == "reduce_sum" and dtype.kind in FLOAT_KINDS:
-            held = register_type(dtype)
-            total, lost = [cell(entry, b, constant(dtype, 0)) for _ in range(2)]
-            with counting(b, chunks) as chunk:
-                after = compensated(b, b.load(total, typ=held), part(chunk, I64(0)), b.load(lost, typ=held))
-                b.store(after[0], total)
-                b.store(after[1], lost)
-            value = corrected(b, dtype, b.load(total, typ=held), b.load(lost, typ=held))
-            b.store(to_memory(b, value, dtype), out)
-            return
-        count = self.numbers.count(b, kept_dims(s))
-        with counting(b, count) as e:
-            b.store(to_memory(b, part(I64(0), e), dtype), b.gep(out, [e], source_etype=kind))
-        with ranging(b, I64(1), chunks, I64(1)) as chunk, counting(b, count) as e:
-            at = b.gep(out, [e], source_etype=kind)
-            before = from_memory(b, b.load(at, typ=kind), dtype)
-            b.store(to_memory(b, combined(b, name, dtype, before, part(chunk, e)), dtype), at)
+        accurate = not kept_dims(s) and s.op.prim.name == "reduce_sum" and s.out.dtype.kind in FLOAT_KINDS
+        function = total_function(self.b.module, s.op.prim.name, s.out.dtype, accurate)
+        out, count = self.pointers[self.used.index(s.out)], self.numbers.count(self.b, kept_dims(s))
+        self.b.call(function, [parts, stride, chunks, out, count])
 
 
 class DividedPart(DividedWork):
@@ -342,3 +328,50 @@ class KernelTable:
         frame.b.ret_void()
         end()
         return function
+
+
+def once_in_a_chunk(function: ir.Function) -> None:
+    """Let LLVM spend no time on *function*, which runs once in a chunk's 20 us."""
+    function.attributes.add("nounwind")
+    function.attributes.add("noinline")
+    function.attributes.add("optnone")
+
+
+def total_function(module: ir.Module, name: str, dtype: np.dtype, accurate: bool) -> ir.Function:
+    """``(parts, stride, chunks, out, count)``: the reduction called *name* of *count* elements of *dtype* in each
+    chunk, which are *stride* bytes from one to the next; *accurate*: what rounding takes from sums is added up."""
+    symbol = f"tg_total_{name}_{dtype.char}_{int(accurate)}"
+    function = declare(module, symbol, ir.VoidType(), PTR, I64, I64, PTR, I64)
+    if not function.is_declaration:
+        return function
+    function.linkage = "internal"
+    function.attributes.add("nounwind")
+    function.attributes.add("noinline")
+    parts, stride, chunks, out, count = function.args
+    parts.add_attribute("noalias")
+    out.add_attribute("noalias")
+    entry, b = ir.IRBuilder(function.append_basic_block("entry")), ir.IRBuilder(function.append_basic_block("start"))
+    kind, held = memory_type(dtype), register_type(dtype)
+
+    def part(chunk: ir.Value, place: ir.Value) -> ir.Value:
+        base = b.gep(parts, [b.mul(chunk, stride)], source_etype=I8)
+        return from_memory(b, b.load(b.gep(base, [place], source_etype=kind), typ=kind), dtype)
+
+    if accurate:
+        total, lost = [cell(entry, b, constant(dtype, 0)) for _ in range(2)]
+        with counting(b, chunks) as chunk:
+            after = compensated(b, b.load(total, typ=held), part(chunk, I64(0)), b.load(lost, typ=held))
+            b.store(after[0], total)
+            b.store(after[1], lost)
+        value = corrected(b, dtype, b.load(total, typ=held), b.load(lost, typ=held))
+        b.store(to_memory(b, value, dtype), out)
+    else:
+        with counting(b, count) as e:
+            b.store(to_memory(b, part(I64(0), e), dtype), b.gep(out, [e], source_etype=kind))
+        with ranging(b, I64(1), chunks, I64(1)) as chunk, counting(b, count) as e:
+            at = b.gep(out, [e], source_etype=kind)
+            before = from_memory(b, b.load(at, typ=kind), dtype)
+            b.store(to_memory(b, combined(b, name, dtype, before, part(chunk, e)), dtype), at)
+    b.ret_void()
+    entry.branch(b.function.blocks[1])
+    return function

@@ -26,7 +26,7 @@ from ..lower.canonical import CanonicalOp, Const, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
-from .divided import DividedNest, DividedPart, KernelTable, Own
+from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments
 from .hints import hints_by_name
 from .library_calls import CallEmitter, batch_work, is_batched
@@ -101,9 +101,15 @@ class LoopFrame(Frame):
             self.b.call(known, [*pointers, *numbers.given(self.numbers)])
             return
 
-        def divided(frame: LoopFrame, division: Division = division) -> None:
+        def work_in(frame: LoopFrame, division: Division = division) -> DividedNest:
             own, given = [*map(frame.pointer, used)], numbers.given(frame.numbers)
-            DividedNest(frame, self.chunks, division, known, used, own, given).emit()
+            return DividedNest(frame, self.chunks, division, known, used, own, given)
+
+        def several(frame: LoopFrame) -> None:
+            work_in(frame).several()
+
+        def divided(frame: LoopFrame) -> None:
+            work_in(frame).emit(lambda: frame._shared(several, name, may_end=True, rare=True))
 
         self._shared(divided, name, may_end=True)
 
@@ -116,14 +122,17 @@ class LoopFrame(Frame):
             del module.globals[name]
         return known
 
-    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False) -> None:
+    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False) -> None:
         """The items that *write* writes, as a function that is called here. It serves all places that differ in
-        nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1."""
+        nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1;
+        *rare*: whether it only runs where there is much to do."""
         b, module = self.b, self.b.module
         function = ir.Function(module, ir.FunctionType(I64, []), unique_name(module, name))
         function.linkage = "internal"
         function.attributes.add("nounwind")
-        if len(self.schedule.body) > MANY_ITEMS:
+        if rare:
+            once_in_a_chunk(function)
+        elif len(self.schedule.body) > MANY_ITEMS:
             function.attributes.add("noinline")
         entry, start = function.append_basic_block("entry"), function.append_basic_block("start")
         arguments = SharedArguments(self.program, ir.IRBuilder(entry))

@@ -264,7 +264,7 @@ def test_files_are_the_same_whoever_makes_them(tmp_path):
         assert run(folder, "len(list(answers()))", PYTHONHASHSEED=seed) == f"{3 * len(FUNCTIONS)}\n"
     contents = [{p.name: p.read_bytes() for p in folder.glob("*-*")} for folder in folders]
     assert contents[0] == contents[1]
-    assert {name.split("-")[0] for name in contents[0]} == {"kernel", "native", "sources"}
+    assert {name.split("-")[0] for name in contents[0]} == {"kernel", "native", "plan", "sources"}
 
 
 @pytest.mark.slow

@@ -456,7 +456,7 @@ def test_processes_answer_each_other(cache, tmp_path) -> None:
         """)
     )
     root = Path(__file__).resolve().parents[3]
-    env = os.environ | {"TRACEGRAD_CACHE_DIR": str(cache), "PYTHONPATH": str(root)}
+    env = os.environ | {"TRACEGRAD_CACHE_DIR": str(cache), "PYTHONPATH": str(root), "TRACEGRAD_DISK_ANSWERS": "1"}
     out = [
         subprocess.run(
             [sys.executable, str(tmp_path / "script.py"), n], env=env, capture_output=True, text=True, check=True

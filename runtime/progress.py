@@ -26,15 +26,20 @@ IDLE = 5.0  # seconds without work after which the thread ends
 
 class _Line:
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.thread: threading.Thread | None = None
         self.shown: Any = None  # what is on the terminal: a display of rich's, or the stream that has the plain line
 
     def begun(self) -> None:
+        if not self._runs() and config.progress and _is_terminal():
+            with self.lock:
+                if not self._runs():  # another thread may have begun it
+                    self.thread = threading.Thread(target=self._run, name="tracegrad progress", daemon=True)
+                    self.thread.start()
+
+    def _runs(self) -> bool:
         thread = self.thread
-        if (thread is None or not thread.is_alive()) and config.progress and _is_terminal():
-            self.thread = threading.Thread(target=self._run, name="tracegrad progress", daemon=True)
-            self.thread.start()
+        return thread is not None and thread.is_alive()
 
     def ended(self) -> None:
         if self.shown is not None and not at_work():

@@ -111,6 +111,7 @@ def test_a_first_call_from_disk_imports_nothing_more(name: str, tmp_path: Path) 
     assert run(f"{program}\n{ending}", tmp_path) == "1"
 
 
+@pytest.mark.slow
 def test_a_fit_by_scipy_begins_with_a_call_from_disk(tmp_path: Path) -> None:
     program = f"from scipy.optimize import minimize\n{ROSENBROCK}f = compile_grad(rosenbrock)\n"
     fit = "print(minimize(f.value_and_grad, x, jac=True, options={'maxiter': 5}).nfev, f.stats.from_disk)"

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ..lower.canonical import Dim, Sym
-from ..schedule.division import Division, kept_dims, work_of
+from ..schedule.division import Division, kept_dims
 from ..schedule.loop_tree import Statement
 from ..schedule.memory import ALIGN
 from ..schedule.tiles import TILE
@@ -119,8 +119,7 @@ class DividedWork:
         """Run chunks of equal length, but for the last, and put their totals together."""
         b = self.b
         rows = self._quotient(self.n, self._wanted())
-        aligned = b.and_(b.add(rows, I64(CHUNK - 1)), I64(-CHUNK))
-        rows = b.select(b.icmp_signed(">=", rows, I64(CHUNK)), aligned, rows)
+        rows = b.select(b.icmp_signed(">=", rows, I64(CHUNK)), self._multiple(rows, CHUNK), rows)
         chunks = self._quotient(self.n, rows)
         threads = b.load(outside(b.module, "pool:threads"), typ=I64)
         stride, places = self._places(self.totals)
@@ -135,7 +134,7 @@ class DividedWork:
             with none:
                 self.call(b, I64(0), self.n)
             with some:
-                start = b.and_(b.add(b.ptrtoint(memory, I64), I64(ALIGN - 1)), I64(-ALIGN))
+                start = self._multiple(b.ptrtoint(memory, I64), ALIGN)
                 own_start = b.add(start, parts)
                 totals = {x: b.inttoptr(b.add(start, place), PTR) for x, place in places.items()}
                 private = {x: b.inttoptr(b.add(own_start, place), PTR) for x, place in own_places.items()}
@@ -148,6 +147,10 @@ class DividedWork:
         b = self.b
         return b.udiv(b.sub(b.add(x, y), I64(1)), y)
 
+    def _multiple(self, x: ir.Value, of: int) -> ir.Value:
+        """x, rounded up to a multiple of a power of two."""
+        return self.b.and_(self.b.add(x, I64(of - 1)), I64(-of))
+
     def _places(self, buffers: Sequence[Own]) -> tuple[ir.Value, dict[Sym, ir.Value]]:
         """(bytes of all, the offset of each)"""
         b, offset = self.b, I64(0)
@@ -155,7 +158,7 @@ class DividedWork:
         for x in buffers:
             places[x.sym] = offset
             nbytes = b.mul(self.numbers.count(b, x.dims), I64(x.itemsize))
-            offset = b.add(offset, b.and_(b.add(nbytes, I64(ALIGN - 1)), I64(-ALIGN)))
+            offset = b.add(offset, self._multiple(nbytes, ALIGN))
         return offset, places
 
     def _run(
@@ -219,8 +222,7 @@ class DividedNest(DividedWork):
         ]
 
     def work(self) -> ir.Value:
-        b, frame = self.b, self.frame
-        found = work_of(frame.program, frame.schedule, self.division.loop)
+        b, found = self.b, self.division.work
         terms = [b.mul(I64(cost), self.numbers.count(b, dims), flags=("nsw",)) for dims, cost in found.items()]
         return reduce(b.add, terms)
 

@@ -25,11 +25,12 @@ class Division:
     """A nest of which any range of the outermost loop can run alone.
 
     ``totals``: accumulations over all of the loop, of which each chunk makes a part; ``private``: temporaries of one
-    iteration (or a tile of them), of which each thread has its own."""
+    iteration (or a tile of them), of which each thread has its own; ``work``: as ``work_of`` has it."""
 
     loop: Loop
     totals: list[Statement]
     private: list[Sym]
+    work: dict[tuple[Dim, ...], int]
 
 
 def division_of(program: Canonical, schedule: Schedule, loop: Loop) -> Division | None:
@@ -43,7 +44,8 @@ def division_of(program: Canonical, schedule: Schedule, loop: Loop) -> Division 
     totals = [s for s in statements if carries(s.op) and s.complete == 0]
     if any(s.op.prim.kind != REDUCE or s.op.prim.name in POSITIONS or s.out in schedule.windows for s in totals):
         return None
-    return Division(loop, totals, [s.out for s in statements if schedule.contracted.get(s.out)])
+    private = [s.out for s in statements if schedule.contracted.get(s.out)]
+    return Division(loop, totals, private, work_of(program, schedule, loop))
 
 
 def work_of(program: Canonical, schedule: Schedule, loop: Loop) -> dict[tuple[Dim, ...], int]:

@@ -290,10 +290,7 @@ def run(options: argparse.Namespace) -> int:
     section = text(ours.device(), checks, limits, rows, least, facts, report.versions(*installed))
     print(f"\n{section}")
     if not options.no_save and (options.save or not (options.quick or wanted)):
-        store = report.Store.load()
-        store.gpu = section
-        store.save()
-        report.write(store)
+        report.keep("gpu", section)
     wrong = any(isinstance(c, str) and c.startswith("wrong") for cells in rows.values() for c in cells.values())
     return 0 if good and not wrong and late <= early else 1
 

@@ -179,8 +179,5 @@ def run(options: argparse.Namespace) -> int:
     text = f"{LEGEND}\n\n{made}\n\n{tables(found)}"
     print(text)
     if not options.no_save and not wanted:
-        store = report.Store.load()
-        store.gpu_static = text
-        store.save()
-        report.write(store)
+        report.keep("gpu_static", text)
     return 0

@@ -112,8 +112,5 @@ def run(options: argparse.Namespace) -> int:
     print(text)
     if options.save or ("tracegrad" in peers and not options.no_save and not options.quick):
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-        store = report.Store.load()
-        store.memory = f"{text}\n\n{LEGEND}Measured {date}."
-        store.save()
-        report.write(store)
+        report.keep("memory", f"{text}\n\n{LEGEND}Measured {date}.")
     return 0

@@ -304,6 +304,14 @@ with BLAS for large products, is what there is to reach. A dash: no such spellin
 """
 
 
+def keep(part: str, text: str) -> None:
+    """Store *text* as one of ``TEXTS``, and write the page anew."""
+    store = Store.load()
+    setattr(store, part, text)
+    store.save()
+    write(store)
+
+
 def write(store: Store) -> None:
     """Write RESULTS.md and its plot; what stands below the marker stays."""
     notes = "\n\n## Notes\n"

@@ -102,10 +102,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name}: other bits with {count} threads")
     if not (options.no_save or options.quick or words):
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-        store = report.Store.load()
-        store.scaling = (
-            f"{text}\n\nValue and gradient, the same bits with one thread and with {count}. Measured {date}."
+        report.keep(
+            "scaling", f"{text}\n\nValue and gradient, the same bits with one thread and with {count}. Measured {date}."
         )
-        store.save()
-        report.write(store)
     return 1 if differ else 0

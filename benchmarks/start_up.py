@@ -112,10 +112,7 @@ def run(options: argparse.Namespace) -> int:
     )
     print(f"\n{text}")
     if options.save:
-        store = report.Store.load()
-        store.start = text
-        store.save()
-        report.write(store)
+        report.keep("start", text)
     return 0
 
 

@@ -207,10 +207,8 @@ def run(options: argparse.Namespace) -> int:
     print(text)
     if options.save or not (options.no_save or options.quick):
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-        store = report.Store.load()
-        store.training = (
-            f"{text}\n\n{report.versions('numpy', 'numba', 'torch', 'jax')}. Measured {date}, one thread, one core."
+        report.keep(
+            "training",
+            f"{text}\n\n{report.versions('numpy', 'numba', 'torch', 'jax')}. Measured {date}, one thread, one core.",
         )
-        store.save()
-        report.write(store)
     return 0

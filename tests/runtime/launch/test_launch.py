@@ -494,6 +494,7 @@ def test_a_collection_may_call_again(bind):
             calls.append(None)
             calls[-1] = call(10.0, x)
 
+    pairs = [(i, x) for i in range(2_000)]  # all that Python keeps for reuse: a pair from there starts no collection
     threshold = gc.get_threshold()
     gc.callbacks.append(again)
     try:
@@ -502,7 +503,7 @@ def test_a_collection_may_call_again(bind):
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(again)
-    assert calls
+    assert calls and pairs
     for i, (total, y) in [*enumerate(results), *((10, result) for result in calls)]:
         assert total == 15 * i and np.array_equal(y, i * x)
 

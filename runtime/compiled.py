@@ -272,13 +272,22 @@ class BoundFunction:
         return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)
 
 
+class _ClassMethod(classmethod):  # type: ignore[type-arg]
+    """A class method that is a compiled method of the class.  (A plain ``classmethod`` of a compiled function has been a
+    plain method, without a gradient, since Python 3.13.)"""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self.__func__.__get__(type(instance) if owner is None else owner)
+
+
 def compile_grad(
     fn: Callable[..., Any] | None = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     static_argnames: str | Iterable[str] = (), target: str = "cpu",
 ) -> Any:  # fmt: skip
     """Compile *fn*, a function of NumPy arrays and floats, and its gradient.
 
-    Usable as ``compile_grad(fn)``, ``@compile_grad`` and ``@compile_grad(argnums=(0, 1))``, on functions and methods.
+    Usable as ``compile_grad(fn)``, ``@compile_grad`` and ``@compile_grad(argnums=(0, 1))``, on functions and methods,
+    and above ``@classmethod`` and ``@staticmethod``.
 
     :param argnums: the positional argument or arguments that gradients are taken of; of a method, ``self`` does not
     count.
@@ -291,4 +300,7 @@ def compile_grad(
         return lambda f: compile_grad(
             f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target
         )
+    if isinstance(fn, (classmethod, staticmethod)):
+        made = CompiledFunction(fn.__func__, argnums, has_aux, static_argnames, target)
+        return _ClassMethod(made) if isinstance(fn, classmethod) else staticmethod(made)
     return CompiledFunction(fn, argnums, has_aux, static_argnames, target)

@@ -64,10 +64,15 @@ class Model:
     def static(x):
         return np.sum(x)
 
-    @classmethod
     @compile_grad
+    @classmethod
     def of_class(cls, x):
         return np.sum(x**2)
+
+    @classmethod
+    @compile_grad
+    def inside(cls, x):
+        return np.sum(x**3)
 
 
 @tracegrad.compile
@@ -100,7 +105,8 @@ BY_PARTS = {
     "both": (two.value_and_grad, lambda o: o(X, X)),
     "method": (model.loss, lambda o: (o(X), o.grad(X))),
     "gradient of a method": (model.loss.grad, lambda o: o(X)),
-    "class method": (Model.of_class, lambda o: o.grad(X)),
+    "class method": (Model.of_class, lambda o: (o(X), o.grad(X))),
+    "class method of a compiled function": (Model.inside, lambda o: o(X)),  # without grad since Python 3.13
     "grad": (autograd.grad(f), lambda o: o(X)),
     "grad of a plain function": (autograd.grad(plain), lambda o: o(X)),
     "grad of a method": (autograd.grad(model.loss), lambda o: o(X)),

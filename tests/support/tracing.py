@@ -18,6 +18,7 @@ from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (install the fr
 from tracegrad.tracer.bytecode.shown_names import asks, show
 from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.graph import Atom, Graph, structural
+from tracegrad.tracer.numpy_api.hooks import hook_loaded
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording
 
@@ -52,6 +53,7 @@ class Traced:
     weights."""
 
     def __init__(self, f: Callable[..., Any], args: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None = None):
+        hook_loaded()  # what a test has imported since the last one
         recorder = Recorder()
         with recording(recorder):
             self.vars = [recorder.add_input(a, f"argument {i}") for i, a in enumerate(args)]

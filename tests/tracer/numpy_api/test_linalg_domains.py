@@ -38,8 +38,12 @@ def weighted(x: Any) -> Any:
     total = 0.0
     for part in leaves(x):
         k = np.cos(np.arange(part.size).reshape(part.shape) % 7)
-        total = total + np.sum(np.sin(part) * k.astype(part.dtype))
+        total = total + np.sum(np.real(np.sin(part) * k.astype(part.dtype)))  # from NumPy 2.5 on, eig's are complex
     return total
+
+
+def total(x: Any) -> Any:
+    return sum([np.sum(np.real(part)) for part in leaves(x)])
 
 
 OF_BATCHES = {
@@ -124,9 +128,8 @@ def test_every_function_in_both_orders_and_precisions(name):
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, found, rtol=5e-3, atol=5e-3 * np.abs(found).max())
     if given.ndim == 3:
-        parts = [Traced(function, [a], [np.ones(x.shape) for x in leaves(function(a))]).grads[0] for a in given]
-        weights = [np.ones(x.shape) for x in leaves(function(given))]
-        np.testing.assert_allclose(Traced(function, [given], weights).grads[0], parts, rtol=1e-8, atol=1e-8)
+        parts = [gradient(lambda a: total(function(a)), a) for a in given]
+        np.testing.assert_allclose(gradient(lambda a: total(function(a)), given), parts, rtol=1e-8, atol=1e-8)
 
 
 # ---- hard matrices -----------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ def test_functions_of_nearly_degenerate_matrices(gap):
 
     def by_eig(a: Any) -> Any:
         w, v = L.eig(a)
-        return np.sum(weights * ((v * np.exp(w)) @ L.inv(v)))
+        return np.sum(weights * np.real((v * np.exp(w)) @ L.inv(v)))
 
     def by_svd(a: Any) -> Any:
         u, s, vh = L.svd(a)

@@ -79,7 +79,8 @@ class Settled:
         if known is None:
             plain = value
             if type(value) is TracedArray:
-                lost = self._in_error and not value._recorder.active  # of the body of a loop, in which the error arose
+                # in an error, there are those of the body of a loop in which it arose
+                lost = not value._complete or (self._in_error and not value._recorder.active)
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()

@@ -25,6 +25,9 @@ from tracegrad.runtime.launch.kernel_cache import KernelCache, kernels
 from tracegrad.tracer.control import jitted
 from tracegrad.tracer.ir import gc_pause, interrupts
 from tracegrad.tracer.ir.foreign_code import uninterrupted
+from tracegrad.tracer.record import array
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.buffers import Storage
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that send signals"),
@@ -166,6 +169,28 @@ def test_interrupted_calls():
 @pytest.mark.slow
 def test_many_interrupted_calls():
     assert tries(int(os.environ.get("TRACEGRAD_TEST_SEEDS", 150)), 1) > 20
+
+
+def test_arrays_whose_making_was_interrupted(monkeypatch):
+    """They may be in a container that outlives the run; the interrupt is what is raised."""
+    begun: list[Any] = []
+
+    class TornStorage(Storage):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if begun:
+                raise Interrupt
+            super().__init__(*args, **kwargs)
+
+    def f(x, kept):
+        kept.last = {"sum": np.sum(x), "torn": TracedArray.__new__(TracedArray)}
+        begun.append(kept.last)
+        return np.sum(np.sin(x)) * random.random()
+
+    kept = Kept()
+    monkeypatch.setattr(array, "Storage", TornStorage)
+    with pytest.raises(Interrupt):
+        compile_grad(f).value_and_grad(X, kept)
+    assert begun and not any(isinstance(part, TracedArray) for part in (begun[0]["sum"], kept.last))
 
 
 class FakeCanonical:

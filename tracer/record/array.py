@@ -103,7 +103,6 @@ class TracedArray(metaclass=_StandIn):
     __array_priority__ = 1000.0
 
     def __init__(self, atom: Atom, recorder: Recorder, *, owner: str | None = None):
-        self._recorder = recorder
         self._storage = storage = Storage(atom, owner, home=current_recorder())
         self._steps: tuple[tuple[ViewStep, tuple[int, ...]], ...] = ()
         self._atom: Atom = atom
@@ -112,6 +111,15 @@ class TracedArray(metaclass=_StandIn):
         if owner is not None:
             contents = recorder.env.get(atom) if isinstance(atom, Var) else None
             storage.c_order = contents is None or contents.flags.c_contiguous
+        self._recorder = recorder  # the last: see `_complete`
+
+    @property
+    def _complete(self) -> bool:
+        """Whether it has been made to its end, which an interrupt may prevent."""
+        try:
+            return self._recorder is not None
+        except AttributeError:
+            return False
 
     # ---- reading and writing the storage -----------------------------------------------------------------------
 
@@ -173,12 +181,12 @@ class TracedArray(metaclass=_StandIn):
                 becomes_array = atom.aval.weak and type(step) is not LaneStep
                 return wrap_array(cast(atom, atom.aval.dtype)) if becomes_array else wrap(atom, self._recorder)
         result = TracedArray.__new__(TracedArray)
-        result._recorder = _innermost(self._recorder)
         result._storage = self._storage
         result._atom = step.apply(self.atom)
         result._steps = (*self._steps, (step, self.shape))
         result._version = self._storage.version
         result._uncertain = self._uncertain
+        result._recorder = _innermost(self._recorder)
         return result
 
     def known_c_order(self) -> bool:
@@ -555,6 +563,8 @@ class TracedArray(metaclass=_StandIn):
         raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:
+        if name in TracedArray.__slots__:
+            raise AttributeError(name)  # it is not complete
         self.of_arrays(name)
         method = METHODS.get(name)
         if method is not None:

@@ -273,8 +273,8 @@ class BoundFunction:
 
 
 class _ClassMethod(classmethod):  # type: ignore[type-arg]
-    """A class method that is a compiled method of the class.  (A plain ``classmethod`` of a compiled function has been a
-    plain method, without a gradient, since Python 3.13.)"""
+    """A class method that is a compiled method of the class.  (A ``classmethod`` of a compiled function is a plain
+    method, without a gradient, from Python 3.13 on.)"""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self.__func__.__get__(type(instance) if owner is None else owner)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -201,11 +200,19 @@ def _record(
                     take_back_guesses(recorder, error)
                 raise
             finally:
-                surely(partial(given.write_back, plain))
-                if left:  # (a cell with the result in it would be taken for one of the user's)
-                    surely(lambda: settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name))
-                    if plan.leaves is False:
-                        holders.settle(plain, out)
+
+                def leave() -> None:
+                    given.write_back(plain)
+                    if left:  # (a cell with the result in it would be taken for one of the user's)
+                        settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+                        if plan.leaves is False:
+                            holders.settle(plain, out)
+
+                try:
+                    surely(leave)
+                except BaseException:  # an interrupt, before it had begun
+                    surely(leave)
+                    raise
                 plan.leaves = left or bool(plan.leaves)
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
@@ -358,7 +365,12 @@ def run_frozen(
         settle(left, plain, plan.writes_by_name)
         return after, new_attributes.settle(plain)
 
-    after, new = surely(settled)
+    try:
+        after, new = surely(settled)
+    except BaseException:  # an interrupt, before it had begun
+        surely(settled)
+        raise
+    interrupted = raised is not None and not isinstance(raised, Exception | RecordAgainError)
     refused = unrecordable.last() if recorder.guessed else None
     if refused is not None:
         with suppress(RecordAgainError):
@@ -376,7 +388,7 @@ def run_frozen(
         plan.choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))
         with suppress(RecordAgainError):
             recorder.again(NotSelectedError())
-    again = recorder.needed
+    again = None if interrupted else recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
@@ -397,12 +409,12 @@ def run_frozen(
         raise again
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
         raise NotSelectedError
-    if not changed and _unseen(watch, substitution):
+    if not (changed or interrupted) and _unseen(watch, substitution):
         raise UnseenReaderError from raised
     if not changed:
         integers.refuse()
     objection = None if others is None else others.objection()
-    if objection is not None and not changed and plan.provable:
+    if objection is not None and not (changed or interrupted) and plan.provable:
         raise RunAgainError(objection)
 
     def write_back() -> None:

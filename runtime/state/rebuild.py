@@ -171,7 +171,11 @@ class Substitution:
                 _set_in_class(patch.edge, patch.part)
             yield
         finally:
-            surely(self._leave_classes)
+            try:
+                surely(self._leave_classes)
+            except BaseException:  # an interrupt, before it had begun
+                surely(self._leave_classes)
+                raise
             _standing.inside = tuple([x for x in _standing.inside if x is not self])
 
     def _leave_classes(self) -> None:

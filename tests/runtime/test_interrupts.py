@@ -22,6 +22,8 @@ from llvmlite.binding import ffi
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.machine_code import loaded
 from tracegrad.runtime.launch.kernel_cache import KernelCache, kernels
+from tracegrad.runtime.record import record
+from tracegrad.runtime.state.watch import Watch
 from tracegrad.tracer.control import jitted
 from tracegrad.tracer.ir import gc_pause, interrupts
 from tracegrad.tracer.ir.foreign_code import uninterrupted
@@ -191,6 +193,53 @@ def test_arrays_whose_making_was_interrupted(monkeypatch):
     with pytest.raises(Interrupt):
         compile_grad(f).value_and_grad(X, kept)
     assert begun and not any(isinstance(part, TracedArray) for part in (begun[0]["sum"], kept.last))
+
+
+@pytest.mark.parametrize("function", [counts_in_class, keeps])
+def test_an_interrupt_as_what_it_left_is_put_back(monkeypatch, function):
+    """It comes before :func:`interrupts.surely` has begun, which is done all the same; the interrupt is what is raised,
+    not what a run that was torn seems to have read."""
+    real, calls = record.surely, []
+
+    def torn(work: Any) -> Any:
+        calls.append(work)
+        if len(calls) == 1:
+            raise Interrupt
+        return real(work)
+
+    kept, compiled = Kept(), compile_grad(function)
+    if function is keeps:  # runs in each call, from the second on
+        compiled.value_and_grad(X, W, kept)
+    monkeypatch.setattr(record, "surely", torn)
+    before = process()
+    with pytest.raises(Interrupt):
+        compiled.value_and_grad(X, W, kept)
+    assert process() == before and all(map(is_plain, (kept.last, kept.scale, kept.number, Kept.calls)))
+    np.testing.assert_allclose(compiled.value_and_grad(X, W, kept)[0], function(X, W, kept), rtol=1e-12)
+
+
+def test_an_interrupt_as_the_watch_begins(monkeypatch):
+    """It sees the handler, which the analysis of the function has not: that is no reason to run it again."""
+    begun = []
+
+    def handler() -> None:
+        raise Interrupt
+
+    def install(self: Watch) -> Watch:
+        enter(self)
+        if not begun:
+            begun.append(self)
+            handler()
+        return self
+
+    enter = Watch.__enter__
+    monkeypatch.setattr(Watch, "__enter__", install)
+    before, kept = process(), Kept()
+    compiled = compile_grad(counts_in_class)
+    with pytest.raises(Interrupt):
+        compiled.value_and_grad(X, W, kept)
+    assert process() == before and begun
+    np.testing.assert_allclose(compiled.value_and_grad(X, W, kept)[0], 2 * X @ W, rtol=1e-12)
 
 
 class FakeCanonical:

@@ -1,7 +1,8 @@
 """Kernels with several threads beside one: ``python -m benchmarks --scaling --threads 2``.
 
 Everybody has so many cores. tracegrad's two take turns in one process, round by round, with JAX and its threads, where
-that is installed. Results of one and of several threads must be the same bits.
+that is installed; BLAS has as many as tracegrad (by threadpoolctl). Results of one and of several threads must be the
+same bits.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def _bits(result: Any) -> bytes:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table, and keep it in RESULTS.md; returns 1 where bits differ."""
+    from threadpoolctl import ThreadpoolController
+
     from tracegrad import config
 
     count = options.threads
@@ -63,10 +66,12 @@ def run(options: argparse.Namespace) -> int:
     def ours(threads: int, call: Callable[[], Any]) -> Callable[[], Any]:
         def called() -> Any:
             config.num_threads = threads
+            blas.limit(limits=threads)  # for good, unlike the context that it is, too
             return call()
 
         return called
 
+    blas = ThreadpoolController().select(user_api="blas")
     words = [word for word in options.only.split(",") if word]
     rows, differ = [], []
     for workload in ROWS:

@@ -50,7 +50,7 @@ PARTS = 16  # flops of a chunk for each element that it adds up in memory
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A buffer of which each chunk or thread has its own: *times* an array of these dims."""
+    """A buffer of which each chunk or thread has its own: an array of these dims; *sym*: whose it is."""
 
     sym: Sym
     dims: Sequence[Dim]
@@ -65,10 +65,13 @@ class DividedWork:
     totals: Sequence[Own] = ()  # one of them for each chunk
     private: Sequence[Own] = ()  # for each thread
 
-    def __init__(self, frame: Frame, known: dict[str, ir.Function]):
+    def __init__(self, b: ir.IRBuilder, entry: ir.IRBuilder, known: dict[str, ir.Function]):
         """*known*: the functions of one chunk so far, by what they are like."""
-        self.frame, self.known = frame, known
-        self.b, self.numbers = frame.b, frame.numbers
+        self.b, self.entry, self.known = b, entry, known
+
+    def count(self, dims: Sequence[Dim]) -> ir.Value:
+        """The number of elements along *dims*."""
+        raise NotImplementedError
 
     def work(self) -> ir.Value:
         """Flops, about, of all of it."""
@@ -157,7 +160,7 @@ class DividedWork:
         places: dict[Sym, ir.Value] = {}
         for x in buffers:
             places[x.sym] = offset
-            nbytes = b.mul(self.numbers.count(b, x.dims), I64(x.itemsize))
+            nbytes = b.mul(self.count(x.dims), I64(x.itemsize))
             offset = b.add(offset, self._multiple(nbytes, ALIGN))
         return offset, places
 
@@ -168,7 +171,7 @@ class DividedWork:
         """Let the pool run the chunks; return from the kernel where a signal handler has raised."""
         b = self.b
         words = [self.n, rows, stride, own, *words]
-        context = self.frame.entry.alloca(I64, len(words))
+        context = self.entry.alloca(I64, len(words))
         context.type = PTR
         for k, word in enumerate(words):
             b.store(word, b.gep(context, [I64(k)], inbounds=True, source_etype=I64))
@@ -203,7 +206,18 @@ class DividedWork:
         return function
 
 
-class DividedNest(DividedWork):
+class _InFrame(DividedWork):
+    """Work at the builder of a *frame*."""
+
+    def __init__(self, frame: Frame, known: dict[str, ir.Function]):
+        super().__init__(frame.b, frame.entry, known)
+        self.numbers = frame.numbers
+
+    def count(self, dims: Sequence[Dim]) -> ir.Value:
+        return self.numbers.count(self.b, dims)
+
+
+class DividedNest(_InFrame):
     """The call of a nest: *function* takes *pointers* of the buffers *used*, a range, and the *given* numbers."""
 
     def __init__(
@@ -228,7 +242,7 @@ class DividedNest(DividedWork):
 
     def least_work(self) -> ir.Value:
         b = self.b
-        in_memory = [b.mul(I64(PARTS), self.numbers.count(b, x.dims)) for x in self.totals if x.dims]
+        in_memory = [b.mul(I64(PARTS), self.count(x.dims)) for x in self.totals if x.dims]
         return reduce(b.add, in_memory, I64(CHUNK_WORK))
 
     def call(self, b: ir.IRBuilder, low: ir.Value, high: ir.Value) -> None:
@@ -267,7 +281,7 @@ class DividedNest(DividedWork):
         self.b.call(function, [parts, stride, chunks, out, count])
 
 
-class DividedPart(DividedWork):
+class DividedPart(_InFrame):
     """A part of the kernel as a function of its table of buffers, sizes, constants, and a range."""
 
     def __init__(

@@ -108,10 +108,13 @@ class LoopFrame(Frame):
         def several(frame: LoopFrame) -> None:
             work_in(frame).several()
 
-        def divided(frame: LoopFrame) -> None:
-            work_in(frame).emit(lambda: frame._shared(several, name, may_end=True, rare=True))
+        def apart(frame: LoopFrame) -> None:
+            self.divided.add(frame._shared(several, name, may_end=True, rare=True))
 
-        self._shared(divided, name, may_end=True)
+        def divided(frame: LoopFrame) -> None:
+            work_in(frame).emit(lambda: apart(frame))
+
+        self.divided.add(self._shared(divided, name, may_end=True))
 
     def _known(self, function: ir.Function) -> ir.Function:
         """*function*, or one that is like it but for its name."""
@@ -122,9 +125,9 @@ class LoopFrame(Frame):
             del module.globals[name]
         return known
 
-    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False) -> None:
-        """The items that *write* writes, as a function that is called here. It serves all places that differ in
-        nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1;
+    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False) -> str:
+        """The items that *write* writes, as a function that is called here; its name. It serves all places that differ
+        in nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1;
         *rare*: whether it only runs where there is much to do."""
         b, module = self.b, self.b.module
         function = ir.Function(module, ir.FunctionType(I64, []), unique_name(module, name))
@@ -147,21 +150,24 @@ class LoopFrame(Frame):
         known = self._known(function)
         answer = b.call(known, arguments.of_caller(self.numbers, self.near or self.pointer))
         if may_end:
-            self.divided.add(known.name)
             with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
                 b.ret(answer)
+        return known.name
 
     def call(self, op: CanonicalOp, name: str) -> None:
         if self.table is None or not is_batched(self.program, op):
+            divides = self.table is not None
 
             def whole(frame: LoopFrame) -> None:
-                stored, has_gil = self.schedule.stored, self.has_gil
-                CallEmitter(self.program, stored, frame.b, frame.pointer, frame.numbers, has_gil=has_gil).emit(op)
+                CallEmitter(
+                    self.program, self.schedule.stored, frame.b, frame.pointer, frame.numbers, divides=divides,
+                    has_gil=self.has_gil,
+                ).emit(op)  # fmt: skip
 
             if self.near is None:
                 whole(self)
             else:
-                self._shared(whole, name)
+                self._shared(whole, name, may_end=divides)
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:

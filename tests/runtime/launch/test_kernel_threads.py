@@ -7,6 +7,7 @@ Work is divided where there is much of it, so here a chunk of hardly any is wort
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from support import (
     primitive_graph,
     prims,
     rng_for,
+    strict_evaluate,
 )
 
 import tracegrad
@@ -112,6 +114,37 @@ def test_programs(divided, start):
         for name, case in cases_of(seed).items():
             verdict = judge_tier(case, in_threads)
             assert not verdict, f"seed {seed}, {name}: {verdict}\n{case}"
+
+
+PRODUCTS = [
+    (name, ta, tb, sizes, dtype)
+    for sizes in ((700, 70, 9), (9, 700, 70), (70, 9, 700), (3, 3, 40_000), (1, 5000, 64), (130, 130, 130), (0, 3, 4))
+    for ta, tb in ((False, False), (True, False), (False, True), (True, True))
+    for name in ("matmul", "matmulz")
+    for dtype in (F64, F32)
+]
+
+
+@pytest.mark.parametrize(
+    "case",
+    some(random.Random(0).sample(PRODUCTS, len(PRODUCTS)), quick=10),
+    ids=lambda c: f"{c[0]}-{c[1]:d}{c[2]:d}-{c[3]}-{c[4]}",
+)
+def test_narrow_products(divided, case):
+    """In tiles along the longest of their sizes, for each matrix of a batch."""
+    name, ta, tb, (m, n, k), dtype = case
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=shape).astype(dtype) for shape in ((2, m, k), (2, k, n)))
+    if m:
+        x[:, 0, k // 2], y[:, k // 2, 0] = np.inf, 0  # no number, or a term 0
+    values = [np.ascontiguousarray(np.swapaxes(v, 1, 2)) if turned else v for v, turned in ((x, ta), (y, tb))]
+    prim = next(p for p in prims() if p.name == name)
+    graph = primitive_graph(prim, [Aval(dtype, v.shape) for v in values], ta=ta, tb=tb)
+    with np.errstate(invalid="ignore"):
+        (expected,) = strict_evaluate(graph, values)
+    (found,) = in_threads(graph, values)
+    tolerance = 1e-9 if dtype == F64 else 1e-3
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from .fourier import takes_all
 from .lapack import PerMatrix
 from .loop_values import Frame
 from .products import MATRIX_WORK, OF_ONE_THREAD, Product, element, product_function
-from .scalar import I64, counting, memory_type, to_memory
+from .scalar import I1, I64, counting, memory_type, to_memory
 from .small_matrices import is_small
 
 
@@ -85,7 +85,8 @@ class CallEmitter:
         b, (x, y) = self.b, op.ins
         function = product_function(b.module, Product.of(op), self.divides, self.has_gil)
         operands = [self._buffer(x), self._buffer(y), self.pointer(op.out)]
-        answer = b.call(function, [*operands, *self._sizes(op), self._count(op.out.dims[:-2])])
+        batch, turned = self._count(op.out.dims[:-2]), [I1(op.params[name]) for name in ("ta", "tb")]
+        answer = b.call(function, [*operands, *self._sizes(op), batch, *turned])
         if self.divides:
             with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
                 b.ret(answer)
@@ -98,8 +99,8 @@ class CallEmitter:
 
     def _element(self, op: CanonicalOp, place: ir.Value) -> None:
         """Element number *place* of the product *op*."""
-        x, y = map(self._buffer, op.ins)
-        found = element(self.b, self.entry, Product.of(op), (x, y), self._sizes(op), place)
+        operands = [*map(self._buffer, op.ins), *[I1(op.params[name]) for name in ("ta", "tb")]]
+        found = element(self.b, self.entry, Product.of(op), operands, self._sizes(op), place)
         self.b.store(found, self.b.gep(self.pointer(op.out), [place], source_etype=memory_type(op.out.dtype)))
 
     def _scatter(self, op: CanonicalOp) -> None:

@@ -30,7 +30,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ..lower.canonical import CanonicalOp, Dim, Sym
-from .divided import CHUNK_WORK, PARTS, DividedWork, Own, total_function
+from .divided import CHUNK_WORK, PARTS, DividedWork, Own, once_in_a_chunk, total_function
 from .lapack import library_function
 from .scalar import I1, I8, I32, I64, PTR, cell, constant, counting, declare, least, memory_type, ranging
 
@@ -39,6 +39,7 @@ OF_ONE_THREAD = 1 << 18  # multiplications up to which OpenBLAS uses one thread
 NARROW = {False: 1 << 14, True: 1 << 12}  # the product of the two smaller sizes, by whether B is transposed
 LONG_PRODUCT = 1 << 24  # multiplications of a product that lets go of the GIL: some 1 ms
 MATRIX_WORK = 500  # flops, about, of a call for a matrix of a batch
+ARGUMENTS = [*[PTR] * 3, *[I64] * 4, *[I1] * 2]  # x, y, out, m, n, k, batch, whether x and y are transposed
 ROWS, COLUMNS, SUMS, BATCH, ELEMENTS = range(5)  # what is divided; the first four are the sizes of a product, too
 
 
@@ -47,25 +48,23 @@ class Product:
     """A kind of products; *zeros*: a factor 0 makes a term 0."""
 
     dtype: np.dtype
-    ta: bool
-    tb: bool
     zeros: bool
 
     @staticmethod
     def of(op: CanonicalOp) -> Product:
-        return Product(op.out.dtype, op.params["ta"], op.params["tb"], op.prim.name == "matmulz")
+        return Product(op.out.dtype, op.prim.name == "matmulz")
 
     def function(self, module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
         """The function called *name* for this kind; a declaration, if it has no body so far."""
-        name = f"tg_{name}_{self.dtype.char}{int(self.ta)}{int(self.tb)}{'z' * self.zeros}"
+        name = f"tg_{name}_{self.dtype.char}{'z' * self.zeros}"
         function = declare(module, name, result, *args)
-        function.attributes.add("nounwind")
-        function.attributes.add("noinline")
+        once_in_a_chunk(function)
         return function
 
 
 class _Writer:
-    """Writes one function of a *product*, whose arguments begin with x, y, out, and the sizes."""
+    """Writes one function of a *product*, whose arguments begin with x, y, out, the sizes, and whether x and y are
+    transposed (one function serves all, as it runs once in a chunk)."""
 
     def __init__(self, function: ir.Function, product: Product):
         function.linkage = "internal"
@@ -74,7 +73,7 @@ class _Writer:
         self.b = ir.IRBuilder(function.append_basic_block("start"))
         self.x, self.y, self.out, *self.sizes = function.args[:7]
         self.m, self.n, self.k, self.batch = self.sizes
-        self.rest = function.args[7:]
+        self.ta, self.tb, *self.rest = function.args[7:]
 
     def done(self, answer: ir.Value | None = None) -> None:
         if answer is None:
@@ -98,22 +97,23 @@ class _Writer:
 
     def gemm(self, places: Sequence[ir.Value], sizes: Sequence[ir.Value], more: ir.Value) -> None:
         """One call of BLAS for these places and sizes of parts of the product; *more*: out is added to."""
-        b, ta, tb = self.b, self.product.ta, self.product.tb
-        leading = [self.m if ta else self.k, self.k if tb else self.n, self.n]
-        b.call(_gemm(self.module, self.product), [*places, *sizes, *leading, more])
+        b = self.b
+        leading = [b.select(self.ta, self.m, self.k), b.select(self.tb, self.k, self.n), self.n]
+        b.call(_gemm(self.module, self.product), [*places, *sizes, *leading, self.ta, self.tb, more])
 
 
 def _gemm(module: ir.Module, product: Product) -> ir.Function:
-    """``(x, y, out, m, n, k, leading sizes of the three, add)``: a call of BLAS, whose arguments are in memory."""
-    function = product.function(module, "gemm", ir.VoidType(), *[PTR] * 3, *[I64] * 6, I1)
+    """``(x, y, out, m, n, k, leading sizes of the three, which are transposed, add)``: a call of BLAS, whose arguments
+    are in memory."""
+    function = product.function(module, "gemm", ir.VoidType(), *[PTR] * 3, *[I64] * 6, *[I1] * 3)
     if not function.is_declaration:
         return function
     function.linkage = "internal"
-    x, y, out, m, n, k, *leading, more = function.args
+    x, y, out, m, n, k, *leading, ta, tb, more = function.args
     b = ir.IRBuilder(function.append_basic_block())
     name = "dgemm" if product.dtype.itemsize == 8 else "sgemm"
     gemm = declare(module, library_function(name), ir.VoidType(), *[PTR] * 13)
-    letters = [cell(b, b, I8(ord("T" if turned else "N"))) for turned in (product.tb, product.ta)]
+    letters = [cell(b, b, b.select(turned, I8(ord("T")), I8(ord("N")))) for turned in (tb, ta)]
     one, zero = [constant(product.dtype, value) for value in (1, 0)]
     sizes = [cell(b, b, b.trunc(v, I32)) for v in (n, m, k)]
     ldx, ldy, ldc = [cell(b, b, b.trunc(b.select(b.icmp_signed(">", v, I64(1)), v, I64(1)), I32)) for v in leading]
@@ -124,7 +124,7 @@ def _gemm(module: ir.Module, product: Product) -> ir.Function:
 
 def _tiles(module: ir.Module, product: Product) -> ir.Function:
     """``(x, y, out, sizes, axis, low, high)``: that range of tiles along the axis, or of the matrices of a batch."""
-    function = product.function(module, "tiles", ir.VoidType(), *[PTR] * 3, *[I64] * 7)
+    function = product.function(module, "tiles", ir.VoidType(), *ARGUMENTS, *[I64] * 3)
     if not function.is_declaration:
         return function
     w = _Writer(function, product)
@@ -140,8 +140,8 @@ def _tiles(module: ir.Module, product: Product) -> ir.Function:
                 ranges.append((b.select(here, begin, I64(0)), b.select(here, least(b, end, size), size), I64(SIDE)))
             rows, columns, sums = ranges
             with ranging(b, *rows) as i, ranging(b, *columns) as j, ranging(b, *sums) as t:
-                x = w.at(w.x, b.mul(t, w.m), i) if product.ta else w.at(w.x, b.mul(i, w.k), t)
-                y = w.at(w.y, b.mul(j, w.k), t) if product.tb else w.at(w.y, b.mul(t, w.n), j)
+                x = b.select(w.ta, w.at(w.x, b.mul(t, w.m), i), w.at(w.x, b.mul(i, w.k), t))
+                y = b.select(w.tb, w.at(w.y, b.mul(j, w.k), t), w.at(w.y, b.mul(t, w.n), j))
                 ends = zip((i, j, t), ranges, strict=True)
                 sides = [least(b, I64(SIDE), b.sub(end, start)) for start, (_, end, _) in ends]
                 w.gemm([x, y, w.at(w.out, b.mul(i, w.n), j)], sides, b.icmp_signed(">", t, sums[0]))
@@ -152,7 +152,7 @@ def _tiles(module: ir.Module, product: Product) -> ir.Function:
 def _elements(module: ir.Module, product: Product) -> ir.Function:
     """``(x, y, out, sizes, axis, low, high)``: what is no number among these elements of out is added up anew, with
     terms 0 where a factor is 0."""
-    function = product.function(module, "elements", ir.VoidType(), *[PTR] * 3, *[I64] * 7)
+    function = product.function(module, "elements", ir.VoidType(), *ARGUMENTS, *[I64] * 3)
     if not function.is_declaration:
         return function
     w = _Writer(function, product)
@@ -161,23 +161,25 @@ def _elements(module: ir.Module, product: Product) -> ir.Function:
         at = w.at(w.out, place)
         found = w.b.load(at, typ=w.kind)
         with w.b.if_then(w.b.fcmp_unordered("uno", found, found), likely=False):
-            w.b.store(element(w.b, w.entry, product, (w.x, w.y), (w.m, w.n, w.k), place), at)
+            operands, sizes = (w.x, w.y, w.ta, w.tb), (w.m, w.n, w.k)
+            w.b.store(element(w.b, w.entry, product, operands, sizes, place), at)
     w.done()
     return function
 
 
 def element(
-    b: ir.IRBuilder, entry: ir.IRBuilder, product: Product, operands: tuple[ir.Value, ir.Value],
-    sizes: tuple[ir.Value, ir.Value, ir.Value], place: ir.Value,
+    b: ir.IRBuilder, entry: ir.IRBuilder, product: Product, operands: Sequence[ir.Value], sizes: Sequence[ir.Value],
+    place: ir.Value,
 ) -> ir.Value:  # fmt: skip
-    """Element number *place* of a product, as a sum of terms in the order of the inner axis."""
-    (px, py), (m, n, k), kind = operands, sizes, memory_type(product.dtype)
+    """Element number *place* of a product, as a sum of terms in the order of the inner axis. *operands*: where the two
+    are, and whether they are transposed; *sizes*: m, n, k."""
+    (px, py, ta, tb), (m, n, k), kind = operands, sizes, memory_type(product.dtype)
     column, rest = b.urem(place, n), b.udiv(place, n)
     row, batch = b.urem(rest, m), b.udiv(rest, m)
     # the first element of the row and of the column, and how far it is to the next one
-    at_x = b.add(b.mul(batch, b.mul(m, k)), row if product.ta else b.mul(row, k))
-    at_y = b.add(b.mul(batch, b.mul(k, n)), b.mul(column, k) if product.tb else column)
-    step_x, step_y = (m if product.ta else I64(1)), (I64(1) if product.tb else n)
+    at_x = b.add(b.mul(batch, b.mul(m, k)), b.select(ta, row, b.mul(row, k)))
+    at_y = b.add(b.mul(batch, b.mul(k, n)), b.select(tb, b.mul(column, k), column))
+    step_x, step_y = b.select(ta, m, I64(1)), b.select(tb, I64(1), n)
     zero = constant(product.dtype, 0)
     total = cell(entry, b, zero)
     with counting(b, k) as i:
@@ -192,10 +194,12 @@ def element(
 
 
 def product_function(module: ir.Module, product: Product, divides: bool, has_gil: bool) -> ir.Function:
-    """``(x, y, out, m, n, k, batch)``: products of m x k and k x n matrices, one after the other in memory. It returns
-    what ends the kernel, or -1. *divides*: among threads; *has_gil*: whether the GIL is held there."""
+    """``(x, y, out, m, n, k, batch, ta, tb)``: products of m x k and k x n matrices, one after the other in memory;
+    *ta*, *tb*: they lie there transposed. It returns what ends the kernel, or -1.
+
+    *divides*: among threads; *has_gil*: whether the GIL is held there."""
     name = "product" + "_divided" * divides + "_gil" * has_gil
-    function = product.function(module, name, I64, *[PTR] * 3, *[I64] * 4)
+    function = product.function(module, name, I64, *ARGUMENTS)
     if not function.is_declaration:
         return function
     w = _Writer(function, product)
@@ -206,7 +210,7 @@ def product_function(module: ir.Module, product: Product, divides: bool, has_gil
         if divides:
             _DividedProduct(w, axis, count, work, part, sums).emit()
         else:
-            b.call(part, [w.x, w.y, w.out, *w.sizes, axis, I64(0), count])
+            b.call(part, [w.x, w.y, w.out, *w.sizes, w.ta, w.tb, axis, I64(0), count])
 
     with b.if_then(b.icmp_signed("==", elements, I64(0)), likely=False):
         b.ret(I64(-1))
@@ -215,7 +219,7 @@ def product_function(module: ir.Module, product: Product, divides: bool, has_gil
             run(I64(BATCH), batch, b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), tiles)
         with large:
             longest = _largest(b, m, _largest(b, n, k))
-            narrow = b.icmp_signed("<=", b.udiv(each, longest), I64(NARROW[product.tb]))
+            narrow = b.icmp_signed("<=", b.udiv(each, longest), b.select(w.tb, I64(NARROW[True]), I64(NARROW[False])))
             pieces = b.udiv(b.add(longest, I64(SIDE - 1)), I64(SIDE))
             first = w.x, w.y, w.out
             with counting(b, batch) as i:
@@ -263,7 +267,7 @@ class _DividedProduct(DividedWork):
     ):  # fmt: skip
         """*sums*: the axis is theirs, and what chunks add up is put together."""
         super().__init__(w.b, w.entry, {})
-        self.args, self.sizes, self.product = [w.x, w.y, w.out, *w.sizes, axis], w.sizes, w.product
+        self.args, self.sizes = [w.x, w.y, w.out, *w.sizes, w.ta, w.tb, axis], w.sizes
         self.n, self._work, self.function = n, work, function
         self.out = Sym(0, w.product.dtype, (ROWS, COLUMNS))
         self.totals = [Own(self.out, self.out.dims, w.product.dtype.itemsize)] if sums else []

@@ -18,7 +18,7 @@ from .expressions import Numbers
 from .fourier import takes_all
 from .lapack import PerMatrix
 from .loop_values import Frame
-from .products import MATRIX_WORK, OF_ONE_THREAD, Product, element, product_function
+from .products import MATRIX_WORK, OF_ONE_THREAD, ProductKind, element, product_function
 from .scalar import I1, I64, counting, memory_type, to_memory
 from .small_matrices import is_small
 
@@ -83,7 +83,7 @@ class CallEmitter:
             PerMatrix(self, op).emit()
             return
         b, (x, y) = self.b, op.ins
-        function = product_function(b.module, Product.of(op), self.divides, self.has_gil)
+        function = product_function(b.module, ProductKind.of(op), self.divides, self.has_gil)
         operands = [self._buffer(x), self._buffer(y), self.pointer(op.out)]
         batch, turned = self._count(op.out.dims[:-2]), [I1(op.params[name]) for name in ("ta", "tb")]
         answer = b.call(function, [*operands, *self._sizes(op), batch, *turned])
@@ -100,7 +100,7 @@ class CallEmitter:
     def _element(self, op: CanonicalOp, place: ir.Value) -> None:
         """Element number *place* of the product *op*."""
         operands = [*map(self._buffer, op.ins), *[I1(op.params[name]) for name in ("ta", "tb")]]
-        found = element(self.b, self.entry, Product.of(op), operands, self._sizes(op), place)
+        found = element(self.b, self.entry, ProductKind.of(op), operands, self._sizes(op), place)
         self.b.store(found, self.b.gep(self.pointer(op.out), [place], source_etype=memory_type(op.out.dtype)))
 
     def _scatter(self, op: CanonicalOp) -> None:

@@ -44,15 +44,15 @@ ROWS, COLUMNS, SUMS, BATCH, ELEMENTS = range(5)  # what is divided; the first fo
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductKind:
     """A kind of products; *zeros*: a factor 0 makes a term 0."""
 
     dtype: np.dtype
     zeros: bool
 
     @staticmethod
-    def of(op: CanonicalOp) -> Product:
-        return Product(op.out.dtype, op.prim.name == "matmulz")
+    def of(op: CanonicalOp) -> ProductKind:
+        return ProductKind(op.out.dtype, op.prim.name == "matmulz")
 
     def function(self, module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
         """The function called *name* for this kind; a declaration, if it has no body so far."""
@@ -66,7 +66,7 @@ class _Writer:
     """Writes one function of a *product*, whose arguments begin with x, y, out, the sizes, and whether x and y are
     transposed (one function serves all, as it runs once in a chunk)."""
 
-    def __init__(self, function: ir.Function, product: Product):
+    def __init__(self, function: ir.Function, product: ProductKind):
         function.linkage = "internal"
         self.product, self.kind, self.module = product, memory_type(product.dtype), function.module
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
@@ -102,7 +102,7 @@ class _Writer:
         b.call(_gemm(self.module, self.product), [*places, *sizes, *leading, self.ta, self.tb, more])
 
 
-def _gemm(module: ir.Module, product: Product) -> ir.Function:
+def _gemm(module: ir.Module, product: ProductKind) -> ir.Function:
     """``(x, y, out, m, n, k, leading sizes of the three, which are transposed, add)``: a call of BLAS, whose arguments
     are in memory."""
     function = product.function(module, "gemm", ir.VoidType(), *[PTR] * 3, *[I64] * 6, *[I1] * 3)
@@ -122,7 +122,7 @@ def _gemm(module: ir.Module, product: Product) -> ir.Function:
     return function
 
 
-def _tiles(module: ir.Module, product: Product) -> ir.Function:
+def _tiles(module: ir.Module, product: ProductKind) -> ir.Function:
     """``(x, y, out, sizes, axis, low, high)``: that range of tiles along the axis, or of the matrices of a batch."""
     function = product.function(module, "tiles", ir.VoidType(), *ARGUMENTS, *[I64] * 3)
     if not function.is_declaration:
@@ -149,7 +149,7 @@ def _tiles(module: ir.Module, product: Product) -> ir.Function:
     return function
 
 
-def _elements(module: ir.Module, product: Product) -> ir.Function:
+def _elements(module: ir.Module, product: ProductKind) -> ir.Function:
     """``(x, y, out, sizes, axis, low, high)``: what is no number among these elements of out is added up anew, with
     terms 0 where a factor is 0."""
     function = product.function(module, "elements", ir.VoidType(), *ARGUMENTS, *[I64] * 3)
@@ -168,7 +168,7 @@ def _elements(module: ir.Module, product: Product) -> ir.Function:
 
 
 def element(
-    b: ir.IRBuilder, entry: ir.IRBuilder, product: Product, operands: Sequence[ir.Value], sizes: Sequence[ir.Value],
+    b: ir.IRBuilder, entry: ir.IRBuilder, product: ProductKind, operands: Sequence[ir.Value], sizes: Sequence[ir.Value],
     place: ir.Value,
 ) -> ir.Value:  # fmt: skip
     """Element number *place* of a product, as a sum of terms in the order of the inner axis. *operands*: where the two
@@ -193,7 +193,7 @@ def element(
     return b.load(total, typ=kind)
 
 
-def product_function(module: ir.Module, product: Product, divides: bool, has_gil: bool) -> ir.Function:
+def product_function(module: ir.Module, product: ProductKind, divides: bool, has_gil: bool) -> ir.Function:
     """``(x, y, out, m, n, k, batch, ta, tb)``: products of m x k and k x n matrices, one after the other in memory;
     *ta*, *tb*: they lie there transposed. It returns what ends the kernel, or -1.
 

@@ -328,7 +328,8 @@ def _follow(code: CodeType, index: int, ends: set[End], seen: set[tuple[str, str
         path = called_path(code, ins.offset) if ins.opname == "CALL" else None
         if ins.opname == "POP_TOP":
             return True
-        if ins.opname == "BUILD_STRING" or (ins.opname in ("FORMAT_VALUE", "FORMAT_SIMPLE") and arg <= 1):
+        is_text = ins.opname in ("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE") and arg <= 1  # or str() of it
+        if ins.opname == "BUILD_STRING" or is_text:
             if inside or depth >= max(1, arg):
                 return False
         elif ins.opname == "BINARY_OP" and ins.argrepr == "%":

@@ -176,10 +176,12 @@ def _squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
     return A[np.triu_indices(len(A), 1)]
 
 
-def _between(name: str) -> Metric:
+def _between(name: str, tables: bool) -> Metric:
+    """The distance called *name*; *tables*: of arrays of any rank, along the last axis."""
+
     def distance(u: Any, v: Any, *args: Any, **given: Any) -> Any:
         a, b = _floats(u), _floats(v)
-        if a.ndim != 1 or b.ndim != 1:
+        if not tables and (a.ndim != 1 or b.ndim != 1):
             raise _wrong("Input vector should be 1-D.")
         if given.get("w") is not None and name not in _WEIGHTED:
             raise UnsupportedError.here(f"scipy.spatial.distance.{name} with w= is not supported on traced arrays")
@@ -192,6 +194,7 @@ def _between(name: str) -> Metric:
 def _install(distance: Any) -> None:
     for name, implementation in (("cdist", _cdist), ("pdist", _pdist), ("squareform", _squareform)):
         hook(getattr(distance, name), implementation)
+    tables = "_validate_vector" not in distance.minkowski.__code__.co_names  # from SciPy 1.18 on
     for name in METRICS:
-        hook(getattr(distance, name), _between(name))
+        hook(getattr(distance, name), _between(name, tables and name in ("euclidean", "sqeuclidean", "minkowski")))
     hook_to_source(distance.jensenshannon)

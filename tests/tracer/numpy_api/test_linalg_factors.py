@@ -146,7 +146,7 @@ INVARIANT = {
     "root": (of_eigenvalues(np.sqrt), [TWICE, 4.0 * np.eye(3)]),
     "projector": (two_projected, [TWICE]),
     "exponential by eig": (
-        lambda a: (lambda w, v: weighted((v * np.exp(w)) @ np.linalg.inv(v)))(*np.linalg.eig(a)),
+        lambda a: (lambda w, v: weighted(np.real((v * np.exp(w)) @ np.linalg.inv(v))))(*np.linalg.eig(a)),
         [similar(SQUARE) @ np.diag([1, 1, 1])],
     ),
     "itself": (of_singular_values(lambda s: s), [TWICE, np.eye(3), np.zeros((3, 3)), COLUMNS, COLUMNS * [1, 1, 0]]),
@@ -160,7 +160,7 @@ DEPENDENT = {
     "one vector": lambda a: np.linalg.eigh(a)[1][0, 0] ** 2,
     "left vectors": lambda a: np.sum(np.linalg.svd(a)[0]),
     "vectors and values": lambda a: np.sum(np.linalg.eigh(a)[1] * np.linalg.eigh(a)[0]),
-    "vectors of eig": lambda a: np.sum(np.linalg.eig(a)[1]),
+    "vectors of eig": lambda a: np.sum(np.real(np.linalg.eig(a)[1])),
 }
 
 

@@ -69,7 +69,7 @@ WRONG = {
     "no distances": lambda x: squareform(cdist(x, x) + 1),
     "no triangle": lambda x: squareform(x[0, :2]),
     "rows of a vector": lambda x: pdist(x[0]),
-    "a table of vectors": lambda x: distance.euclidean(x, x),
+    "a table of vectors": lambda x: distance.cityblock(x, x),
 }
 
 
@@ -80,6 +80,19 @@ def test_wrong_calls_raise_as_scipy_does(name):
     with pytest.raises(ValueError) as found:
         compile_grad(WRONG[name])(A)
     assert str(expected.value).split()[:4] == str(found.value).split()[:4]
+
+
+@pytest.mark.parametrize("name", ["euclidean", "sqeuclidean", "minkowski"])
+def test_tables_of_vectors_where_scipy_takes_them(name):
+    f = getattr(distance, name)
+    compiled = compile_grad(lambda x: np.sum(f(x, np.cos(x)) ** 2))
+    try:
+        expected = f(A, np.cos(A))
+    except ValueError:
+        with pytest.raises(ValueError, match="should be 1-D"):
+            compiled(A)
+    else:
+        np.testing.assert_allclose(compiled(A), np.sum(expected**2), rtol=1e-12)
 
 
 def test_metrics_of_sets_are_refused_by_name():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,13 +15,17 @@ from ...tracer.ir.primitive import LAPACK, LOOP, PRODUCT
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
+from ..schedule.division import MOVED
 from .expressions import Numbers
 from .fourier import takes_all
 from .lapack import PerMatrix
 from .loop_values import Frame
 from .products import MATRIX_WORK, OF_ONE_THREAD, ProductKind, element, product_function
-from .scalar import I1, I64, counting, memory_type, to_memory
+from .scalar import I1, I64, counting, least, memory_type, ranging, to_memory
 from .small_matrices import is_small
+
+SCATTERS = ("scatter", "scatter_add")
+COLUMNS = 16  # that are written at once, if not all: two lines of the cache
 
 
 def native(op: CanonicalOp) -> bool:
@@ -29,19 +34,28 @@ def native(op: CanonicalOp) -> bool:
         return op.out.dtype.kind in FLOAT_KINDS
     if op.prim.kind == LOOP:
         return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
-    return op.prim.name in ("scatter", "scatter_add") and op.out.dtype.kind in ("i", "u", *FLOAT_KINDS)
+    return op.prim.name in SCATTERS and op.out.dtype.kind in ("i", "u", *FLOAT_KINDS)
 
 
-def is_batched(program: Canonical, op: CanonicalOp) -> bool:
-    """Whether *op* is done for each matrix of a batch, by itself."""
-    batch = [d for d in op.ins[0].dims[:-2] if d != ONE]
-    by_itself = op.prim.kind == LAPACK or (op.prim.kind == PRODUCT and is_small(op, program.static))
-    return by_itself and any(d not in program.static for d in batch) and not takes_all(op, program.static)
+def has_parts(program: Canonical, op: CanonicalOp) -> bool:
+    """Whether parts of *op* can be done alone: matrices of a batch, or columns of an indexed write to many of them."""
+    static = program.static
+    if op.prim.kind == LAPACK or (op.prim.kind == PRODUCT and is_small(op, static)):
+        return any(d not in static for d in op.ins[0].dims[:-2] if d != ONE) and not takes_all(op, static)
+    if op.prim.name not in SCATTERS:
+        return False
+    columns = [static.get(d) for d in op.out.dims[1:] if d != ONE]
+    return None in columns or math.prod(filter(None, columns)) > COLUMNS
 
 
-def batch_work(frame: Frame, op: CanonicalOp) -> tuple[ir.Value, ir.Value]:
-    """(the number of matrices in *op*, flops of all, or 0 where BLAS is to divide each between its own threads)"""
+def parts_work(frame: Frame, op: CanonicalOp) -> tuple[ir.Value, ir.Value]:
+    """(the number of parts of *op*, flops of all, or 0 where BLAS is to divide each between its own threads)"""
     b, numbers, x = frame.b, frame.numbers, op.ins[0]
+    if op.prim.name in SCATTERS:
+        width, rows = numbers.count(b, x.dims[1:]), numbers.count(b, op.ins[1].dims)
+        written = b.add(b.mul(rows, I64(2)), numbers.count(b, x.dims[:1]))
+        parts = b.udiv(b.add(width, I64(COLUMNS - 1)), I64(COLUMNS))
+        return parts, b.mul(b.mul(written, width), I64(MOVED))
     batch, sides = numbers.count(b, x.dims[:-2]), [numbers.size(d) for d in x.dims[-2:]]
     third = op.out.dims[-1] if op.prim.kind == PRODUCT else x.dims[-1]
     each = b.mul(b.mul(*sides), numbers.size(third))
@@ -54,11 +68,11 @@ class CallEmitter:
 
     def __init__(
         self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, pointer: Any, numbers: Numbers,
-        matrices: tuple[ir.Value, ir.Value] | None = None, divides: bool = False, has_gil: bool = False,
+        parts: tuple[ir.Value, ir.Value] | None = None, divides: bool = False, has_gil: bool = False,
     ):  # fmt: skip
-        """*matrices*: the range of those of a batch that are meant, if not all; *divides*: whether products may be
+        """*parts*: the range of those that are meant, if not all; *divides*: whether products may be
         divided among threads; *has_gil*: whether the GIL is held there."""
-        self.program, self.stored, self.matrices = program, stored, matrices
+        self.program, self.stored, self.parts = program, stored, parts
         self.divides, self.has_gil = divides, has_gil
         self.b, self.entry, self.pointer = b, numbers.entry, pointer
         self.size, self.const, self._count = numbers.size, numbers.const, partial(numbers.count, b)
@@ -73,7 +87,7 @@ class CallEmitter:
 
     def batch(self, dims: Sequence[Dim]) -> tuple[ir.Value, ir.Value]:
         """The range of matrices of a batch with these *dims*."""
-        return self.matrices or (I64(0), self._count(dims))
+        return self.parts or (I64(0), self._count(dims))
 
     def _buffer(self, x: Any) -> ir.Value:
         return self.pointer(buffer_of(self.program, self.stored, x))
@@ -105,11 +119,19 @@ class CallEmitter:
 
     def _scatter(self, op: CanonicalOp) -> None:
         b, (x, index, _) = self.b, op.ins
-        if filled(self.program, op, 0) is not None or self._buffer(x) is not self.pointer(op.out):  # else in place
-            with counting(b, self._count(x.dims)) as i:
-                self._begin(op, i)
         width = self._count(x.dims[1:])
-        with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, counting(b, width) as c:
+        columns = I64(0), width, I64(1)
+        if self.parts is not None:
+            low, high = (b.mul(part, I64(COLUMNS)) for part in self.parts)
+            columns = low, least(b, high, width), I64(1)
+        if filled(self.program, op, 0) is not None or self._buffer(x) is not self.pointer(op.out):  # else in place
+            if self.parts is None:
+                with counting(b, self._count(x.dims)) as i:
+                    self._begin(op, i)
+            else:
+                with counting(b, self.size(x.dims[0])) as row, ranging(b, *columns) as c:
+                    self._begin(op, b.add(b.mul(row, width), c))
+        with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, ranging(b, *columns) as c:
             self._write(op, r, position, c)
 
     def _begin(self, op: CanonicalOp, place: ir.Value) -> None:

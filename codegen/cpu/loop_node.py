@@ -29,7 +29,7 @@ from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Stat
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments
 from .hints import hints_by_name
-from .library_calls import CallEmitter, batch_work, is_batched
+from .library_calls import CallEmitter, parts_work, has_parts
 from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of
@@ -155,7 +155,7 @@ class LoopFrame(Frame):
         return known.name
 
     def call(self, op: CanonicalOp, name: str) -> None:
-        if self.table is None or not is_batched(self.program, op):
+        if self.table is None or not has_parts(self.program, op):
             divides = self.table is not None
 
             def whole(frame: LoopFrame) -> None:
@@ -171,10 +171,10 @@ class LoopFrame(Frame):
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:
-            stored, matrices = self.schedule.stored, (low, high)
-            CallEmitter(self.program, stored, frame.b, frame.pointer, frame.numbers, matrices).emit(op)
+            stored, parts = self.schedule.stored, (low, high)
+            CallEmitter(self.program, stored, frame.b, frame.pointer, frame.numbers, parts).emit(op)
 
-        n, work = batch_work(self, op)
+        n, work = parts_work(self, op)
         self._divided(part, name, n, work)
 
     def loop(self, plan: LoopPlan, name: str) -> None:

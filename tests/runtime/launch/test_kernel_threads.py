@@ -183,7 +183,19 @@ def stencil(w: Any) -> Any:  # ends of the rows in a chunk of their own
     return np.sum((u[2:] - 2 * u[1:-1] + u[:-2]) ** 2) + np.sum(np.roll(u, 3) * u)
 
 
-@pytest.mark.parametrize("f", [logistic, softmax, products, newton, stencil], ids=lambda f: f.__name__)
+ROWS_OF = np.sin(np.arange(ROWS) * 1.7)
+
+
+def indexed(w: Any) -> Any:  # the same rows many times, in their order, by blocks of columns
+    table = np.outer(Y[:50], np.tile(w, 8))
+    taken = (np.arange(ROWS) * 7919) % 50
+    z = np.zeros((60, 40))
+    z[taken] = np.sin(table[taken]) * ROWS_OF[:, None]
+    np.add.at(z, taken[::-1] + 3, table[taken] * 0.1)
+    return np.sum(table[taken] ** 2 * ROWS_OF[:, None]) + np.sum(z * z)
+
+
+@pytest.mark.parametrize("f", [logistic, softmax, products, newton, stencil, indexed], ids=lambda f: f.__name__)
 def test_functions(divided, f):
     w = np.array([0.5, -0.25, 0.75, 1.0, 0.3])
     compiled, found = compile_grad(f), []

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tracegrad.runtime.cuda.availability import cuda_status
@@ -33,6 +34,12 @@ def seeds(count: int, *, quick: int, block: int = 1) -> list[Any]:
     """The first seed of each block of a fuzzer that has *count* seeds; those from *quick* on are slow."""
     every = range(0, count * TIMES, block)
     return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.slow) for seed in every]
+
+
+#: of tests of what NumPy does that older releases do otherwise; the front end is as the newest ones are
+NUMPY_NOW = pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy before 2.4 does this in another way"
+)
 
 
 def some(cases: Iterable[Any], *, quick: int) -> list[Any]:

@@ -9,6 +9,7 @@ from agreement import numerical_gradient
 from coverage_table import all_cases
 from coverage_table.no_derivative import BY_NATURE, DATA_ONLY
 from numpy import maximum
+from selection import NUMPY_NOW
 from tracing import check_gradient, check_value
 
 from tracegrad import compile_grad
@@ -104,6 +105,7 @@ def test_values_and_gradients(name):
     check_gradient(PROGRAMS[name], [X], tol=2e-5)
 
 
+@NUMPY_NOW
 def test_every_function_is_recorded_or_refused_by_name():
     """Recorded is what the table of test domains has rows of."""
     known = {case.name for case in all_cases()} | BY_NATURE | DATA_ONLY
@@ -117,6 +119,7 @@ def test_every_function_is_recorded_or_refused_by_name():
     assert sorted(missing) == []
 
 
+@NUMPY_NOW
 def test_every_method_is_recorded_or_refused_by_name():
     def asked(name):
         try:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from agreement import numerical_gradient
+from selection import NUMPY_NOW
 from tracing import Traced, check_gradient, check_value
 
 import tracegrad
@@ -101,6 +102,7 @@ def test_real_eigenvalues_have_the_dtype_that_they_have_in_numpy():
         np.testing.assert_allclose(f(a), f.__wrapped__(a), rtol=1e-4)
 
 
+@NUMPY_NOW
 def test_float32_and_integers():
     for f, a in CASES.values():
         given = [f(a.astype(np.float32)), Traced(f, [a.astype(np.float32)]).result]

@@ -20,7 +20,8 @@ class EncodingError(Exception):
 
 
 def encode(value: Any) -> bytes:
-    """None, bools, numbers, texts, bytes, dtypes, NumPy's scalars; tuples, lists, dicts and frozensets of them.
+    """None, bools, numbers, texts, bytes, dtypes, NumPy's scalars and arrays; tuples, lists, dicts and frozensets of
+    them.  Arrays come back read-only.
 
     Raises:
         EncodingError: *value* is, or holds, something else.
@@ -79,6 +80,10 @@ def _write(value: Any, add: Any) -> None:
         add(_sized(b"d", _dtype_name(value).encode()))
     elif isinstance(value, np.generic) and not value.dtype.hasobject and value.dtype.names is None:
         add(_sized(b"n", _dtype_name(value.dtype).encode()) + _sized(b"b", value.tobytes()))
+    elif kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
+        add(b"a")
+        _write((value.dtype, value.shape), add)
+        add(_sized(b"b", value.tobytes()))
     else:
         raise EncodingError(f"a {kind.__qualname__}")
 
@@ -114,6 +119,10 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
         name, at = _text(data, at)
         found, at = _text(data, at + 1)
         return np.frombuffer(found, np.dtype(name.decode()))[0], at
+    if letter == b"a":
+        (dtype, shape), at = _read(data, at)
+        found, at = _text(data, at + 1)
+        return np.frombuffer(found, dtype).reshape(shape), at
     if letter in _MANY:
         (count,) = _U32.unpack_from(data, at)
         at += 4

@@ -41,11 +41,11 @@ class Structure:
         return f"{self.shape[0]} x {self.shape[1]} with {len(self.indices)} entries"
 
 
-def over(cls: type, structure: Structure, data: Any) -> Any:
-    """The sparse array of *cls* with these entries, past its ``__init__``, which looks at all of the structure."""
+def over(cls: type, shape: tuple[int, int], indices: np.ndarray, indptr: np.ndarray, data: Any) -> Any:
+    """The sparse array of *cls* with the entries *data*, past its ``__init__``, which looks at all of the structure."""
     found: Any = object.__new__(cls)
     found.__dict__.update(
-        _shape=structure.shape, maxprint=50, indices=structure.indices, indptr=structure.indptr, data=data,
+        _shape=shape, maxprint=50, indices=indices, indptr=indptr, data=data,
         _has_sorted_indices=True, _has_canonical_format=True,
     )  # fmt: skip
     return found

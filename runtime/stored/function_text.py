@@ -7,9 +7,13 @@ contents; numbers by their bits. Arrays count by dtype, shape and layout: they a
 in the code. Libraries (NumPy, SciPy, the standard library) have versions, so only what they have under these names is
 looked at, and is named.
 
-Whatever is not known to be described in full by its text raises :class:`NotStoredError`: instances of classes, classes
-of the user's, C functions of unknown modules, generators.  That says nothing of whether the function is pure: this is
-known from its recording, and ``keep.py`` checks that all that the recording relies on stands in the text.
+Classes of the user's count by their module, name and bases, and by what they have under any name in the code, or as
+special methods; objects of them by their class and the attributes under any such name.  Where code is a constant, its
+texts are names, too, since ``getattr`` may be given them.
+
+Whatever is not known to be described in full by its text raises :class:`NotStoredError`: objects with state in C or
+with a ``__getattr__``, C functions of unknown modules, generators.  That says nothing of whether the function is pure:
+this is known from its recording, and ``keep.py`` checks that all that the recording relies on stands in the text.
 """
 
 from __future__ import annotations
@@ -26,10 +30,11 @@ import numpy as np
 
 from ..disk.encoding import encode
 from ..memo import MEMO
+from ..state.c_state import keeps_c_state
 from ..wrapper import Wrapper
 
 _MOST = 4096  # values
-_SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_SIMPLE = (type(None), bool, int, float, complex, str, bytes)
 _HEAP_TYPE = 1 << 9
 _ABSENT = ("absent",)
 _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
@@ -42,6 +47,17 @@ _PER_PROCESS = frozenset(
 )
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
+_HOOKS = ("__getattr__", "__getattribute__")
+_CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__", "__set_name__"))
+# Entries of classes that count only where the code names them: descriptions, and what is run by name alone.
+_DESCRIPTIVE = frozenset((
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__firstlineno__", "__static_attributes__", "__orig_bases__",
+    "__parameters__", "__type_params__", "__dataclass_fields__", "__dataclass_params__", "__repr__", "__str__",
+    "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
+    "__sizeof__", "__dir__", "__init_subclass__", "__class_getitem__", "__getnewargs__", "__getnewargs_ex__",
+    "__replace__", "__bytes__",
+))  # fmt: skip
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
 _OF_RULES = f"{_OURS}runtime.transforms."
@@ -60,14 +76,16 @@ class FunctionText:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         names: frozenset[str] = frozenset()
+        made: frozenset[int] = frozenset()
         while True:  # until the names are those of all code that they lead to
-            walk = _Walk(names)
+            walk = _Walk(names, made)
             root = walk.value(fn)
-            if walk.names == names:
+            if walk.names == names and walk.made == made:
                 break
-            names = frozenset(walk.names)
+            names, made = frozenset(walk.names), frozenset(walk.made)
         self.text = encode((root, tuple(walk.parts)))
         self.arrays = walk.arrays
+        self.names = names
         self._values = walk.held
 
     def has(self, value: Any) -> bool:
@@ -76,9 +94,12 @@ class FunctionText:
 
 
 class _Walk:
-    def __init__(self, names: frozenset[str]) -> None:
-        self.among = sorted(names)  # names that count in modules
+    def __init__(self, names: frozenset[str], made: frozenset[int]) -> None:
+        self.among = sorted(names)  # names that count in modules, classes and objects
         self.names = set(names)
+        self.spelled: set[str] = set()  # those that instructions have
+        self.made: set[int] = set()  # ids of classes of which the code may make objects
+        self._known, self._known_made = names, made
         self.parts: list[Any] = []  # the texts of values that can be met twice
         self.arrays: list[np.ndarray] = []
         self.held: dict[int, Any] = {}  # all that was met
@@ -92,8 +113,16 @@ class _Walk:
         kind = type(x)
         if kind in _SIMPLE:
             return x if kind is not str else ("str", x)
+        if x is NotImplemented or x is ...:
+            return "constant", repr(x)
+        if isinstance(x, type) and x.__flags__ & _HEAP_TYPE:
+            self.made.update(map(id, x.__mro__))
         if issubclass(kind, np.generic) and kind is x.dtype.type and x.dtype.kind in "fiubc":
             return "scalar", x.dtype.str, x.tobytes()
+        return self._met(x, kind)
+
+    def _met(self, x: Any, kind: type) -> Any:
+        self.held[id(x)] = x
         place = self._places.get(id(x))
         if place is None:
             place = self._places[id(x)] = len(self.parts)
@@ -134,9 +163,9 @@ class _Walk:
             return "dispatcher", self._library_code(x._implementation)
         if kind is types.BuiltinFunctionType and (x.__self__ is None or type(x.__self__) is types.ModuleType):
             return self._library_code(x)
-        if kind is type and not x.__flags__ & _HEAP_TYPE and x is not set and x is not frozenset:
-            return "type", x.__module__, x.__qualname__
-        raise NotStoredError(f"it reads {_described(x)}")
+        if kind is types.MethodType:
+            return "method", self.value(x.__func__), self.value(x.__self__)
+        return self._class(x) if isinstance(x, type) else self._object(x, kind)
 
     def _key(self, key: Any) -> Any:
         if type(key) not in _SIMPLE and not (type(key) is tuple and all(type(part) in _SIMPLE for part in key)):
@@ -192,6 +221,8 @@ class _Walk:
         if not steps.isdisjoint(_SETS) or "keys" in code.co_names:
             raise NotStoredError(f"`{code.co_name}` may make sets, whose order is another in each process")
         self.names.update(code.co_names)
+        self.spelled.update(code.co_names)
+        self.names.update([x for x in code.co_consts if type(x) is str and x.isidentifier()])
         return (
             "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
             code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_qualname,
@@ -204,6 +235,85 @@ class _Walk:
         if type(x) is tuple:
             return "tuple", *[self._constant(part) for part in x]
         return self.value(x)
+
+    # ---- classes of the user's, and objects of them
+
+    def _class(self, cls: type) -> Any:
+        if not cls.__flags__ & _HEAP_TYPE and type(cls) is type and cls is not set and cls is not frozenset:
+            return "type", cls.__module__, cls.__qualname__
+        if _is_of_library(cls):
+            return "library class", cls.__module__, cls.__qualname__, _version(cls.__module__.partition(".")[0])
+        if type(cls) is not type or not cls.__flags__ & _HEAP_TYPE:
+            raise NotStoredError(f"it reads {_described(cls)}")
+        found: list[Any] = ["class", cls.__module__, cls.__qualname__]
+        found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
+        for name, entry in sorted(cls.__dict__.items()):
+            special = name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
+            if name in self._known:
+                found.append((name, self._entry(entry)))
+            elif special and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
+                found.append((name, self._attempt(entry)))
+        return tuple(found)
+
+    def _attempt(self, entry: Any) -> Any:
+        """The text of a special method, which the code may not lead to: if it does, ``keep.py`` finds that it is read.
+        Of one that has no text nothing has been met."""
+        before = len(self.parts), len(self.arrays), dict(self.held), dict(self._places)
+        names = set(self.names), set(self.spelled), set(self.made)
+        try:
+            return self._entry(entry)
+        except NotStoredError:
+            del self.parts[before[0] :], self.arrays[before[1] :]
+            self.held, self._places = before[2:]
+            self.names, self.spelled, self.made = names
+            return ("unknown",)
+
+    def _entry(self, x: Any) -> Any:
+        """The text of what a class has under a name."""
+        kind = type(x)
+        self.held[id(x)] = x
+        if kind is property:
+            return "property", self.value(x.fget), self.value(x.fset), self.value(x.fdel)
+        if kind is staticmethod or kind is classmethod:
+            return kind.__name__, self.value(x.__func__)
+        if kind is functools.cached_property:
+            return "cached", self.value(x.func), x.attrname
+        if kind is types.MemberDescriptorType:
+            return ("slot",)
+        if kind.__module__ == "_collections" and kind.__name__ == "_tuplegetter":
+            return "field", x.__reduce__()[1][0]
+        if kind is types.FunctionType or isinstance(x, Wrapper | type) or not hasattr(kind, "__get__"):
+            return self.value(x)
+        raise NotStoredError(f"it reads a class with {_described(x)} in it")
+
+    def _object(self, x: Any, kind: type) -> Any:
+        own = [cls for cls in kind.__mro__ if cls is not object]
+        fields = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
+        if fields is not None:  # a named tuple
+            if kind.__mro__[-2:] != (tuple, object) or getattr(x, "__dict__", None):
+                raise NotStoredError(f"it reads {_described(x)}")
+            return "named tuple", self._met(kind, type), *[self.value(item) for item in tuple.__iter__(x)]
+        users = all(type(cls) is type and cls.__flags__ & _HEAP_TYPE and not _is_of_library(cls) for cls in own)
+        if not users or keeps_c_state(kind) or any(hook in cls.__dict__ for cls in own for hook in _HOOKS):
+            raise NotStoredError(f"it reads {_described(x)}")
+        shown = [cls.__dict__["__dict__"] for cls in own if "__dict__" in cls.__dict__]
+        if any(type(one) is not types.GetSetDescriptorType for one in shown):
+            raise NotStoredError(f"it reads {_described(x)}")
+        store = x.__dict__ if shown else {}
+        every = "__dict__" in self._known  # in their order, too
+        names = [name for name in (store if every else self.among) if name in store]
+        found: list[Any] = [(name, self.value(store[name])) for name in names]
+        for cls in own:
+            for name, entry in cls.__dict__.items():
+                if type(entry) is types.MemberDescriptorType and name in self._known:
+                    found.append((name, cls.__qualname__, self._slot(entry, x)))
+        return "object", self._met(kind, type), *found
+
+    def _slot(self, entry: Any, x: Any) -> Any:
+        try:
+            return self.value(entry.__get__(x))
+        except AttributeError:
+            return _ABSENT
 
     # ---- modules and libraries
 
@@ -222,7 +332,7 @@ class _Walk:
         root = module.__name__.partition(".")[0]
         found: list[Any] = ["module", module.__name__, library, _version(root) if library else None]
         for name in self.among:
-            if name not in space and library and name in _late_parts(module.__name__):
+            if name not in space and library and name in self.spelled and name in _late_parts(module.__name__):
                 getattr(module, name, None)
             if name in space:
                 found.append((name, self.value(space[name])))
@@ -294,6 +404,16 @@ def _library_of(file: str) -> str | None:
             return name
     inside = file.startswith(_STDLIB + os.sep) and "site-packages" not in file and "dist-packages" not in file
     return "stdlib" if inside else None
+
+
+def _is_of_library(cls: type) -> bool:
+    """Whether a class is found under its name in one of the libraries that have versions."""
+    found: Any = sys.modules.get(cls.__module__)
+    if type(found) is not types.ModuleType or not _is_library(found):
+        return False
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    return found is cls
 
 
 def _is_library(module: types.ModuleType) -> bool:

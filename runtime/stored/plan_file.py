@@ -15,6 +15,7 @@ import numpy as np
 from ...codegen.cpu.machine_code import MachineCode, ObjectCode
 from ..disk.encoding import decode, encode
 from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, run
+from ..record.sparse_arrays import csr_array, over
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
 _SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
@@ -43,7 +44,8 @@ class StoredPlan:
     """*arrays*: the operands after the arguments, as positions among ``FunctionText.arrays``; *contents*: bytes of such
     arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
     the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
-    or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such; None: they are the result.
+    or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such, or ``("sparse", entries, shape,
+    indices, indptr)``; None: they are the result.
     *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``).  *loaded*: the
     code in memory."""
 
@@ -67,10 +69,9 @@ class StoredPlan:
 
     def packed(self) -> bytes:
         """The plan as bytes."""
-        constants = tuple([(a.dtype, a.shape, a.tobytes()) for a in self.constants])
         return encode((
             tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), self.arrays, self.contents,
-            constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree, self.code,
+            self.constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree, self.code,
             self.symbols, self.symbol, self.answers, self.program,
         ))  # fmt: skip
 
@@ -81,13 +82,10 @@ class StoredPlan:
         Raises:
             EncodingError, ValueError, TypeError, KeyError: it has made none of these bytes.
         """
-        args, outs, arrays, contents, constants, *rest = decode(content)
+        args, outs, *rest = decode(content)
         return StoredPlan(
             tuple([_arg_of(a) for a in args]),
             tuple([_out_of(o) for o in outs]),
-            arrays,
-            contents,
-            tuple([np.frombuffer(data, dtype).reshape(shape) for dtype, shape, data in constants]),
             *rest,
         )
 
@@ -137,6 +135,9 @@ def _built(tree: Any, results: tuple[Any, ...]) -> Any:
     if kind == "dict":
         keys, *parts = parts
         return dict(zip(keys, [_built(part, results) for part in parts], strict=True))
+    if kind == "sparse":
+        data, shape, indices, indptr = parts
+        return over(csr_array(), shape, indices, indptr, _built(data, results))
     made = [_built(part, results) for part in parts]
     return made if kind == "list" else tuple(made)
 

@@ -52,7 +52,7 @@ def _recorded() -> Any:
     recorded: Any = type("RecordedSparse", (csr_array(),), {})
 
     def unflatten(structure: Any, children: Any) -> Any:
-        return over(csr_array(), structure, children[0])
+        return over(csr_array(), structure.shape, structure.indices, structure.indptr, children[0])
 
     def flatten(array: Any) -> Any:
         return (array.data,), Structure(array.shape, array.indices, array.indptr), None
@@ -66,7 +66,7 @@ class SamePositions:
     """A premise of a recording: that it is one for these positions, whose contents a guard looks at.  Recordings for
     others are of other programs, with the same answer to that guard."""
 
-    digest: bytes
+    in_kernel: bytes  # a hash of them, by which plans on disk know it
 
     def holds(self) -> bool:
         return True
@@ -166,8 +166,8 @@ def _matrix(
         program = dense_program(nodes, outputs, run.lanes)
     fixed.rely_on(program.pattern.relies_on)
     recorder.notes.append(str(program))
-    structure = Structure(program.pattern.shape, program.pattern.indices, program.pattern.indptr)
-    return over(_recorded(), structure, wrap_array(emit(program, recorder.const)))
+    pattern = program.pattern
+    return over(_recorded(), pattern.shape, pattern.indices, pattern.indptr, wrap_array(emit(program, recorder.const)))
 
 
 def compressed(

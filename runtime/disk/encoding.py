@@ -31,14 +31,14 @@ def encode(value: Any) -> bytes:
     return b"".join(parts)
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | memoryview) -> Any:
     """The value of which *data* was made.
 
     Raises:
         EncodingError: of none.
     """
     try:
-        value, end = _read(data, 0)
+        value, end = _read(memoryview(data), 0)
     except (struct.error, ValueError, TypeError, IndexError) as error:
         raise EncodingError(str(error)) from error
     if end != len(data):
@@ -96,7 +96,7 @@ def _dtype_name(dtype: np.dtype) -> str:
     return name
 
 
-def _text(data: bytes, at: int) -> tuple[bytes, int]:
+def _text(data: memoryview, at: int) -> tuple[memoryview, int]:
     (length,) = _U32.unpack_from(data, at)
     end = at + 4 + length
     if end > len(data):
@@ -104,8 +104,8 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at + 4 : end], end
 
 
-def _read(data: bytes, at: int) -> tuple[Any, int]:
-    letter, at = data[at : at + 1], at + 1
+def _read(data: memoryview, at: int) -> tuple[Any, int]:
+    letter, at = bytes(data[at : at + 1]), at + 1
     if letter in _SINGLE:
         return _SINGLE[letter], at
     if letter == b"f":
@@ -118,11 +118,13 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
     if letter == b"n":
         name, at = _text(data, at)
         found, at = _text(data, at + 1)
-        return np.frombuffer(found, np.dtype(name.decode()))[0], at
+        return np.frombuffer(found, np.dtype(str(name, "utf-8")))[0], at
     if letter == b"a":
         (dtype, shape), at = _read(data, at)
         found, at = _text(data, at + 1)
-        return np.frombuffer(found, dtype).reshape(shape), at
+        array = np.frombuffer(found, dtype).reshape(shape).copy()  # where it is aligned
+        array.flags.writeable = False
+        return array, at
     if letter in _MANY:
         (count,) = _U32.unpack_from(data, at)
         at += 4
@@ -136,9 +138,9 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
 
 _SINGLE = {b"N": None, b"T": True, b"F": False}
 _SIZED: dict[bytes, Any] = {
-    b"i": lambda text: int(text),
-    b"s": lambda text: text.decode("utf-8", "surrogatepass"),
+    b"i": lambda text: int(bytes(text)),
+    b"s": lambda text: str(text, "utf-8", "surrogatepass"),
     b"b": bytes,
-    b"d": lambda text: np.dtype(text.decode()),
+    b"d": lambda text: np.dtype(str(text, "utf-8")),
 }
 _MANY: dict[bytes, Any] = {b"(": tuple, b"[": list, b"{": dict, b"<": frozenset}

@@ -76,8 +76,8 @@ def packed(kind: str, text: bytes, payload: bytes) -> bytes:
     return _HEAD.pack(_MAGIC, checksum, *lengths) + body
 
 
-def unpacked(content: bytes) -> tuple[str, bytes, bytes]:
-    """(kind, text, payload) of a file's *content*.
+def unpacked(content: bytes) -> tuple[str, bytes, memoryview]:
+    """(kind, text, payload) of a file's *content*, which is not copied.
 
     Raises:
         BadFileError: it is not what :func:`packed` has made.
@@ -95,7 +95,7 @@ def unpacked(content: bytes) -> tuple[str, bytes, bytes]:
     if digest.digest() != checksum:
         raise BadFileError("its checksum is another")
     first, second = lengths[0], lengths[0] + lengths[1]
-    return bytes(view[:first]).decode(), bytes(view[first:second]), bytes(view[second:])
+    return bytes(view[:first]).decode(), bytes(view[first:second]), view[second:]
 
 
 def file_name(kind: str, text: bytes) -> str:
@@ -130,6 +130,11 @@ class Store:
 
     def get(self, kind: str, text: bytes) -> bytes | None:
         """The payload that was put under *text*, or None."""
+        found = self.view(kind, text)
+        return None if found is None else bytes(found)
+
+    def view(self, kind: str, text: bytes) -> memoryview | None:
+        """The payload that was put under *text*, or None, not copied."""
         root = self._root(writing=False)
         if root is None:
             return None

@@ -38,7 +38,7 @@ from ...tracer.ir.aval import is_number
 from . import launcher_ir as ir
 from . import object_layout as layout
 from .native import builtins_of
-from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, run
+from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, fresh_memory, run
 from .plan import ScalarOut as ScalarOut
 from .tape import Place, Tape, runner
 
@@ -90,7 +90,7 @@ def ensure_arena(nbytes: int) -> int:
     with _lock:
         if nbytes > _arena_bytes:
             size = -(-nbytes // _ARENA_STEP) * _ARENA_STEP
-            block = np.empty(size + _ARENA_ALIGN, np.uint8)
+            block = fresh_memory(size + _ARENA_ALIGN)
             start = address_of(block)
             _arena_cell.value = start + -start % _ARENA_ALIGN
             _arena[:] = [*_arena, block] if _arena_busy.value else [block]
@@ -404,7 +404,7 @@ def call_python(plan: LaunchPlan, *values: object) -> object:
     """One call of a binding, step by step as the native launcher does it."""
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
         if _arena_busy.value:  # of a kernel that a signal handler has interrupted
-            own = np.empty(plan.space + _ARENA_ALIGN, np.uint8)
+            own = fresh_memory(plan.space + _ARENA_ALIGN)
             start = address_of(own)
             return run(plan, values, start + -start % _ARENA_ALIGN)
         _arena_busy.value = 1

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 from ...tracer.numpy_api import dispatch
-from ..launch.native import builtins_of, compile_function, filled
+from ..launch.native import builtins_of, filled
+from ..launch.native_code import compile_function
 
 CALLER = r"""
 define ptr @tracegrad_entry(ptr %parts, ptr %args, i64 %nargs, ptr %names) {

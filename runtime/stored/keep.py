@@ -62,7 +62,7 @@ def keep(
     others = [other for other in plans_of(key) if other.answers != made.answers]
     if others:
         store.drop(KIND, key.text)
-    store.put(KIND, key.text, packed([one.packed() for one in (made, *others)]))
+    store.put(KIND, key.text, packed([made, *others]))
     return ""
 
 

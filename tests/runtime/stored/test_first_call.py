@@ -397,7 +397,7 @@ def test_bytes_that_are_no_plan_and_kernels_that_cannot_run_here_leave_it_to_pyt
     (plan,) = plan_file.unpacked(payload)
     strange = dataclasses.replace(plan, code=b"", symbols=("capsule:scipy.linalg.cython_blas:no_such",))
     nameless = dataclasses.replace(plan, symbol="no_such")
-    bad = [plan_file.packed([p.packed()]) for p in (strange, nameless)]
+    bad = [plan_file.packed([p]) for p in (strange, nameless)]
     for content, stays in ((b"", False), (payload[:-1], False), (encode((1, 2)), False), *[(b, True) for b in bad]):
         store.drop("plan", text)
         store.put("plan", text, content)
@@ -406,7 +406,7 @@ def test_bytes_that_are_no_plan_and_kernels_that_cannot_run_here_leave_it_to_pyt
         assert (g.stats.from_disk, g.stats.traces) == (0, 1)
         assert bool(plans(cache)) == stays
     store.drop("plan", text)
-    store.put("plan", text, plan_file.packed([*[strange.packed()] * 3, plan.packed()]))
+    store.put("plan", text, plan_file.packed([*[strange] * 3, plan]))
     g = compile_grad(process(model=source).fn)
     assert g(W) == pytest.approx(2.0 * np.exp(W).sum()) and g.stats.from_disk == 1
 

@@ -13,6 +13,7 @@ import numpy as np
 _U32 = struct.Struct("<I")
 _F64 = struct.Struct("<d")
 _C128 = struct.Struct("<dd")
+_ALIGN = 16  # bytes, of the place of an array's data
 
 
 class EncodingError(Exception):
@@ -27,7 +28,7 @@ def encode(value: Any) -> bytes:
         EncodingError: *value* is, or holds, something else.
     """
     parts: list[bytes] = []
-    _write(value, parts.append)
+    _write(value, parts)
     return b"".join(parts)
 
 
@@ -50,8 +51,8 @@ def _sized(letter: bytes, data: bytes) -> bytes:
     return letter + _U32.pack(len(data)) + data
 
 
-def _write(value: Any, add: Any) -> None:
-    kind = type(value)
+def _write(value: Any, parts: list[bytes]) -> None:
+    kind, add = type(value), parts.append
     if value is None or kind is bool:
         add({None: b"N", True: b"T", False: b"F"}[value])
     elif kind is int:
@@ -67,11 +68,11 @@ def _write(value: Any, add: Any) -> None:
     elif kind is tuple or kind is list:
         add((b"(" if kind is tuple else b"[") + _U32.pack(len(value)))
         for item in value:
-            _write(item, add)
+            _write(item, parts)
     elif kind is dict:
         add(b"{" + _U32.pack(len(value)))
         for pair in value.items():
-            _write(pair, add)
+            _write(pair, parts)
     elif kind is frozenset:
         add(b"<" + _U32.pack(len(value)))
         for item in sorted(map(encode, value)):
@@ -82,8 +83,9 @@ def _write(value: Any, add: Any) -> None:
         add(_sized(b"n", _dtype_name(value.dtype).encode()) + _sized(b"b", value.tobytes()))
     elif kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
         add(b"a")
-        _write((value.dtype, value.shape), add)
-        add(_sized(b"b", value.tobytes()))
+        _write((value.dtype, value.shape), parts)
+        gap = -(sum(map(len, parts)) + 6) % _ALIGN
+        add(bytes([gap]) + bytes(gap) + _sized(b"b", value.tobytes()))
     else:
         raise EncodingError(f"a {kind.__qualname__}")
 
@@ -94,6 +96,12 @@ def _dtype_name(dtype: np.dtype) -> str:
     if np.dtype(name) != dtype or dtype.metadata:
         raise EncodingError(f"the dtype {dtype}")
     return name
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
 
 def _text(data: memoryview, at: int) -> tuple[memoryview, int]:
@@ -121,10 +129,9 @@ def _read(data: memoryview, at: int) -> tuple[Any, int]:
         return np.frombuffer(found, np.dtype(str(name, "utf-8")))[0], at
     if letter == b"a":
         (dtype, shape), at = _read(data, at)
-        found, at = _text(data, at + 1)
-        array = np.frombuffer(found, dtype).reshape(shape).copy()  # where it is aligned
-        array.flags.writeable = False
-        return array, at
+        found, at = _text(data, at + 2 + data[at])
+        array = np.frombuffer(found, dtype).reshape(shape)
+        return (array if array.ctypes.data % _ALIGN == 0 and found.readonly else _copied(array)), at
     if letter in _MANY:
         (count,) = _U32.unpack_from(data, at)
         at += 4

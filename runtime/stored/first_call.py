@@ -57,11 +57,11 @@ class Key:
         argnums = mode.argnums if isinstance(mode.argnums, int) else ("several", *mode.argnums)
         try:
             self.call = CallText(args, kwargs)
-            self.function = FunctionText(fn)
+            self.function = FunctionText(fn, self.call.objects)
             made_by = generation()
             self.text = encode((
                 made_by, np.__version__, sys.version, (mode.kind, argnums, mode.has_aux, mode.holomorphic),
-                tuple(errors.items()), self.function.text, self.call.text,
+                tuple(errors.items()), repr(sorted(np.get_printoptions().items())), self.function.text, self.call.text,
             ))  # fmt: skip
         except EncodingError as error:
             raise NotStoredError(f"it reads {error}") from None

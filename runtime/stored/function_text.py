@@ -22,7 +22,7 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from opcode import opmap
 from typing import Any
 
@@ -35,7 +35,7 @@ from ..wrapper import Wrapper
 
 _MOST = 4096  # values
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes)
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
 _ABSENT = ("absent",)
 _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
 _SETS = {opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE")}
@@ -48,6 +48,7 @@ _PER_PROCESS = frozenset(
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _HOOKS = ("__getattr__", "__getattribute__")
+_OF_FUNCTIONS = ("__doc__", "__module__", "__name__", "__qualname__")  # which count where the code names them
 _CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__", "__set_name__"))
 # Entries of classes that count only where the code names them: descriptions, and what is run by name alone.
 _DESCRIPTIVE = frozenset((
@@ -60,6 +61,8 @@ _DESCRIPTIVE = frozenset((
 ))  # fmt: skip
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OWN_FOLDERS = tuple([os.path.join(_OWN_FOLDER, layer, "") for layer in ("tracer", "codegen", "runtime")])
 _OF_RULES = f"{_OURS}runtime.transforms."
 
 
@@ -68,22 +71,22 @@ class NotStoredError(Exception):
 
 
 class FunctionText:
-    """The text of *fn*.
+    """The text of *fn* and of *objects* among its arguments.
 
     Raises:
-        NotStoredError: something that it reads has none.
+        NotStoredError: something that they read has none.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], objects: Sequence[Any] = ()) -> None:
         names: frozenset[str] = frozenset()
         made: frozenset[int] = frozenset()
         while True:  # until the names are those of all code that they lead to
             walk = _Walk(names, made)
-            root = walk.value(fn)
+            roots = tuple([walk.value(root) for root in (fn, *objects)])
             if walk.names == names and walk.made == made:
                 break
             names, made = frozenset(walk.names), frozenset(walk.made)
-        self.text = encode((root, tuple(walk.parts)))
+        self.text = encode((roots, tuple(walk.parts)))
         self.arrays = walk.arrays
         self.names = names
         self._values = walk.held
@@ -115,7 +118,7 @@ class _Walk:
             return x if kind is not str else ("str", x)
         if x is NotImplemented or x is ...:
             return "constant", repr(x)
-        if isinstance(x, type) and x.__flags__ & _HEAP_TYPE:
+        if isinstance(x, type) and x.__flags__ & HEAP_TYPE:
             self.made.update(map(id, x.__mro__))
         if issubclass(kind, np.generic) and kind is x.dtype.type and x.dtype.kind in "fiubc":
             return "scalar", x.dtype.str, x.tobytes()
@@ -149,6 +152,8 @@ class _Walk:
             return "partial", self.value(x.func), self.value(x.args), self.value(x.keywords), self._attributes(x)
         if issubclass(kind, Wrapper) and kind.__module__.startswith(_OURS):
             return "ours", kind.__qualname__, self.value(x._tracegrad_settings()), self.value(x.__wrapped__)
+        if kind.__module__.startswith(_OURS) and kind.__name__ == "BoundFunction":
+            return "method", self.value(x.__func__), self.value(x.__self__)
         if kind.__module__.startswith(_OF_RULES) and hasattr(kind, "__dataclass_fields__"):
             told = getattr(kind, "_tracegrad_text", None)
             parts = [getattr(x, name) for name in kind.__dataclass_fields__] if told is None else told(x)
@@ -193,6 +198,7 @@ class _Walk:
             self.value(fn.__defaults__),
             self.value(fn.__kwdefaults__),
             self._attributes(fn),
+            tuple([(name, self.value(getattr(fn, name))) for name in _OF_FUNCTIONS if name in self._known]),
             tuple([(name, self._cell(cell)) for name, cell in cells]),
             tuple([(name, self._named(name, *spaces)) for name in names]),
         )
@@ -239,11 +245,11 @@ class _Walk:
     # ---- classes of the user's, and objects of them
 
     def _class(self, cls: type) -> Any:
-        if not cls.__flags__ & _HEAP_TYPE and type(cls) is type and cls is not set and cls is not frozenset:
+        if not cls.__flags__ & HEAP_TYPE and type(cls) is type and cls is not set and cls is not frozenset:
             return "type", cls.__module__, cls.__qualname__
         if _is_of_library(cls):
             return "library class", cls.__module__, cls.__qualname__, _version(cls.__module__.partition(".")[0])
-        if type(cls) is not type or not cls.__flags__ & _HEAP_TYPE:
+        if type(cls) is not type or not cls.__flags__ & HEAP_TYPE:
             raise NotStoredError(f"it reads {_described(cls)}")
         found: list[Any] = ["class", cls.__module__, cls.__qualname__]
         found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
@@ -252,16 +258,16 @@ class _Walk:
             if name in self._known:
                 found.append((name, self._entry(entry)))
             elif special and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
-                found.append((name, self._attempt(entry)))
+                found.append((name, self._attempt(self._entry, entry)))
         return tuple(found)
 
-    def _attempt(self, entry: Any) -> Any:
-        """The text of a special method, which the code may not lead to: if it does, ``keep.py`` finds that it is read.
-        Of one that has no text nothing has been met."""
+    def _attempt(self, text: Callable[[Any], Any], entry: Any) -> Any:
+        """The text of an attribute or special method, which the code may not lead to.  Of one that has no text nothing
+        has been met, so that ``keep.py`` refuses a recording that reads it."""
         before = len(self.parts), len(self.arrays), dict(self.held), dict(self._places)
         names = set(self.names), set(self.spelled), set(self.made)
         try:
-            return self._entry(entry)
+            return text(entry)
         except NotStoredError:
             del self.parts[before[0] :], self.arrays[before[1] :]
             self.held, self._places = before[2:]
@@ -293,7 +299,7 @@ class _Walk:
             if kind.__mro__[-2:] != (tuple, object) or getattr(x, "__dict__", None):
                 raise NotStoredError(f"it reads {_described(x)}")
             return "named tuple", self._met(kind, type), *[self.value(item) for item in tuple.__iter__(x)]
-        users = all(type(cls) is type and cls.__flags__ & _HEAP_TYPE and not _is_of_library(cls) for cls in own)
+        users = all(type(cls) is type and cls.__flags__ & HEAP_TYPE and not _is_of_library(cls) for cls in own)
         if not users or keeps_c_state(kind) or any(hook in cls.__dict__ for cls in own for hook in _HOOKS):
             raise NotStoredError(f"it reads {_described(x)}")
         shown = [cls.__dict__["__dict__"] for cls in own if "__dict__" in cls.__dict__]
@@ -302,7 +308,7 @@ class _Walk:
         store = x.__dict__ if shown else {}
         every = "__dict__" in self._known  # in their order, too
         names = [name for name in (store if every else self.among) if name in store]
-        found: list[Any] = [(name, self.value(store[name])) for name in names]
+        found: list[Any] = [(name, self._attempt(self.value, store[name])) for name in names]
         for cls in own:
             for name, entry in cls.__dict__.items():
                 if type(entry) is types.MemberDescriptorType and name in self._known:
@@ -311,9 +317,10 @@ class _Walk:
 
     def _slot(self, entry: Any, x: Any) -> Any:
         try:
-            return self.value(entry.__get__(x))
+            part = entry.__get__(x)
         except AttributeError:
             return _ABSENT
+        return self._attempt(self.value, part)
 
     # ---- modules and libraries
 
@@ -397,6 +404,8 @@ def _library_of(file: str) -> str | None:
     """The library that a source file belongs to."""
     if file.startswith("<frozen "):
         return "stdlib"
+    if file.startswith(_OWN_FOLDERS):  # whose sources are in the key (``disk/generation.py``)
+        return _OURS[:-1]
     for name in _PACKAGES:
         module = sys.modules.get(name)
         path = getattr(module, "__file__", None)

@@ -24,16 +24,17 @@ from ..disk.encoding import EncodingError, encode
 from ..disk.store import store
 from ..launch.plan import Arg, ArrayArg, ArrayOut, ScalarArg, ScalarOut
 from ..mode import Mode
-from ..record.call_key import ARRAY, FLOAT, SCALAR, VALUE, Call
+from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
 from ..record.recording import Recording
 from ..record.sparse_arrays import csr_array
+from ..state.libraries import PRINT_OPTIONS
 from ..state.state_graph import MAX_CONTENT, Edge, StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from .first_call import KIND, Answered, Key, plans_of
 from .function_text import FunctionText, NotStoredError
 from .plan_file import StoredPlan, packed
 
-_KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE))
+_KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE, OBJECT))
 _NODES = frozenset((
     "function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled", "instance", "class",
     "method", "const",
@@ -105,8 +106,9 @@ class _RefusedError(Exception):
 def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, known: Snapshot, key: Key) -> StoredPlan:
     for why in _hindrances(call, recording, program, plan):
         raise _RefusedError(why)
-    if list(map(id, call.data)) != list(map(id, key.call.data)):
-        raise _RefusedError("its arguments are in another order")
+    for given, met in ((call.data, key.call.data), (call.objects, key.call.objects)):
+        if list(map(id, given)) != list(map(id, met)):
+            raise _RefusedError("its arguments are in another order")
     snapshot = plan.snapshot(call.objects)
     try:
         if snapshot.key != known.key or not snapshot.provable:
@@ -182,13 +184,18 @@ def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, byt
     """(position, contents) of arrays that are compared by their contents, once all of the state is known to stand in
     the *text*."""
     graph = snapshot.graph
-    if graph.settings or graph.tensors or graph.optimizers or graph.pins.abstract:
-        raise _RefusedError("it reads settings, or asks what a class is registered with")
+    for setting in graph.settings:
+        if setting is not PRINT_OPTIONS:  # which stand in the key
+            raise _RefusedError(f"it reads {setting.label}")
+    if graph.tensors or graph.optimizers or graph.pins.abstract:
+        raise _RefusedError("it reads tensors, or asks what a class is registered with")
     for cls in graph.pins.classes:
         if cls.__flags__ & (1 << 9) and not text.has(cls):
             raise _RefusedError(f"it reads objects of the class {cls.__qualname__}, which can change")
+    bound = {id(edge.child) for node in graph.nodes if node.kind == "compiled" for edge in node.edges}
     for node in graph.nodes:
-        if node.kind not in _NODES or node.changes or not text.has(node.obj):
+        met = text.has(node.obj) or (node.kind == "method" and id(node) in bound)  # a method that is made each time
+        if node.kind not in _NODES or node.changes or not met:
             raise _RefusedError(f"it reads {node.label} ({node.kind})")
         if node.kind == "instance":
             _check_absence(node, text)

@@ -48,7 +48,7 @@ class CallText:
         if kind is tuple:
             return "tuple", *[self._part(item) for item in x]
         if kind is not list and kind is not dict:
-            if kind is types.FunctionType or kind.__mro__[-2].__flags__ & HEAP_TYPE:  # no container's subclass
+            if kind is types.FunctionType or all(cls.__flags__ & HEAP_TYPE for cls in kind.__mro__[:-1]):
                 self.objects.append(x)
                 return ("object",)
             raise NotStoredError(f"an argument is of type {kind.__qualname__}")

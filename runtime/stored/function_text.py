@@ -91,6 +91,10 @@ class FunctionText:
         self.names = names
         self._values = walk.held
 
+    def counts_in_classes(self, name: str) -> bool:
+        """Whether the text has what stands under a name in classes."""
+        return name in self.names or _is_special(name)
+
     def has(self, value: Any) -> bool:
         """Whether this very object has been met."""
         return id(value) in self._values
@@ -254,10 +258,9 @@ class _Walk:
         found: list[Any] = ["class", cls.__module__, cls.__qualname__]
         found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
         for name, entry in sorted(cls.__dict__.items()):
-            special = name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
             if name in self._known:
                 found.append((name, self._entry(entry)))
-            elif special and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
+            elif _is_special(name) and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
                 found.append((name, self._attempt(self._entry, entry)))
         return tuple(found)
 
@@ -299,7 +302,8 @@ class _Walk:
             if kind.__mro__[-2:] != (tuple, object) or getattr(x, "__dict__", None):
                 raise NotStoredError(f"it reads {_described(x)}")
             return "named tuple", self._met(kind, type), *[self.value(item) for item in tuple.__iter__(x)]
-        users = all(type(cls) is type and cls.__flags__ & HEAP_TYPE and not _is_of_library(cls) for cls in own)
+        users = kind.__module__.partition(".")[0] != _OURS[:-1]
+        users &= all(type(cls) is type and cls.__flags__ & HEAP_TYPE and not _is_of_library(cls) for cls in own)
         if not users or keeps_c_state(kind) or any(hook in cls.__dict__ for cls in own for hook in _HOOKS):
             raise NotStoredError(f"it reads {_described(x)}")
         shown = [cls.__dict__["__dict__"] for cls in own if "__dict__" in cls.__dict__]
@@ -413,6 +417,11 @@ def _library_of(file: str) -> str | None:
             return name
     inside = file.startswith(_STDLIB + os.sep) and "site-packages" not in file and "dist-packages" not in file
     return "stdlib" if inside else None
+
+
+def _is_special(name: str) -> bool:
+    """Whether a name of classes counts whether code names it or not."""
+    return name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
 
 
 def _is_of_library(cls: type) -> bool:

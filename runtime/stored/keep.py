@@ -39,7 +39,7 @@ _NODES = frozenset((
     "function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled", "instance", "class",
     "method", "const",
 ))  # fmt: skip
-_BY_NAME = frozenset(("library", "module", "instance", "class"))  # of which a text has what stands under its names
+_BY_NAME = frozenset(("library", "module", "instance", "class"))  # of which a text has what stands under names in code
 _READS = frozenset(("global", "builtin", "cell", "attr", "class", "item", "key", "const"))
 _MOST_CONSTANTS = 1 << 25  # bytes
 _ABSENT = frozenset(("noglobal", "emptycell", "noattr", "noitems"))
@@ -217,10 +217,13 @@ def _check_absence(node: StateNode, text: FunctionText) -> None:
 
 
 def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
-    name = edge.arg[1] if edge.how == "class" else edge.arg
-    special = edge.how == "class" and name.startswith("__")  # if it has not been met, there is no text of it
-    if edge.how in ("attr", "class", "noattr") and node.kind in _BY_NAME and not (special or name in text.names):
-        raise _RefusedError(f"it reads {name} of {node.label} by a name that is not in its code")
+    counts = True
+    if edge.how == "class":
+        counts = text.counts_in_classes(edge.arg[1])
+    elif edge.how in ("attr", "noattr") and node.kind in _BY_NAME:
+        counts = edge.arg in text.names
+    if not counts:
+        raise _RefusedError(f"it reads {node.label} by names that are not in its code")
     if edge.how in _ABSENT:
         return
     child = edge.child

@@ -337,3 +337,10 @@ def test_objects_that_may_hold_more_are_not_kept_and_say_so(cache) -> None:
                 assert [f(X), f(X)] == pytest.approx([fn(X)] * 2)
                 assert f.stats.from_disk == 0, name
             assert f.stats.not_kept or f.stats.live, name
+
+
+def test_objects_of_all_kinds_among_the_arguments(cache) -> None:
+    module = process()
+    for other in (object(), module.Layer, module, len, np.int64(3), module.layer, module.data, {1, 2}, b"text", 1j):
+        f = compile_grad(lambda x, other: np.sum(x * x))
+        assert [f(X, other), f(X, other)] == pytest.approx([np.sum(X * X)] * 2)

@@ -155,11 +155,24 @@ def bind(
     _check(plan, arena_bytes)
     if plan.temp_offsets:
         ensure_arena(max(arena_bytes, 1))
-    builtin = _native_builtin() if native and NATIVE else None
-    buffers = len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) + bool(scratch)
-    if builtin is None or buffers > MAX_BUFFERS:
-        return functools.partial(call_python, plan)
-    return builtin(_binding((plan,), ()))
+    bound = functools.partial(call_python, plan)
+    return natively(bound) if native else bound
+
+
+def launcher_is_made() -> bool:
+    """Whether :func:`bind` gives a native callable at once.  To make the launcher takes longer than many launches do
+    without."""
+    return _builtin is not None
+
+
+def natively(bound: Callable[..., object]) -> Callable[..., object]:
+    """What :func:`bind` has given, as a native callable where that can be."""
+    if not (isinstance(bound, functools.partial) and bound.func is call_python):
+        return bound
+    (plan,) = bound.args
+    builtin = _native_builtin() if NATIVE else None
+    buffers = len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) + bool(plan.scratch)
+    return bound if builtin is None or buffers > MAX_BUFFERS else builtin(_binding((plan,), ()))
 
 
 #: Members of a family: the launcher notes which of them it has run in the bits of a word.

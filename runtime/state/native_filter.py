@@ -300,7 +300,7 @@ def fault() -> str | None:
 @lru_cache(None)
 def _compiled() -> int:
     """The address of the filter."""
-    return compile_function(_filter_ir(), "tracegrad_watch")
+    return compile_function(_filter_ir(), "tracegrad_watch", 0)
 
 
 def _filter_ir() -> NativeText:

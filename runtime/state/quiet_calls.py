@@ -94,5 +94,5 @@ def _key() -> int:
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     text = filled(CALLER, {}, {"key": _key(), "none": id(None)}, _FUNCTIONS)
-    address = compile_function(text, "tracegrad_entry")
+    address = compile_function(text, "tracegrad_entry", 0)
     return builtins_of(address, b"entry", b"Do what the user asks of a traced array.", keywords=True)

@@ -184,7 +184,7 @@ def test_the_launcher_is_read(directory, monkeypatch):
     """The code of the launcher, the tape and the watch has no address in it; its text is the key."""
     texts: list[str] = []
     real = native_code._compiled
-    monkeypatch.setattr(native_code, "_compiled", lambda text: texts.append(text) or real(text))
+    monkeypatch.setattr(native_code, "_compiled", lambda text, level: texts.append(text) or real(text, level))
     cell, busy = ctypes.addressof(bind._arena_cell), ctypes.addressof(bind._arena_busy)
     addresses = [launcher_ir.compile_launcher(cell, busy) for _ in range(2)]
     assert len(set(addresses)) == 2 and len(texts) == 1

@@ -18,6 +18,7 @@ this is known from its recording, and ``keep.py`` checks that all that the recor
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 import sys
@@ -47,6 +48,8 @@ _PER_PROCESS = frozenset(
 )
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
+_METACLASSES = (type, abc.ABCMeta)
+_PLAIN_BASES = ("abc", "typing")  # modules of classes that keep nothing in objects
 _HOOKS = ("__getattr__", "__getattribute__")
 _OF_FUNCTIONS = ("__doc__", "__module__", "__name__", "__qualname__")  # which count where the code names them
 _CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__", "__set_name__"))
@@ -57,7 +60,7 @@ _DESCRIPTIVE = frozenset((
     "__parameters__", "__type_params__", "__dataclass_fields__", "__dataclass_params__", "__repr__", "__str__",
     "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
     "__sizeof__", "__dir__", "__init_subclass__", "__class_getitem__", "__getnewargs__", "__getnewargs_ex__",
-    "__replace__", "__bytes__",
+    "__replace__", "__bytes__", "__abstractmethods__",
 ))  # fmt: skip
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
@@ -253,7 +256,7 @@ class _Walk:
             return "type", cls.__module__, cls.__qualname__
         if _is_of_library(cls):
             return "library class", cls.__module__, cls.__qualname__, _version(cls.__module__.partition(".")[0])
-        if type(cls) is not type or not cls.__flags__ & HEAP_TYPE:
+        if type(cls) not in _METACLASSES or not cls.__flags__ & HEAP_TYPE:
             raise NotStoredError(f"it reads {_described(cls)}")
         found: list[Any] = ["class", cls.__module__, cls.__qualname__]
         found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
@@ -302,9 +305,13 @@ class _Walk:
             if kind.__mro__[-2:] != (tuple, object) or getattr(x, "__dict__", None):
                 raise NotStoredError(f"it reads {_described(x)}")
             return "named tuple", self._met(kind, type), *[self.value(item) for item in tuple.__iter__(x)]
-        users = kind.__module__.partition(".")[0] != _OURS[:-1]
-        users &= all(type(cls) is type and cls.__flags__ & HEAP_TYPE and not _is_of_library(cls) for cls in own)
-        if not users or keeps_c_state(kind) or any(hook in cls.__dict__ for cls in own for hook in _HOOKS):
+        ours = kind.__module__.partition(".")[0] == _OURS[:-1]
+        if (
+            ours
+            or not all(map(_keeps_attributes, own))
+            or keeps_c_state(kind)
+            or any(hook in cls.__dict__ for cls in own for hook in _HOOKS)
+        ):
             raise NotStoredError(f"it reads {_described(x)}")
         shown = [cls.__dict__["__dict__"] for cls in own if "__dict__" in cls.__dict__]
         if any(type(one) is not types.GetSetDescriptorType for one in shown):
@@ -422,6 +429,12 @@ def _library_of(file: str) -> str | None:
 def _is_special(name: str) -> bool:
     """Whether a name of classes counts whether code names it or not."""
     return name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
+
+
+def _keeps_attributes(cls: type) -> bool:
+    """Whether all that a class may keep in objects is in the text of these: it is of the user's, or a plain base."""
+    plain = cls.__module__ in _PLAIN_BASES or not _is_of_library(cls)
+    return plain and type(cls) in _METACLASSES and bool(cls.__flags__ & HEAP_TYPE)
 
 
 def _is_of_library(cls: type) -> bool:

@@ -16,10 +16,10 @@ from tracegrad.autograd import grad, hessian
 from tracegrad.runtime.config import config
 
 MODEL = """
-import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 import numpy as np
+T = TypeVar("T")
 class Base:
     bias = 0.25
     def shape(self, x):
@@ -28,7 +28,7 @@ class Base:
         return self.shape(x) * self.scale + self.bias
     def unused(self):
         print("never called")
-class Layer(Base):
+class Layer(Base, Generic[T]):
     "A layer."
     def __init__(self, scale, weights):
         self.scale, self.weights, self.log = scale, weights, open("/dev/null")
@@ -137,7 +137,7 @@ EDITS = {
     "a class method": ("x * cls.bias", "x * cls.bias * 2"),
     "a special method": ("return 3", "return 4"),
     "another special method": ("self.weights[k] * 1.5", "self.weights[k] * 2.5"),
-    "another base": ("class Layer(Base):", "class Other(Base):\n    bias = 9.0\nclass Layer(Other):"),
+    "another base": ("class Layer(Base, ", "class Other(Base):\n    bias = 9.0\nclass Layer(Other, "),
     "the class of the object": (
         "slots = Slots()",
         'class More(Layer):\n'
@@ -208,6 +208,31 @@ def test_a_change_between_two_calls_is_seen(cache, monkeypatch) -> None:
         assert f.stats.from_disk == 1
         exec(edit, module.__dict__)
         np.testing.assert_allclose(f(X), module.loss(X), rtol=1e-12)
+
+
+ABSTRACT = """
+import abc
+import numpy as np
+class Model(abc.ABC):
+    rate = 2.0
+    @abc.abstractmethod
+    def inner(self, x): ...
+    def outer(self, x):
+        return np.sum(self.inner(x)) * self.rate
+class Sine(Model):
+    def inner(self, x):
+        return np.sin(x)
+model = Sine()
+def loss(x):
+    return model.outer(x)
+"""
+
+
+def test_an_object_of_an_abstract_class(cache) -> None:
+    keep(ABSTRACT)
+    assert check(process(ABSTRACT)) == 1
+    for edit in (("np.sin", "np.cos"), ("rate = 2.0", "rate = 3.0"), ("self.rate\n", "self.rate + 1.0\n")):
+        assert check(process(ABSTRACT.replace(*edit))) == 0
 
 
 NAMES = """
@@ -297,15 +322,13 @@ def test_methods_and_objects_among_the_arguments(cache) -> None:
 
 
 NOT_KEPT = """
-import enum, abc, types
+import enum, types
 import numpy as np
 class Hook:
     def __getattr__(self, name):
         return 2.0
 class Level(enum.Enum):
     LOW = 2.0
-class Abstract(abc.ABC):
-    rate = 2.0
 class Items(dict):
     rate = 2.0
 class Descriptor:
@@ -317,10 +340,8 @@ class Holder:
     def __init__(self):
         self.rate, self.names = 2.0, {"a", "b"}
 hook, items, described, holder, space = Hook(), Items(), Described(), Holder(), types.SimpleNamespace(rate=2.0)
-abstract = Abstract()
 def by_hook(x): return np.sum(x * hook.rate)
 def by_enum(x): return np.sum(x * Level.LOW.value)
-def by_abstract(x): return np.sum(x * abstract.rate)
 def by_items(x): return np.sum(x * items.rate)
 def by_descriptor(x): return np.sum(x * described.rate)
 def by_set(x): return np.sum(x * holder.rate) * len(holder.names)

@@ -166,7 +166,7 @@ def launcher_is_made() -> bool:
 
 
 def natively(bound: Callable[..., object]) -> Callable[..., object]:
-    """What :func:`bind` has given, as a native callable where that can be."""
+    """The native callable for *bound*, which :func:`bind` has given; *bound* itself where there can be none."""
     if not (isinstance(bound, functools.partial) and bound.func is call_python):
         return bound
     (plan,) = bound.args

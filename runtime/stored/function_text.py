@@ -86,7 +86,7 @@ class FunctionText:
         while True:  # until the names are those of all code that they lead to
             walk = _Walk(names, made)
             roots = tuple([walk.value(root) for root in (fn, *objects)])
-            if walk.names == names and walk.made == made:
+            if walk.names.keys() == names and walk.made.keys() == made:
                 break
             names, made = frozenset(walk.names), frozenset(walk.made)
         self.text = encode((roots, tuple(walk.parts)))
@@ -106,9 +106,9 @@ class FunctionText:
 class _Walk:
     def __init__(self, names: frozenset[str], made: frozenset[int]) -> None:
         self.among = sorted(names)  # names that count in modules, classes and objects
-        self.names = set(names)
-        self.spelled: set[str] = set()  # those that instructions have
-        self.made: set[int] = set()  # ids of classes of which the code may make objects
+        # Sets in the order of their growth: the names; those that instructions have; ids of classes of which the code
+        # may make objects.
+        self.names, self.spelled, self.made = dict.fromkeys(names), dict[str, None](), dict[int, None]()
         self._known, self._known_made = names, made
         self.parts: list[Any] = []  # the texts of values that can be met twice
         self.arrays: list[np.ndarray] = []
@@ -126,7 +126,7 @@ class _Walk:
         if x is NotImplemented or x is ...:
             return "constant", repr(x)
         if isinstance(x, type) and x.__flags__ & HEAP_TYPE:
-            self.made.update(map(id, x.__mro__))
+            self.made.update(dict.fromkeys(map(id, x.__mro__)))
         if issubclass(kind, np.generic) and kind is x.dtype.type and x.dtype.kind in "fiubc":
             return "scalar", x.dtype.str, x.tobytes()
         return self._met(x, kind)
@@ -233,9 +233,9 @@ class _Walk:
             raise NotStoredError(f"`{code.co_name}` imports modules, or changes globals")
         if not steps.isdisjoint(_SETS) or "keys" in code.co_names:
             raise NotStoredError(f"`{code.co_name}` may make sets, whose order is another in each process")
-        self.names.update(code.co_names)
-        self.spelled.update(code.co_names)
-        self.names.update([x for x in code.co_consts if type(x) is str and x.isidentifier()])
+        self.spelled.update(dict.fromkeys(code.co_names))
+        self.names.update(dict.fromkeys(code.co_names))
+        self.names.update(dict.fromkeys([x for x in code.co_consts if type(x) is str and x.isidentifier()]))
         return (
             "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
             code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_qualname,
@@ -270,14 +270,19 @@ class _Walk:
     def _attempt(self, text: Callable[[Any], Any], entry: Any) -> Any:
         """The text of an attribute or special method, which the code may not lead to.  Of one that has no text nothing
         has been met, so that ``keep.py`` refuses a recording that reads it."""
-        before = len(self.parts), len(self.arrays), dict(self.held), dict(self._places)
-        names = set(self.names), set(self.spelled), set(self.made)
+        grown: tuple[Any, ...] = (
+            self.parts, self.arrays, self.held, self._places, self.names, self.spelled, self.made,
+        )  # fmt: skip
+        before = list(map(len, grown))
         try:
             return text(entry)
         except NotStoredError:
-            del self.parts[before[0] :], self.arrays[before[1] :]
-            self.held, self._places = before[2:]
-            self.names, self.spelled, self.made = names
+            for known, count in zip(grown, before, strict=True):
+                if isinstance(known, dict):
+                    while len(known) > count:
+                        known.popitem()
+                else:
+                    del known[count:]
             return ("unknown",)
 
     def _entry(self, x: Any) -> Any:

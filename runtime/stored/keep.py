@@ -222,6 +222,8 @@ def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
         counts = text.counts_in_classes(edge.arg[1])
     elif edge.how in ("attr", "noattr") and node.kind in _BY_NAME:
         counts = edge.arg in text.names
+    elif edge.how == "noitems":  # a module with a `__getattr__` has no text
+        counts = text.names.issuperset(edge.arg - {"__getattr__"})
     if not counts:
         raise _RefusedError(f"it reads {node.label} by names that are not in its code")
     if edge.how in _ABSENT:

@@ -47,7 +47,7 @@ class StoredPlan:
     or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such, or ``("sparse", entries, shape,
     indices, indptr)``; None: they are the result.
     *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``).  *loaded*: the
-    code in memory; *memory*: workspaces that no call is using."""
+    code in memory."""
 
     args: tuple[Arg, ...]
     outs: tuple[Out, ...]
@@ -66,7 +66,6 @@ class StoredPlan:
     answers: bytes
     program: bytes
     loaded: list[MachineCode] = field(default_factory=list, init=False)
-    memory: list[np.ndarray] = field(default_factory=list, init=False)
 
     def parts(self) -> tuple[Any, ...]:
         """The plan as plain values."""
@@ -100,7 +99,7 @@ class StoredPlan:
         if not address:
             return None
         sizes = np.frombuffer(self.sizes, np.int64)
-        workspace = self.memory.pop() if self.memory else fresh_memory(self.arena_bytes + _ALIGN)
+        workspace = _workspace(self.arena_bytes + _ALIGN)
         start = address_of(workspace)
         extra = tuple([address_of(a) for a in self.constants])
         plan = LaunchPlan(
@@ -108,12 +107,23 @@ class StoredPlan:
             False, None, 0,
         )  # fmt: skip
         results = run(plan, values, start + -start % _ALIGN)
-        self.memory.append(workspace)
+        _spare[:] = [workspace]
         if type(results) is not tuple:
             return None
         if self.tree is None:
             return (results[0] if self.single else results,)
         return (_built(self.tree, results),)
+
+
+_spare: list[np.ndarray] = []  # a workspace that no call is using
+
+
+def _workspace(nbytes: int) -> np.ndarray:
+    try:
+        found = _spare.pop()
+    except IndexError:
+        return fresh_memory(nbytes)
+    return found if found.nbytes >= nbytes else fresh_memory(nbytes)
 
 
 def _normal(x: Any) -> Any:

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import types
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -469,3 +470,31 @@ def test_processes_answer_each_other(cache, tmp_path) -> None:
     numbers = [line.rsplit(" ", 2) for line in out]
     assert numbers[0][0] == numbers[1][0] == numbers[2][0]
     assert [line[1:] for line in numbers] == [["0", "2"], ["1", "0"], ["1", "1"]]
+
+
+def test_threads_are_answered_at_once(cache, monkeypatch) -> None:
+    """Workspaces are handed on, and no two calls have one."""
+    monkeypatch.setattr(config, "disk_answers", 10_000)
+    monkeypatch.setattr(first_call, "PATIENCE", 60.0)
+    source = """
+    import numpy as np
+    def fn(x, A):
+        h = np.tanh(A @ x)
+        return np.sum(np.cumsum(h) * h * np.exp(A.T @ h))
+    """
+    sizes = (40, 200, 700)
+    operands = [(np.linspace(-1.0, 1.0, n), np.cos(np.arange(n * n).reshape(n, n))) for n in sizes]
+    kept = compile_grad(process(model=source).fn)
+    for x, A in operands:
+        kept.value_and_grad(x, A), kept.value_and_grad(x, A)
+    assert kept.stats.not_kept == ""
+    f = compile_grad(process(model=source).fn)
+    expected = [f.value_and_grad(x, A) for x, A in operands]
+
+    def calls(k: int) -> bool:
+        found = [(f.value_and_grad(*operands[(k + i) % 3]), expected[(k + i) % 3]) for i in range(12)]
+        return all(a[0] == b[0] and (a[1] == b[1]).all() for a, b in found)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(calls, range(8)))
+    assert f.stats.traces == 0

@@ -103,6 +103,7 @@ class Scale:
     def __call__(self, x):
         return rosenbrock(self.rate * x)
 scales = Scale()
+EYE = np.eye(10)
 """
 CALLS = {
     "grad": "f = compile_grad(rosenbrock)\ncall = f.grad",
@@ -114,7 +115,7 @@ CALLS = {
     "jacobian": "f = call = autograd.jacobian(lambda x: np.sin(x[1:]) * x[:-1])",
     "sparse_hessian": "f = call = autograd.sparse_hessian(rosenbrock)",
     "hvp": "f = autograd.hvp(rosenbrock)\ncall = lambda x: f(x, 2.0 * x)",
-    "vmap": "f = vmap(autograd.grad(lambda s, x: rosenbrock(s * x)), (None, 0))\ncall = lambda x: f(2, np.outer(x, x))",
+    "vmap": "f = vmap(autograd.grad(lambda s, x: rosenbrock(s * x)), (None, 0))\ncall = lambda x: f(2.0, x * EYE)",
     "nested": "f = call = autograd.jacfwd(autograd.grad(lambda x: rosenbrock(x) ** 2))",
     "an object": "f = compile_grad(lambda x: scales(x) * scales.rate)\ncall = f.grad",
     "a method": "f = compile_grad(Scale.__call__, argnums=1)\ncall = lambda x: f.grad(scales, x)",

@@ -78,7 +78,9 @@ class CompiledFunction(Wrapper):
         with _making:
             made = self.__dict__.get("_dispatcher")
             if made is None:
-                made = _module("paths.dispatcher").FunctionDispatcher(self._fn, self._static, self._target, self.stats)
+                made = module_of_runtime("paths.dispatcher").FunctionDispatcher(
+                    self._fn, self._static, self._target, self.stats
+                )
                 made.answered = self._calls.answered
                 made.count_paths()
                 self.__dict__["_dispatcher"] = made
@@ -159,7 +161,7 @@ class CompiledFunction(Wrapper):
         found = self._transforms.get((name, bound))
         if found is None:
             argnums = shifted_positions(self._argnums) if bound else self._argnums
-            make = getattr(_module("transforms.jacobians"), name)
+            make = getattr(module_of_runtime("transforms.jacobians"), name)
             found = self._transforms[name, bound] = make(self, argnums, self._has_aux)
         return found
 
@@ -182,7 +184,7 @@ if hasattr(os, "register_at_fork"):  # a child must not begin in the middle of a
     os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 
-def _module(name: str) -> Any:
+def module_of_runtime(name: str) -> Any:
     """A module of the runtime's that a first call from disk does without."""
     with fewer_collections():
         return importlib.import_module(f".{name}", __package__)
@@ -193,7 +195,7 @@ OWNERS.append(CompiledFunction)
 
 def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The report on a call of *function* in *mode*."""
-    return _module("explain").explain_call(function._dispatcher, mode, args, kwargs)
+    return module_of_runtime("explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
 class BoundFunction:

@@ -105,11 +105,9 @@ def _by_rows(program: SparseProgram, most: int, const: Const) -> Atom:
     (rows, columns), pattern = program.pattern.shape, program.pattern
     products = _products(program, const)
     color = program.coloring.of_column[pattern.indices] if program.mode != "reverse" else pattern.indices
-    apart = (
-        program.mode != "reverse"
-        and program.colors <= FEW
-        and len(np.unique(pattern.rows * np.int64(columns) + color)) == pattern.nnz
-    )
+    places_of_colors = np.sort(pattern.rows * np.int64(columns) + color)  # np.unique imports numpy.ma in the recording
+    different = bool((places_of_colors[1:] != places_of_colors[:-1]).all())
+    apart = program.mode != "reverse" and program.colors <= FEW and different
     number = color if apart else np.arange(pattern.nnz) - pattern.indptr[pattern.rows]
     each = len(products.arrays) // program.colors
     found: Atom = zeros((rows, columns), _dtype(program))

@@ -13,6 +13,7 @@ import numpy as np
 _U32 = struct.Struct("<I")
 _F64 = struct.Struct("<d")
 _C128 = struct.Struct("<dd")
+_ALIGN = 16  # bytes, of the place of an array's data
 
 
 class EncodingError(Exception):
@@ -20,24 +21,25 @@ class EncodingError(Exception):
 
 
 def encode(value: Any) -> bytes:
-    """None, bools, numbers, texts, bytes, dtypes, NumPy's scalars; tuples, lists, dicts and frozensets of them.
+    """None, bools, numbers, texts, bytes, dtypes, NumPy's scalars and arrays; tuples, lists, dicts and frozensets of
+    them.  Arrays come back read-only.
 
     Raises:
         EncodingError: *value* is, or holds, something else.
     """
     parts: list[bytes] = []
-    _write(value, parts.append)
+    _write(value, parts)
     return b"".join(parts)
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | memoryview) -> Any:
     """The value of which *data* was made.
 
     Raises:
         EncodingError: of none.
     """
     try:
-        value, end = _read(data, 0)
+        value, end = _read(memoryview(data), 0)
     except (struct.error, ValueError, TypeError, IndexError) as error:
         raise EncodingError(str(error)) from error
     if end != len(data):
@@ -49,8 +51,8 @@ def _sized(letter: bytes, data: bytes) -> bytes:
     return letter + _U32.pack(len(data)) + data
 
 
-def _write(value: Any, add: Any) -> None:
-    kind = type(value)
+def _write(value: Any, parts: list[bytes]) -> None:
+    kind, add = type(value), parts.append
     if value is None or kind is bool:
         add({None: b"N", True: b"T", False: b"F"}[value])
     elif kind is int:
@@ -66,11 +68,11 @@ def _write(value: Any, add: Any) -> None:
     elif kind is tuple or kind is list:
         add((b"(" if kind is tuple else b"[") + _U32.pack(len(value)))
         for item in value:
-            _write(item, add)
+            _write(item, parts)
     elif kind is dict:
         add(b"{" + _U32.pack(len(value)))
         for pair in value.items():
-            _write(pair, add)
+            _write(pair, parts)
     elif kind is frozenset:
         add(b"<" + _U32.pack(len(value)))
         for item in sorted(map(encode, value)):
@@ -79,6 +81,11 @@ def _write(value: Any, add: Any) -> None:
         add(_sized(b"d", _dtype_name(value).encode()))
     elif isinstance(value, np.generic) and not value.dtype.hasobject and value.dtype.names is None:
         add(_sized(b"n", _dtype_name(value.dtype).encode()) + _sized(b"b", value.tobytes()))
+    elif kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
+        add(b"a")
+        _write((value.dtype, value.shape), parts)
+        gap = -(sum(map(len, parts)) + 6) % _ALIGN
+        add(bytes([gap]) + bytes(gap) + _sized(b"b", value.tobytes()))
     else:
         raise EncodingError(f"a {kind.__qualname__}")
 
@@ -91,7 +98,13 @@ def _dtype_name(dtype: np.dtype) -> str:
     return name
 
 
-def _text(data: bytes, at: int) -> tuple[bytes, int]:
+def _copied(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _text(data: memoryview, at: int) -> tuple[memoryview, int]:
     (length,) = _U32.unpack_from(data, at)
     end = at + 4 + length
     if end > len(data):
@@ -99,8 +112,8 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at + 4 : end], end
 
 
-def _read(data: bytes, at: int) -> tuple[Any, int]:
-    letter, at = data[at : at + 1], at + 1
+def _read(data: memoryview, at: int) -> tuple[Any, int]:
+    letter, at = bytes(data[at : at + 1]), at + 1
     if letter in _SINGLE:
         return _SINGLE[letter], at
     if letter == b"f":
@@ -113,7 +126,12 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
     if letter == b"n":
         name, at = _text(data, at)
         found, at = _text(data, at + 1)
-        return np.frombuffer(found, np.dtype(name.decode()))[0], at
+        return np.frombuffer(found, np.dtype(str(name, "utf-8")))[0], at
+    if letter == b"a":
+        (dtype, shape), at = _read(data, at)
+        found, at = _text(data, at + 2 + data[at])
+        array = np.frombuffer(found, dtype).reshape(shape)
+        return (array if array.ctypes.data % _ALIGN == 0 and found.readonly else _copied(array)), at
     if letter in _MANY:
         (count,) = _U32.unpack_from(data, at)
         at += 4
@@ -127,9 +145,9 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
 
 _SINGLE = {b"N": None, b"T": True, b"F": False}
 _SIZED: dict[bytes, Any] = {
-    b"i": lambda text: int(text),
-    b"s": lambda text: text.decode("utf-8", "surrogatepass"),
+    b"i": lambda text: int(bytes(text)),
+    b"s": lambda text: str(text, "utf-8", "surrogatepass"),
     b"b": bytes,
-    b"d": lambda text: np.dtype(text.decode()),
+    b"d": lambda text: np.dtype(str(text, "utf-8")),
 }
 _MANY: dict[bytes, Any] = {b"(": tuple, b"[": list, b"{": dict, b"<": frozenset}

@@ -33,9 +33,10 @@ except ImportError:  # pragma: no cover
 from ..config import config
 from .location import cache_directory
 
-_MAGIC = b"tracegrad cache 1\n"
+_MAGIC = b"tracegrad cache 2\n"
 _SUM = 32  # bytes of the checksum
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s{_SUM}sQQQ")  # magic, checksum, lengths of kind, text and payload
+_ALIGN = 16  # bytes, of the payload's place
 _NAME = 20  # bytes of the hash in a file's name
 _TEMPORARY = "writing-"
 _HOST = platform.node()  # for names that no other writer has
@@ -70,14 +71,19 @@ class Entry(NamedTuple):
 
 def packed(kind: str, text: bytes, payload: bytes) -> bytes:
     """The content of a file."""
-    body = b"".join((kind.encode(), text, payload))
     lengths = (len(kind.encode()), len(text), len(payload))
+    body = b"".join((kind.encode(), text, bytes(_gap(*lengths[:2])), payload))
     checksum = blake2b(struct.pack("<QQQ", *lengths) + body, digest_size=_SUM).digest()
     return _HEAD.pack(_MAGIC, checksum, *lengths) + body
 
 
-def unpacked(content: bytes) -> tuple[str, bytes, bytes]:
-    """(kind, text, payload) of a file's *content*.
+def _gap(kind: int, text: int) -> int:
+    """The bytes between a text and its payload, for these lengths."""
+    return -(_HEAD.size + kind + text) % _ALIGN
+
+
+def unpacked(content: bytes) -> tuple[str, bytes, memoryview]:
+    """(kind, text, payload) of a file's *content*, which is not copied.
 
     Raises:
         BadFileError: it is not what :func:`packed` has made.
@@ -87,7 +93,8 @@ def unpacked(content: bytes) -> tuple[str, bytes, bytes]:
     magic, checksum, *lengths = _HEAD.unpack_from(content)
     if magic != _MAGIC:
         raise BadFileError("of another version, or no file of the cache")
-    if sum(lengths) != len(content) - _HEAD.size:
+    gap = _gap(*lengths[:2])
+    if sum(lengths) + gap != len(content) - _HEAD.size:
         raise BadFileError("cut off, or too long")
     view = memoryview(content)[_HEAD.size :]
     digest = blake2b(content[_HEAD.size - 24 : _HEAD.size], digest_size=_SUM)
@@ -95,7 +102,7 @@ def unpacked(content: bytes) -> tuple[str, bytes, bytes]:
     if digest.digest() != checksum:
         raise BadFileError("its checksum is another")
     first, second = lengths[0], lengths[0] + lengths[1]
-    return bytes(view[:first]).decode(), bytes(view[first:second]), bytes(view[second:])
+    return bytes(view[:first]).decode(), bytes(view[first:second]), view[second + gap :]
 
 
 def file_name(kind: str, text: bytes) -> str:
@@ -130,6 +137,11 @@ class Store:
 
     def get(self, kind: str, text: bytes) -> bytes | None:
         """The payload that was put under *text*, or None."""
+        found = self.view(kind, text)
+        return None if found is None else bytes(found)
+
+    def view(self, kind: str, text: bytes) -> memoryview | None:
+        """The payload that was put under *text*, or None, not copied."""
         root = self._root(writing=False)
         if root is None:
             return None

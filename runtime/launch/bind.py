@@ -38,7 +38,7 @@ from ...tracer.ir.aval import is_number
 from . import launcher_ir as ir
 from . import object_layout as layout
 from .native import builtins_of
-from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, run
+from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, fresh_memory, run
 from .plan import ScalarOut as ScalarOut
 from .tape import Place, Tape, runner
 
@@ -90,7 +90,7 @@ def ensure_arena(nbytes: int) -> int:
     with _lock:
         if nbytes > _arena_bytes:
             size = -(-nbytes // _ARENA_STEP) * _ARENA_STEP
-            block = np.empty(size + _ARENA_ALIGN, np.uint8)
+            block = fresh_memory(size + _ARENA_ALIGN)
             start = address_of(block)
             _arena_cell.value = start + -start % _ARENA_ALIGN
             _arena[:] = [*_arena, block] if _arena_busy.value else [block]
@@ -155,11 +155,24 @@ def bind(
     _check(plan, arena_bytes)
     if plan.temp_offsets:
         ensure_arena(max(arena_bytes, 1))
-    builtin = _native_builtin() if native and NATIVE else None
-    buffers = len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) + bool(scratch)
-    if builtin is None or buffers > MAX_BUFFERS:
-        return functools.partial(call_python, plan)
-    return builtin(_binding((plan,), ()))
+    bound = functools.partial(call_python, plan)
+    return natively(bound) if native else bound
+
+
+def launcher_is_made() -> bool:
+    """Whether :func:`bind` gives a native callable at once.  To make the launcher takes longer than many launches do
+    without."""
+    return _builtin is not None
+
+
+def natively(bound: Callable[..., object]) -> Callable[..., object]:
+    """The native callable for *bound*, which :func:`bind` has given; *bound* itself where there can be none."""
+    if not (isinstance(bound, functools.partial) and bound.func is call_python):
+        return bound
+    (plan,) = bound.args
+    builtin = _native_builtin() if NATIVE else None
+    buffers = len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) + bool(plan.scratch)
+    return bound if builtin is None or buffers > MAX_BUFFERS else builtin(_binding((plan,), ()))
 
 
 #: Members of a family: the launcher notes which of them it has run in the bits of a word.
@@ -404,7 +417,7 @@ def call_python(plan: LaunchPlan, *values: object) -> object:
     """One call of a binding, step by step as the native launcher does it."""
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
         if _arena_busy.value:  # of a kernel that a signal handler has interrupted
-            own = np.empty(plan.space + _ARENA_ALIGN, np.uint8)
+            own = fresh_memory(plan.space + _ARENA_ALIGN)
             start = address_of(own)
             return run(plan, values, start + -start % _ARENA_ALIGN)
         _arena_busy.value = 1

@@ -28,12 +28,13 @@ def compiled(
 
 def bind_graph(
     graph: Graph, canonical: Canonical, program: Program, single: bool, args: Sequence[launch.Arg] | None = None,
-    counts: np.ndarray | None = None, donated: Mapping[int, int] = MappingProxyType({}),
+    counts: np.ndarray | None = None, donated: Mapping[int, int] = MappingProxyType({}), native: bool = True,
 ) -> Callable[..., Any]:  # fmt: skip
     """*program* bound to the sizes and constants of *graph*, as a callable of *args* (default: those of its inputs).
 
     *counts* (int64): its runs are counted in ``counts[0]``, failures of guard k in ``counts[1 + k]``.  Result k is
-    written into argument ``donated[k]`` once every guard has held; a call returns the others.
+    written into argument ``donated[k]`` once every guard has held; a call returns the others.  *native*: as in
+    ``launch.bind``, of a program that is one function.
     """
     if args is None:
         args = argument_records(graph.inputs)
@@ -50,7 +51,7 @@ def bind_graph(
         "keep_alive": (program.code, *consts), "single": single, "arena_bytes": total, "counts": counts,
     }  # fmt: skip
     if program.address and not donated:
-        return launch.bind(program.address, args, outs, **rest)
+        return launch.bind(program.address, args, outs, native=native, **rest)
     steps = [step if isinstance(step, int) else host_step(program, step, canonical) for step in program.steps]
     return launch.bind_steps(steps, args, outs, donated, **rest)
 

@@ -30,7 +30,8 @@ from __future__ import annotations
 import numpy as np
 
 from . import object_layout as layout
-from .native import NativeText, compile_function, filled
+from .native import filled
+from .native_code import NativeText, compile_function
 from .plan import SLOT_BYTES
 
 #: Words of the table's header, in order.

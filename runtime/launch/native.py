@@ -1,23 +1,20 @@
-"""Small native helpers: LLVM IR to the address of a function, and a function as a builtin of Python's.
+"""Small native helpers: templates of LLVM IR, and a function as a builtin of Python's.
 
-llvmlite alone compiles them, where they are not found on disk. Functions and objects of this process are symbols of the
-code, so it is the same in each process; offsets in objects are numbers of the text, which is the key.
+Functions and objects of this process are symbols of the code, so it is the same in each process; offsets in objects are
+numbers of the text.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...codegen.cpu.machine_code import MachineCode, immortal, load, loaded
-from ...tracer.ir.foreign_code import uninterrupted
-from ..disk.generation import key_text
-from ..disk.store import store
+from ...codegen.cpu.machine_code import immortal
+from .native_code import NativeText
 from .object_layout import python_api
 
 _METH_KEYWORDS, _METH_FASTCALL = 0x0002, 0x0080
@@ -32,43 +29,6 @@ class _MethodDef(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
-
-
-class NativeText(NamedTuple):
-    """LLVM IR, and the addresses of its symbols."""
-
-    text: str
-    addresses: dict[str, int]
-
-
-KIND = "native"
-
-
-def compile_function(source: NativeText, name: str) -> int:
-    """The address of the function *name* of the machine code of *source*, which lives as long as the process."""
-    return uninterrupted(lambda: immortal(_code_of(source, name)).address(name))
-
-
-def _code_of(source: NativeText, name: str) -> MachineCode:
-    key = key_text(name, source.text)
-    object_code = None if key is None else store.get(KIND, key)
-    if object_code is None:
-        object_code = _compiled(source.text)
-        if key is not None:
-            store.put(KIND, key, object_code)
-    return load(object_code, (), source.addresses)
-
-
-def _compiled(text: str) -> bytes:
-    """The object code of *text*."""
-    llvm: Any = importlib.import_module("llvmlite.binding")
-    with loaded:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2, jit=True)
-        module = llvm.parse_assembly(text)
-        module.verify()
-        return machine.emit_object(module)
 
 
 _FIELD = re.compile(r"^( *)(.*\b(?:load|store) .*, ptr )(%[\w.]+)\[(\w+) ([^\]]+)\]", re.MULTILINE)

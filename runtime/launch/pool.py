@@ -28,6 +28,8 @@ word           meaning
 from __future__ import annotations
 
 import ctypes
+import functools
+import importlib
 import os
 import platform
 import sys
@@ -35,7 +37,7 @@ import sys
 import numpy as np
 
 from ..threads import MOST
-from .native import compile_function, filled
+from .native_code import known_function
 
 _LINE = 8  # words of a cache line
 _WORDS = ("lock", "ticket", "done", "waiting", "chunk", "context", "chunks", "begun", "polled")
@@ -370,6 +372,8 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void $declared_pause
 """
 
+_LIBC = ("clock_gettime", "syscall", "pthread_create", "pthread_detach", "pthread_sigmask")
+_PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 SPINS = 400  # pauses, of some 50 ns, before a thread sleeps
 
 _state = np.zeros(_BELLS + (MOST + 1) * _LINE + _LINE, np.int64)
@@ -388,18 +392,22 @@ def can_share() -> bool:
 
 def function(name: str) -> int:
     """The address of the function ``run`` or ``poll``."""
-    text = {"run": POOL, "poll": POLL}[name]
+    library = ctypes.CDLL(None)
+    found = {name: library[name] for name in _LIBC} | {name: ctypes.pythonapi[name] for name in _PYTHON}
+    addresses = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
+    addresses["state"] = _state_address()
+    symbols = {f"here:{name}": address for name, address in addresses.items()}
+    return known_function(("pool", name), f"tracegrad_{name}", symbols, functools.partial(_text, name, addresses))
+
+
+def _text(name: str, addresses: dict[str, int]) -> str:
     numbers = {
         **_PLACES, "bells": _BELLS, "futex": _FUTEX.get(platform.machine(), 0), "spins": SPINS,
         "clock": 6 if sys.platform == "darwin" else 1,  # CLOCK_MONOTONIC
         **_PAUSE.get(platform.machine(), _NO_PAUSE),
     }  # fmt: skip
-    library = ctypes.CDLL(None)
-    names = ("clock_gettime", "syscall", "pthread_create", "pthread_detach", "pthread_sigmask")
-    addresses = {name: ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in names}
-    functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
-    source = filled(NOW + text, numbers, {**addresses, "state": _state_address()}, functions)
-    return compile_function(source, f"tracegrad_{name}")
+    native = importlib.import_module(".native", __package__)
+    return native.filled(NOW + {"run": POOL, "poll": POLL}[name], numbers, addresses, ()).text
 
 
 def _alone() -> None:

@@ -26,7 +26,8 @@ from array import array
 from collections.abc import Callable, Iterable
 
 from ...tracer.ir import forks
-from .native import compile_function, filled
+from .native import filled
+from .native_code import compile_function
 
 CALL, COPY, HOST, END = range(4)
 

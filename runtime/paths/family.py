@@ -24,7 +24,7 @@ import numpy as np
 
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
-from ..launch.bind import MAX_FAMILY, bind_family
+from ..launch.bind import MAX_FAMILY, bind_family, natively
 from ..record.call_key import Call
 from ..record.recording import Recording, equal_statics
 from ..state.state_plan import Snapshot
@@ -97,6 +97,8 @@ class Family:
 
 def make_family(variant: Variant, members: tuple[Path, ...]) -> Family:
     """The family of *members*, which can share a launch."""
+    for path in members:
+        path.launch = natively(path.launch)
     if len(members) == 1:
         return Family(variant, members, members[0].launch)
     following, launches = successors(members), [path.launch for path in members]

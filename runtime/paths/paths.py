@@ -126,7 +126,10 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
             else launch.ScalarArg(var.aval.dtype, (type(value),))
         )
     counts = new_counts(recording)
-    bound = bind_graph(recording.graph, recording.canonical, program, recording.output.single, args, counts)
+    bound = bind_graph(
+        recording.graph, recording.canonical, program, recording.output.single, args, counts,
+        native=launch.launcher_is_made(),
+    )  # fmt: skip
     return make_path(recording, program, bound, counts)
 
 

@@ -27,11 +27,11 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
+from ..state.c_state import keeps_c_state
 from ..state.effect_places import SINKS, is_input, place_of
 from ..state.rebuild import Substitution, set_attribute, slots
 from ..state.seeded_draws import LeftState
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
-from ..state.trust import keeps_c_state
 from ..state.uses import COUNT, STORE
 from ..state.values import is_leaf, token
 from .arguments import Arguments, Container

@@ -20,9 +20,10 @@ import optree
 
 from ...tracer.ir import forks
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
+from ..state.c_state import keeps_c_state
 from ..state.pins import lookup
 from ..state.rebuild import slots
-from ..state.trust import Trust, keeps_c_state
+from ..state.trust import Trust
 
 _HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 _FIELDS_SET = "__pydantic_fields_set__"  # of a pydantic model: which fields were given, and no data

@@ -31,7 +31,8 @@ from typing import Any
 from ...codegen.cpu.machine_code import immortal
 from ...tracer.ir import forks
 from ..launch import object_layout as layout
-from ..launch.native import NativeText, compile_function, filled
+from ..launch.native import filled
+from ..launch.native_code import NativeText, compile_function
 
 _WORD = 8
 _M_ML = object.__basicsize__  # PyCFunctionObject: the head, then the definition, then the object it is bound to
@@ -299,7 +300,7 @@ def fault() -> str | None:
 @lru_cache(None)
 def _compiled() -> int:
     """The address of the filter."""
-    return compile_function(_filter_ir(), "tracegrad_watch")
+    return compile_function(_filter_ir(), "tracegrad_watch", 0)
 
 
 def _filter_ir() -> NativeText:

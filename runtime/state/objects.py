@@ -26,6 +26,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import node_functions
 from ...tracer.record.reports import READS, is_written
 from . import readers
+from .c_state import keeps_c_state
 from .effect_places import (
     first_count,
     is_history,
@@ -38,7 +39,7 @@ from .effect_places import (
 from .kept_cache import CACHE
 from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
-from .trust import hidden_state, impurity, keeps_c_state, setting_of
+from .trust import hidden_state, impurity, setting_of
 from .uses import STORE
 from .values import is_leaf
 from .walker import Walker

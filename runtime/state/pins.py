@@ -29,7 +29,8 @@ from typing import Any
 from ...tracer.bytecode.versions import FORM
 from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch import object_layout as layout
-from ..launch.native import builtins_of, compile_function, filled
+from ..launch.native import builtins_of, filled
+from ..launch.native_code import compile_function
 from .trust import Trust
 from .values import DICT_VERSION, dict_version, identity, is_leaf, same, token
 

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 from ...tracer.numpy_api import dispatch
-from ..launch.native import builtins_of, compile_function, filled
+from ..launch.native import builtins_of, filled
+from ..launch.native_code import compile_function
 
 CALLER = r"""
 define ptr @tracegrad_entry(ptr %parts, ptr %args, i64 %nargs, ptr %names) {
@@ -93,5 +94,5 @@ def _key() -> int:
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     text = filled(CALLER, {}, {"key": _key(), "none": id(None)}, _FUNCTIONS)
-    address = compile_function(text, "tracegrad_entry")
+    address = compile_function(text, "tracegrad_entry", 0)
     return builtins_of(address, b"entry", b"Do what the user asks of a traced array.", keywords=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import OWN_FOLDER
+from .c_state import keeps_c_state
 from .libraries import MACHINERY, PACKAGES, LibrarySetting, impure, known, verdict
 
 _RANDOM, _CLOCK = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK
@@ -204,13 +205,3 @@ def hidden_state(cls: type) -> Refusal | None:
     if "__next__" in cls.__dict__ and keeps_c_state(cls):
         return Refusal.STATE_ITERATOR
     return None
-
-
-def keeps_c_state(cls: type) -> bool:
-    """Whether instances have room for state beyond ``__dict__``, ``__slots__`` and a list of weak references."""
-    if cls.__itemsize__:
-        return True
-    size = object.__basicsize__ + (8 if cls.__dictoffset__ > 0 else 0) + (8 if cls.__weakrefoffset__ > 0 else 0)
-    slots = [v for c in cls.__mro__ if "__slots__" in c.__dict__ for v in c.__dict__.values()]  # not those of C classes
-    size += 8 * sum(isinstance(v, types.MemberDescriptorType) for v in slots)
-    return cls.__basicsize__ > size

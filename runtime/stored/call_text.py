@@ -4,19 +4,21 @@ all else.  It says what the call key says (``record/call_key.py``) of calls with
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
 
 from ..disk.encoding import encode
-from .function_text import NotStoredError
+from .function_text import HEAP_TYPE, NotStoredError
 
 _VALUES = (type(None), bool, int, str)
 _MOST = 1024  # leaves
 
 
 class CallText:
-    """The text of a call with these arguments; ``data`` are their arrays and floats, in the order of optree's leaves.
+    """The text of a call with these arguments; ``data`` are their arrays and floats, in the order of optree's leaves,
+    and ``objects`` those of the user's classes and functions, which are read like the outside state.
 
     Raises:
         NotStoredError: some argument is of another kind, or a container occurs twice.
@@ -24,6 +26,7 @@ class CallText:
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.data: list[Any] = []
+        self.objects: list[Any] = []
         self._containers: set[int] = set()
         self.text = encode(("call", self._part(args), self._part(kwargs)))
 
@@ -45,6 +48,9 @@ class CallText:
         if kind is tuple:
             return "tuple", *[self._part(item) for item in x]
         if kind is not list and kind is not dict:
+            if kind is types.FunctionType or all(cls.__flags__ & HEAP_TYPE for cls in kind.__mro__[:-1]):
+                self.objects.append(x)
+                return ("object",)
             raise NotStoredError(f"an argument is of type {kind.__qualname__}")
         if id(x) in self._containers:
             raise NotStoredError("a container occurs twice among the arguments")

@@ -38,7 +38,6 @@ _PLAIN_ERRORS = frozenset(("ignore", "warn"))
 AROUND: list[Callable[[], bool]] = []
 
 PATIENCE = 0.05  # seconds that answers of a function may take longer than replays
-FRESH = 2e-10  # seconds that a byte of memory takes to be there, which replays have already
 
 #: What the recordings of plans were like that have answered calls, by their keys: answers -> program (``StoredPlan``).
 Answered = dict[bytes, dict[bytes, bytes]]
@@ -58,11 +57,11 @@ class Key:
         argnums = mode.argnums if isinstance(mode.argnums, int) else ("several", *mode.argnums)
         try:
             self.call = CallText(args, kwargs)
-            self.function = FunctionText(fn)
+            self.function = FunctionText(fn, self.call.objects)
             made_by = generation()
             self.text = encode((
                 made_by, np.__version__, sys.version, (mode.kind, argnums, mode.has_aux, mode.holomorphic),
-                tuple(errors.items()), self.function.text, self.call.text,
+                tuple(errors.items()), repr(sorted(np.get_printoptions().items())), self.function.text, self.call.text,
             ))  # fmt: skip
         except EncodingError as error:
             raise NotStoredError(f"it reads {error}") from None
@@ -75,7 +74,7 @@ class Key:
 def plans_of(key: Key) -> list[StoredPlan]:
     """The plans that are kept under *key*."""
     try:
-        return unpacked(store.get(KIND, key.text))
+        return unpacked(store.view(KIND, key.text))
     except (EncodingError, ValueError, TypeError, KeyError):  # which this version has not written
         store.drop(KIND, key.text)
         return []
@@ -116,7 +115,6 @@ class FirstCalls:
             if found is not None:
                 self.answered.setdefault(key.text, {})[plan.answers] = plan.program
                 self._counts[key.text] = count + 1
-                self._spent += FRESH * plan.arena_bytes
                 self._stats.from_disk += 1
                 return found[0]
         return MISS

@@ -7,18 +7,23 @@ contents; numbers by their bits. Arrays count by dtype, shape and layout: they a
 in the code. Libraries (NumPy, SciPy, the standard library) have versions, so only what they have under these names is
 looked at, and is named.
 
-Whatever is not known to be described in full by its text raises :class:`NotStoredError`: instances of classes, classes
-of the user's, C functions of unknown modules, generators.  That says nothing of whether the function is pure: this is
-known from its recording, and ``keep.py`` checks that all that the recording relies on stands in the text.
+Classes of the user's count by their module, name and bases, and by what they have under any name in the code, or as
+special methods; objects of them by their class and the attributes under any such name.  Where code is a constant, its
+texts are names, too, since ``getattr`` may be given them.
+
+Whatever is not known to be described in full by its text raises :class:`NotStoredError`: objects with state in C or
+with a ``__getattr__``, C functions of unknown modules, generators.  That says nothing of whether the function is pure:
+this is known from its recording, and ``keep.py`` checks that all that the recording relies on stands in the text.
 """
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from opcode import opmap
 from typing import Any
 
@@ -26,11 +31,12 @@ import numpy as np
 
 from ..disk.encoding import encode
 from ..memo import MEMO
+from ..state.c_state import keeps_c_state
 from ..wrapper import Wrapper
 
 _MOST = 4096  # values
-_SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
-_HEAP_TYPE = 1 << 9
+_SIMPLE = (type(None), bool, int, float, complex, str, bytes)
+HEAP_TYPE = 1 << 9
 _ABSENT = ("absent",)
 _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
 _SETS = {opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE")}
@@ -42,8 +48,24 @@ _PER_PROCESS = frozenset(
 )
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
+_METACLASSES = (type, abc.ABCMeta)
+_PLAIN_BASES = ("abc", "typing")  # modules of classes that keep nothing in objects
+_HOOKS = ("__getattr__", "__getattribute__")
+_OF_FUNCTIONS = ("__doc__", "__module__", "__name__", "__qualname__")  # which count where the code names them
+_CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__", "__set_name__"))
+# Entries of classes that count only where the code names them: descriptions, and what is run by name alone.
+_DESCRIPTIVE = frozenset((
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__firstlineno__", "__static_attributes__", "__orig_bases__",
+    "__parameters__", "__type_params__", "__dataclass_fields__", "__dataclass_params__", "__repr__", "__str__",
+    "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
+    "__sizeof__", "__dir__", "__init_subclass__", "__class_getitem__", "__getnewargs__", "__getnewargs_ex__",
+    "__replace__", "__bytes__", "__abstractmethods__",
+))  # fmt: skip
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OWN_FOLDERS = tuple([os.path.join(_OWN_FOLDER, layer, "") for layer in ("tracer", "codegen", "runtime")])
 _OF_RULES = f"{_OURS}runtime.transforms."
 
 
@@ -52,23 +74,29 @@ class NotStoredError(Exception):
 
 
 class FunctionText:
-    """The text of *fn*.
+    """The text of *fn* and of *objects* among its arguments.
 
     Raises:
-        NotStoredError: something that it reads has none.
+        NotStoredError: something that they read has none.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], objects: Sequence[Any] = ()) -> None:
         names: frozenset[str] = frozenset()
+        made: frozenset[int] = frozenset()
         while True:  # until the names are those of all code that they lead to
-            walk = _Walk(names)
-            root = walk.value(fn)
-            if walk.names == names:
+            walk = _Walk(names, made)
+            roots = tuple([walk.value(root) for root in (fn, *objects)])
+            if walk.names.keys() == names and walk.made.keys() == made:
                 break
-            names = frozenset(walk.names)
-        self.text = encode((root, tuple(walk.parts)))
+            names, made = frozenset(walk.names), frozenset(walk.made)
+        self.text = encode((roots, tuple(walk.parts)))
         self.arrays = walk.arrays
+        self.names = names
         self._values = walk.held
+
+    def counts_in_classes(self, name: str) -> bool:
+        """Whether the text has what stands under a name in classes."""
+        return name in self.names or _is_special(name)
 
     def has(self, value: Any) -> bool:
         """Whether this very object has been met."""
@@ -76,9 +104,12 @@ class FunctionText:
 
 
 class _Walk:
-    def __init__(self, names: frozenset[str]) -> None:
-        self.among = sorted(names)  # names that count in modules
-        self.names = set(names)
+    def __init__(self, names: frozenset[str], made: frozenset[int]) -> None:
+        self.among = sorted(names)  # names that count in modules, classes and objects
+        # Sets in the order of their growth: the names; those that instructions have; ids of classes of which the code
+        # may make objects.
+        self.names, self.spelled, self.made = dict.fromkeys(names), dict[str, None](), dict[int, None]()
+        self._known, self._known_made = names, made
         self.parts: list[Any] = []  # the texts of values that can be met twice
         self.arrays: list[np.ndarray] = []
         self.held: dict[int, Any] = {}  # all that was met
@@ -92,8 +123,16 @@ class _Walk:
         kind = type(x)
         if kind in _SIMPLE:
             return x if kind is not str else ("str", x)
+        if x is NotImplemented or x is ...:
+            return "constant", repr(x)
+        if isinstance(x, type) and x.__flags__ & HEAP_TYPE:
+            self.made.update(dict.fromkeys(map(id, x.__mro__)))
         if issubclass(kind, np.generic) and kind is x.dtype.type and x.dtype.kind in "fiubc":
             return "scalar", x.dtype.str, x.tobytes()
+        return self._met(x, kind)
+
+    def _met(self, x: Any, kind: type) -> Any:
+        self.held[id(x)] = x
         place = self._places.get(id(x))
         if place is None:
             place = self._places[id(x)] = len(self.parts)
@@ -120,6 +159,8 @@ class _Walk:
             return "partial", self.value(x.func), self.value(x.args), self.value(x.keywords), self._attributes(x)
         if issubclass(kind, Wrapper) and kind.__module__.startswith(_OURS):
             return "ours", kind.__qualname__, self.value(x._tracegrad_settings()), self.value(x.__wrapped__)
+        if kind.__module__.startswith(_OURS) and kind.__name__ == "BoundFunction":
+            return "method", self.value(x.__func__), self.value(x.__self__)
         if kind.__module__.startswith(_OF_RULES) and hasattr(kind, "__dataclass_fields__"):
             told = getattr(kind, "_tracegrad_text", None)
             parts = [getattr(x, name) for name in kind.__dataclass_fields__] if told is None else told(x)
@@ -134,9 +175,9 @@ class _Walk:
             return "dispatcher", self._library_code(x._implementation)
         if kind is types.BuiltinFunctionType and (x.__self__ is None or type(x.__self__) is types.ModuleType):
             return self._library_code(x)
-        if kind is type and not x.__flags__ & _HEAP_TYPE and x is not set and x is not frozenset:
-            return "type", x.__module__, x.__qualname__
-        raise NotStoredError(f"it reads {_described(x)}")
+        if kind is types.MethodType:
+            return "method", self.value(x.__func__), self.value(x.__self__)
+        return self._class(x) if isinstance(x, type) else self._object(x, kind)
 
     def _key(self, key: Any) -> Any:
         if type(key) not in _SIMPLE and not (type(key) is tuple and all(type(part) in _SIMPLE for part in key)):
@@ -164,6 +205,7 @@ class _Walk:
             self.value(fn.__defaults__),
             self.value(fn.__kwdefaults__),
             self._attributes(fn),
+            tuple([(name, self.value(getattr(fn, name))) for name in _OF_FUNCTIONS if name in self._known]),
             tuple([(name, self._cell(cell)) for name, cell in cells]),
             tuple([(name, self._named(name, *spaces)) for name in names]),
         )
@@ -191,7 +233,9 @@ class _Walk:
             raise NotStoredError(f"`{code.co_name}` imports modules, or changes globals")
         if not steps.isdisjoint(_SETS) or "keys" in code.co_names:
             raise NotStoredError(f"`{code.co_name}` may make sets, whose order is another in each process")
-        self.names.update(code.co_names)
+        self.spelled.update(dict.fromkeys(code.co_names))
+        self.names.update(dict.fromkeys(code.co_names))
+        self.names.update(dict.fromkeys([x for x in code.co_consts if type(x) is str and x.isidentifier()]))
         return (
             "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
             code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_qualname,
@@ -204,6 +248,95 @@ class _Walk:
         if type(x) is tuple:
             return "tuple", *[self._constant(part) for part in x]
         return self.value(x)
+
+    # ---- classes of the user's, and objects of them
+
+    def _class(self, cls: type) -> Any:
+        if not cls.__flags__ & HEAP_TYPE and type(cls) is type and cls is not set and cls is not frozenset:
+            return "type", cls.__module__, cls.__qualname__
+        if _is_of_library(cls):
+            return "library class", cls.__module__, cls.__qualname__, _version(cls.__module__.partition(".")[0])
+        if type(cls) not in _METACLASSES or not cls.__flags__ & HEAP_TYPE:
+            raise NotStoredError(f"it reads {_described(cls)}")
+        found: list[Any] = ["class", cls.__module__, cls.__qualname__]
+        found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
+        for name, entry in sorted(cls.__dict__.items()):
+            if name in self._known:
+                found.append((name, self._entry(entry)))
+            elif _is_special(name) and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
+                found.append((name, self._attempt(self._entry, entry)))
+        return tuple(found)
+
+    def _attempt(self, text: Callable[[Any], Any], entry: Any) -> Any:
+        """The text of an attribute or special method, which the code may not lead to.  Of one that has no text nothing
+        has been met, so that ``keep.py`` refuses a recording that reads it."""
+        grown: tuple[Any, ...] = (
+            self.parts, self.arrays, self.held, self._places, self.names, self.spelled, self.made,
+        )  # fmt: skip
+        before = list(map(len, grown))
+        try:
+            return text(entry)
+        except NotStoredError:
+            for known, count in zip(grown, before, strict=True):
+                if isinstance(known, dict):
+                    while len(known) > count:
+                        known.popitem()
+                else:
+                    del known[count:]
+            return ("unknown",)
+
+    def _entry(self, x: Any) -> Any:
+        """The text of what a class has under a name."""
+        kind = type(x)
+        self.held[id(x)] = x
+        if kind is property:
+            return "property", self.value(x.fget), self.value(x.fset), self.value(x.fdel)
+        if kind is staticmethod or kind is classmethod:
+            return kind.__name__, self.value(x.__func__)
+        if kind is functools.cached_property:
+            return "cached", self.value(x.func), x.attrname
+        if kind is types.MemberDescriptorType:
+            return ("slot",)
+        if kind.__module__ == "_collections" and kind.__name__ == "_tuplegetter":
+            return "field", x.__reduce__()[1][0]
+        if kind is types.FunctionType or isinstance(x, Wrapper | type) or not hasattr(kind, "__get__"):
+            return self.value(x)
+        raise NotStoredError(f"it reads a class with {_described(x)} in it")
+
+    def _object(self, x: Any, kind: type) -> Any:
+        own = [cls for cls in kind.__mro__ if cls is not object]
+        fields = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
+        if fields is not None:  # a named tuple
+            if kind.__mro__[-2:] != (tuple, object) or getattr(x, "__dict__", None):
+                raise NotStoredError(f"it reads {_described(x)}")
+            return "named tuple", self._met(kind, type), *[self.value(item) for item in tuple.__iter__(x)]
+        ours = kind.__module__.partition(".")[0] == _OURS[:-1]
+        if (
+            ours
+            or not all(map(_keeps_attributes, own))
+            or keeps_c_state(kind)
+            or any(hook in cls.__dict__ for cls in own for hook in _HOOKS)
+        ):
+            raise NotStoredError(f"it reads {_described(x)}")
+        shown = [cls.__dict__["__dict__"] for cls in own if "__dict__" in cls.__dict__]
+        if any(type(one) is not types.GetSetDescriptorType for one in shown):
+            raise NotStoredError(f"it reads {_described(x)}")
+        store = x.__dict__ if shown else {}
+        every = "__dict__" in self._known  # in their order, too
+        names = [name for name in (store if every else self.among) if name in store]
+        found: list[Any] = [(name, self._attempt(self.value, store[name])) for name in names]
+        for cls in own:
+            for name, entry in cls.__dict__.items():
+                if type(entry) is types.MemberDescriptorType and name in self._known:
+                    found.append((name, cls.__qualname__, self._slot(entry, x)))
+        return "object", self._met(kind, type), *found
+
+    def _slot(self, entry: Any, x: Any) -> Any:
+        try:
+            part = entry.__get__(x)
+        except AttributeError:
+            return _ABSENT
+        return self._attempt(self.value, part)
 
     # ---- modules and libraries
 
@@ -222,7 +355,7 @@ class _Walk:
         root = module.__name__.partition(".")[0]
         found: list[Any] = ["module", module.__name__, library, _version(root) if library else None]
         for name in self.among:
-            if name not in space and library and name in _late_parts(module.__name__):
+            if name not in space and library and name in self.spelled and name in _late_parts(module.__name__):
                 getattr(module, name, None)
             if name in space:
                 found.append((name, self.value(space[name])))
@@ -287,6 +420,8 @@ def _library_of(file: str) -> str | None:
     """The library that a source file belongs to."""
     if file.startswith("<frozen "):
         return "stdlib"
+    if file.startswith(_OWN_FOLDERS):  # whose sources are in the key (``disk/generation.py``)
+        return _OURS[:-1]
     for name in _PACKAGES:
         module = sys.modules.get(name)
         path = getattr(module, "__file__", None)
@@ -294,6 +429,27 @@ def _library_of(file: str) -> str | None:
             return name
     inside = file.startswith(_STDLIB + os.sep) and "site-packages" not in file and "dist-packages" not in file
     return "stdlib" if inside else None
+
+
+def _is_special(name: str) -> bool:
+    """Whether a name of classes counts whether code names it or not."""
+    return name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
+
+
+def _keeps_attributes(cls: type) -> bool:
+    """Whether all that a class may keep in objects is in the text of these: it is of the user's, or a plain base."""
+    plain = cls.__module__ in _PLAIN_BASES or not _is_of_library(cls)
+    return plain and type(cls) in _METACLASSES and bool(cls.__flags__ & HEAP_TYPE)
+
+
+def _is_of_library(cls: type) -> bool:
+    """Whether a class is found under its name in one of the libraries that have versions."""
+    found: Any = sys.modules.get(cls.__module__)
+    if type(found) is not types.ModuleType or not _is_library(found):
+        return False
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    return found is cls
 
 
 def _is_library(module: types.ModuleType) -> bool:

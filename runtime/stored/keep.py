@@ -19,21 +19,29 @@ from ...codegen.cpu.program import Program
 from ...codegen.cpu.symbols import in_any_process
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Refusal
+from ...tracer.ir.trees import tree_unflatten
 from ..disk.encoding import EncodingError, encode
 from ..disk.store import store
 from ..launch.plan import Arg, ArrayArg, ArrayOut, ScalarArg, ScalarOut
 from ..mode import Mode
-from ..record.call_key import ARRAY, FLOAT, SCALAR, VALUE, Call
+from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
 from ..record.recording import Recording
+from ..record.sparse_arrays import csr_array
+from ..state.libraries import PRINT_OPTIONS
 from ..state.state_graph import MAX_CONTENT, Edge, StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from .first_call import KIND, Answered, Key, plans_of
 from .function_text import FunctionText, NotStoredError
 from .plan_file import StoredPlan, packed
 
-_KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE))
-_NODES = frozenset(("function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled"))
-_READS = frozenset(("global", "builtin", "cell", "attr", "item", "key", "const"))
+_KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE, OBJECT))
+_NODES = frozenset((
+    "function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled", "instance", "class",
+    "method", "const",
+))  # fmt: skip
+_BY_NAME = frozenset(("library", "module", "instance", "class"))  # of which a text has what stands under names in code
+_READS = frozenset(("global", "builtin", "cell", "attr", "class", "item", "key", "const"))
+_MOST_CONSTANTS = 1 << 25  # bytes
 _ABSENT = frozenset(("noglobal", "emptycell", "noattr", "noitems"))
 
 
@@ -55,7 +63,7 @@ def keep(
     others = [other for other in plans_of(key) if other.answers != made.answers]
     if others:
         store.drop(KIND, key.text)
-    store.put(KIND, key.text, packed([one.packed() for one in (made, *others)]))
+    store.put(KIND, key.text, packed([made, *others]))
     return ""
 
 
@@ -98,8 +106,9 @@ class _RefusedError(Exception):
 def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, known: Snapshot, key: Key) -> StoredPlan:
     for why in _hindrances(call, recording, program, plan):
         raise _RefusedError(why)
-    if list(map(id, call.data)) != list(map(id, key.call.data)):
-        raise _RefusedError("its arguments are in another order")
+    for given, met in ((call.data, key.call.data), (call.objects, key.call.objects)):
+        if list(map(id, given)) != list(map(id, met)):
+            raise _RefusedError("its arguments are in another order")
     snapshot = plan.snapshot(call.objects)
     try:
         if snapshot.key != known.key or not snapshot.provable:
@@ -148,7 +157,7 @@ def _hindrances(call: Call, recording: Recording, program: Program, plan: StateP
         yield "it has effects"
     if recording.draws:
         yield "it draws random numbers"
-    if recording.questions or recording.derived is not None or recording.numbers:
+    if _positions(recording) is None or recording.derived is not None or recording.numbers:
         yield "it rests on more than its arguments and what it reads"
     if call.device is not None or call.shares or not _KINDS.issuperset(call.kinds):
         yield "arguments of such kinds"
@@ -158,8 +167,14 @@ def _hindrances(call: Call, recording: Recording, program: Program, plan: StateP
         yield "NumPy or Python does some of its steps"
     if not all(map(in_any_process, program.object_code.symbols)):
         yield "its kernel calls what other processes can't find"
-    if sum(array.nbytes for _, array in recording.graph.consts) > MAX_CONTENT:
+    if sum(array.nbytes for _, array in recording.graph.consts) > _MOST_CONSTANTS:
         yield "it has large constants"
+
+
+def _positions(recording: Recording) -> tuple[bytes, ...] | None:
+    """Hashes of what the recording has asked the outside, where guards of the kernel look at all of it; else None."""
+    found = tuple([getattr(question, "in_kernel", None) for question in recording.questions])
+    return None if None in found else found  # type: ignore[return-value]
 
 
 # ---- the outside state
@@ -169,13 +184,21 @@ def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, byt
     """(position, contents) of arrays that are compared by their contents, once all of the state is known to stand in
     the *text*."""
     graph = snapshot.graph
-    if graph.settings or graph.tensors or graph.optimizers or graph.pins.abstract or graph.pins.leaves:
-        raise _RefusedError("it reads settings, or attributes of classes")
-    if any(cls.__flags__ & (1 << 9) for cls in graph.pins.classes):
-        raise _RefusedError("it reads objects of classes that can change")
+    for setting in graph.settings:
+        if setting is not PRINT_OPTIONS:  # which stand in the key
+            raise _RefusedError(f"it reads {setting.label}")
+    if graph.tensors or graph.optimizers or graph.pins.abstract:
+        raise _RefusedError("it reads tensors, or asks what a class is registered with")
+    for cls in graph.pins.classes:
+        if cls.__flags__ & (1 << 9) and not text.has(cls):
+            raise _RefusedError(f"it reads objects of the class {cls.__qualname__}, which can change")
+    bound = {id(edge.child) for node in graph.nodes if node.kind == "compiled" for edge in node.edges}
     for node in graph.nodes:
-        if node.kind not in _NODES or node.changes or not text.has(node.obj):
+        met = text.has(node.obj) or (node.kind == "method" and id(node) in bound)  # a method that is made each time
+        if node.kind not in _NODES or node.changes or not met:
             raise _RefusedError(f"it reads {node.label} ({node.kind})")
+        if node.kind == "instance":
+            _check_absence(node, text)
         for edge in node.edges:
             _check(node, edge, text)
         if node.kind == "array" and node.fixed:
@@ -186,7 +209,23 @@ def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, byt
         raise _RefusedError("it has numbers from outside as inputs")
 
 
+def _check_absence(node: StateNode, text: FunctionText) -> None:
+    """Attributes that an object has not count, too: those of these names."""
+    shadow, missing, everyone = node.extra
+    if not (shadow | missing <= text.names and (everyone is None or "__dict__" in text.names)):
+        raise _RefusedError(f"it reads {node.label} by names that are not in its code")
+
+
 def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
+    counts = True
+    if edge.how == "class":
+        counts = text.counts_in_classes(edge.arg[1])
+    elif edge.how in ("attr", "noattr") and node.kind in _BY_NAME:
+        counts = edge.arg in text.names
+    elif edge.how == "noitems":  # a module with a `__getattr__` has no text
+        counts = text.names.issuperset(edge.arg - {"__getattr__"})
+    if not counts:
+        raise _RefusedError(f"it reads {node.label} by names that are not in its code")
     if edge.how in _ABSENT:
         return
     child = edge.child
@@ -226,7 +265,28 @@ def _part(node: ast.expr, names: dict[str, Any]) -> Any:
         return "dict", keys, *[_part(part, names) for part in node.values]
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "r":
         return "r", _constant(node.slice, names)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and names.get(node.func.id) is tree_unflatten:
+        structure, leaves = node.args
+        if isinstance(structure, ast.Name) and isinstance(leaves, ast.Tuple):
+            parts = [_Leaf(_part(leaf, names)) for leaf in leaves.elts]
+            return _node(tree_unflatten(names[structure.id], parts))
     return "value", _constant(node, names)
+
+
+class _Leaf:
+    """A leaf of the result, which is *part*."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+
+def _node(x: Any) -> Any:
+    """The part for a node of another class, over leaves."""
+    if type(x) is _Leaf:
+        return x.part
+    if type(x).__module__.startswith("scipy.sparse") and type(x) is csr_array() and type(x.data) is _Leaf:
+        return "sparse", x.data.part, tuple(map(int, x.shape)), np.asarray(x.indices), np.asarray(x.indptr)
+    raise _RefusedError(f"its result is of the class {type(x).__qualname__}")
 
 
 def _constant(node: ast.expr | None, names: dict[str, Any]) -> Any:
@@ -248,7 +308,11 @@ def _hashes(recording: Recording) -> tuple[bytes, bytes]:
     canonical, output = recording.canonical, recording.output
     try:
         answers = encode(
-            (tuple([(str(kind), answer) for kind, answer in recording.facts]), tuple(recording.capacities))
+            (
+                tuple([(str(kind), answer) for kind, answer in recording.facts]),
+                tuple(recording.capacities),
+                _positions(recording),
+            )
         )
         program = encode((
             canonical.key, canonical.sizes.tobytes(), canonical.consts.tobytes(),

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...codegen.cpu.machine_code import MachineCode, ObjectCode
 from ..disk.encoding import decode, encode
-from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, run
+from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, fresh_memory, run
+from ..record.sparse_arrays import csr_array, over
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
 _SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
@@ -24,18 +25,18 @@ _ALIGN = 64
 MOST_PLANS = 8  # in one file
 
 
-def packed(plans: Sequence[bytes]) -> bytes:
+def packed(plans: Sequence[StoredPlan]) -> bytes:
     """The content of a file: the plans of one kind of call, for several ways through its branches."""
-    return encode(tuple(plans[:MOST_PLANS]))
+    return encode(tuple([plan.parts() for plan in plans[:MOST_PLANS]]))
 
 
-def unpacked(content: bytes | None) -> list[StoredPlan]:
+def unpacked(content: bytes | memoryview | None) -> list[StoredPlan]:
     """The plans in a file.
 
     Raises:
         EncodingError, ValueError, TypeError, KeyError: it was not made by :func:`packed`.
     """
-    return [] if content is None else [StoredPlan.unpacked(part) for part in decode(content)]
+    return [] if content is None else [StoredPlan.of(*parts) for parts in decode(content)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class StoredPlan:
     """*arrays*: the operands after the arguments, as positions among ``FunctionText.arrays``; *contents*: bytes of such
     arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
     the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
-    or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such; None: they are the result.
+    or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such, or ``("sparse", entries, shape,
+    indices, indptr)``; None: they are the result.
     *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``).  *loaded*: the
     code in memory."""
 
@@ -65,31 +67,22 @@ class StoredPlan:
     program: bytes
     loaded: list[MachineCode] = field(default_factory=list, init=False)
 
-    def packed(self) -> bytes:
-        """The plan as bytes."""
-        constants = tuple([(a.dtype, a.shape, a.tobytes()) for a in self.constants])
-        return encode((
+    def parts(self) -> tuple[Any, ...]:
+        """The plan as plain values."""
+        return (
             tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), self.arrays, self.contents,
-            constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree, self.code,
-            self.symbols, self.symbol, self.answers, self.program,
-        ))  # fmt: skip
+            self.constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree,
+            self.code, self.symbols, self.symbol, self.answers, self.program,
+        )  # fmt: skip
 
     @staticmethod
-    def unpacked(content: bytes) -> StoredPlan:
-        """The plan that :meth:`packed` has made.
+    def of(args: Any, outs: Any, *rest: Any) -> StoredPlan:
+        """The plan that has these :meth:`parts`.
 
         Raises:
-            EncodingError, ValueError, TypeError, KeyError: it has made none of these bytes.
+            ValueError, TypeError, KeyError: there is none.
         """
-        args, outs, arrays, contents, constants, *rest = decode(content)
-        return StoredPlan(
-            tuple([_arg_of(a) for a in args]),
-            tuple([_out_of(o) for o in outs]),
-            arrays,
-            contents,
-            tuple([np.frombuffer(data, dtype).reshape(shape) for dtype, shape, data in constants]),
-            *rest,
-        )
+        return StoredPlan(tuple([_arg_of(a) for a in args]), tuple([_out_of(o) for o in outs]), *rest)
 
     def answer(self, data: list[Any], found: list[np.ndarray]) -> tuple[Any, ...] | None:
         """The user's result, as the only element of a tuple, for the *data* among a call's arguments and the arrays
@@ -106,7 +99,7 @@ class StoredPlan:
         if not address:
             return None
         sizes = np.frombuffer(self.sizes, np.int64)
-        workspace = np.empty(self.arena_bytes + _ALIGN, np.uint8)
+        workspace = _workspace(self.arena_bytes + _ALIGN)
         start = address_of(workspace)
         extra = tuple([address_of(a) for a in self.constants])
         plan = LaunchPlan(
@@ -114,11 +107,23 @@ class StoredPlan:
             False, None, 0,
         )  # fmt: skip
         results = run(plan, values, start + -start % _ALIGN)
+        _spare[:] = [workspace]
         if type(results) is not tuple:
             return None
         if self.tree is None:
             return (results[0] if self.single else results,)
         return (_built(self.tree, results),)
+
+
+_spare: list[np.ndarray] = []  # a workspace that no call is using
+
+
+def _workspace(nbytes: int) -> np.ndarray:
+    try:
+        found = _spare.pop()
+    except IndexError:
+        return fresh_memory(nbytes)
+    return found if found.nbytes >= nbytes else fresh_memory(nbytes)
 
 
 def _normal(x: Any) -> Any:
@@ -137,6 +142,9 @@ def _built(tree: Any, results: tuple[Any, ...]) -> Any:
     if kind == "dict":
         keys, *parts = parts
         return dict(zip(keys, [_built(part, results) for part in parts], strict=True))
+    if kind == "sparse":
+        data, shape, indices, indptr = parts
+        return over(csr_array(), shape, indices, indptr, _built(data, results))
     made = [_built(part, results) for part in parts]
     return made if kind == "list" else tuple(made)
 

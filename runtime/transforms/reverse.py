@@ -1,4 +1,4 @@
-"""Reverse mode of functions of any results: ``vjp``, ``elementwise_grad``, ``make_vjp``."""
+"""Reverse mode of functions of any results, as users call it: ``vjp``, ``elementwise_grad``, ``make_vjp``."""
 
 from __future__ import annotations
 
@@ -6,27 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.derive.adjoint import vjp_seeded
-from ...tracer.ir.graph import Atom
-from ...tracer.ops.complex import real_atoms
-from ...tracer.record.array import wrap
-from ...tracer.record.recorder import Recorder
 from ..declare import positions
-from ..mode import GRAD, Mode
-from ..record.inline import in_arguments
-from ..record.inner import InnerRun, renamed
-from .linear_map import split_linear
-from .transform import Function, Transform, TransformRule, arguments_of, rule_of, run_along, transformed
-from .values import joined, lanes_like, numbers_of, ones_like, values_of
-
-
-def cotangents_of(
-    run: InnerRun, results: Sequence[Atom], cotangents: Sequence[Atom], *, careful: bool = True
-) -> list[Atom]:
-    """The cotangents of the variables of *run* for the real *cotangents* of the lanes of its *results*."""
-    seeds = list(zip(real_atoms(results), cotangents, strict=True))
-    found, _ = vjp_seeded(run.nodes, seeds, run.lanes, careful=careful)
-    return joined(found, run.variables, -1)
+from .transform import Transform, TransformRule, rule_of, transformed
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,20 +18,6 @@ class Vjp(TransformRule):
     argnums: int | tuple[int, ...] | None = None
     name = "vjp"
 
-    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = Mode(GRAD, tuple(range(len(args))) if self.argnums is None else self.argnums)
-        run = run_along(self.name, fn, recorder, args, kwargs, mode, self.has_aux)
-        results = numbers_of(fn, run.out, "vjp")
-        cts = [renamed(x, recorder) for x in results.atoms]
-        start = len(recorder.nodes)
-        found = cotangents_of(run, results.atoms, lanes_like(cts, -1))
-        names = ["the value"] if len(cts) == 1 else [f"result {k}" for k in range(len(cts))]
-        linear = split_linear(
-            recorder, start, cts, found, values_of(arguments_of(mode, args)), results.form.structure, names,
-            "cotangent", "value", single=True,
-        )  # fmt: skip
-        return (run.out, linear, run.aux) if self.has_aux else (run.out, linear)
-
 
 @dataclass(frozen=True, eq=False)
 class ElementwiseGrad(TransformRule):
@@ -58,13 +25,6 @@ class ElementwiseGrad(TransformRule):
 
     argnums: int | tuple[int, ...]
     name = "elementwise_grad"
-
-    def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = Mode(GRAD, self.argnums)
-        run = run_along(self.name, fn, recorder, args, kwargs, mode)
-        results = numbers_of(fn, run.out, self.name)
-        found = cotangents_of(run, results.atoms, ones_like(results.atoms), careful=False)
-        return in_arguments(run.call, mode, [wrap(g, recorder) for g in found])
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

@@ -1,9 +1,13 @@
 """Transforms: functions that are made of functions by rewriting what these have recorded.
 
 A ``TransformRule`` is one transform with its settings (``jacobian`` by rows with respect to argument 1).  It runs the
-function within the recording in force (``record/inner.py``) and appends ordinary nodes, made of those recorded.  A
+function within the recording in force (``inner_run.py``) and appends ordinary nodes, made of those recorded.  A
 ``Transform`` is a compiled function whose Python is such a run, so it is recorded, compiled, cached and explained like
 any other, and can be transformed, too, in any order and to any depth.
+
+A first call that a recording on disk answers needs no more than the settings.  So what users call and the settings
+stand in ``forward.py``, ``vmap.py`` and so on, and how a rule rewrites a recording in ``forward_rewrite.py``,
+``vmap_rewrite.py`` and so on, which are imported with the first run.
 """
 
 from __future__ import annotations
@@ -12,20 +16,19 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...tracer.ir.errors import DifferentiationError
-from ...tracer.record.recorder import Recorder, current_recorder
-from ..compiled import BoundFunction, CompiledFunction, explained
+from ...tracer.ir.late_modules import imported
+from ..compiled import BoundFunction, CompiledFunction, explained, module_of_runtime
 from ..memo import kept
-from ..mode import Mode
-from ..record.call_key import Call, flatten
-from ..record.differentiable import differentiated, leaf_names, name_of
-from ..record.inner import InnerRun, run_within
-from ..tensor_library import TENSORS
 from ..wrapper import Wrapper
 
+if TYPE_CHECKING:
+    from ...tracer.record.recorder import Recorder
+
 Function: TypeAlias = Callable[..., Any]
+
+_REWRITES: dict[type, Callable[..., Any]] = {}
 
 
 class TransformRule:
@@ -38,11 +41,23 @@ class TransformRule:
 
     def __call__(self, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments that are traced in *recorder*, in which *fn* is run."""
-        raise NotImplementedError
+        if type(self) not in _REWRITES:
+            imported(f"{type(self).__module__}_rewrite")
+        return _REWRITES[type(self)](self, fn, recorder, args, kwargs)
 
     def __reduce__(self) -> Any:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         return rule_of, (type(self), *[getattr(self, field.name) for field in fields])
+
+
+def rewrites(rule: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator: the function is how rules of the class *rule* rewrite recordings."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _REWRITES[rule] = function
+        return function
+
+    return register
 
 
 @functools.lru_cache(maxsize=4096)
@@ -63,14 +78,10 @@ class RuleApplied(Wrapper):
             self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        recorder = current_recorder()
-        if recorder is None:  # a call over tensors, which are recorded in another way
-            raise _given_tensors(self.rule.name)
-        with recorder.in_full():
-            return self.rule(self.__wrapped__, recorder, args, kwargs)
+        return imported(f"{__package__}.inner_run").run_rule(self.rule, self.__wrapped__, args, kwargs)
 
     def __repr__(self) -> str:
-        return f"{self.rule.name} of {name_of(self.__wrapped__)}"
+        return f"{self.rule.name} of {module_of_runtime('record.differentiable').name_of(self.__wrapped__)}"
 
     def _tracegrad_settings(self) -> tuple[Any, ...]:
         return self.rule, self.parameters
@@ -109,37 +120,3 @@ def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | N
     if not callable(fn):
         raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
     return kept(fn, rule, lambda: Transform(RuleApplied(fn, rule, parameters)))
-
-
-# ---- for rules -----------------------------------------------------------------------------------------------------
-
-
-def call_of(
-    name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], apart: Sequence[int]
-) -> Call:
-    """The call of the inner function; plain objects among the positional arguments *apart* are taken apart."""
-    call = flatten(args, kwargs, fn=fn, differentiated=apart)
-    if any(isinstance(leaf, TENSORS.types) for leaf in call.leaves):
-        raise _given_tensors(name)
-    return call
-
-
-def run_along(
-    name: str, fn: Callable[..., Any], recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode,
-    has_aux: bool = False,
-) -> InnerRun:  # fmt: skip
-    """The run of *fn* within *recorder* for *name*, with variables for the arguments that *mode* names."""
-    call = call_of(name, fn, args, kwargs, mode.positions)
-    return run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=has_aux)
-
-
-def _given_tensors(name: str) -> DifferentiationError:
-    return DifferentiationError.here(
-        f"{name} is for functions of arrays, and was given a Tensor: tracegrad.autograd.functional has the functions "
-        "for tensors; or pass x.numpy()"
-    )
-
-
-def arguments_of(mode: Mode, args: Sequence[Any]) -> Any:
-    """The arguments that *mode* names: one, or a tuple of them."""
-    return args[mode.argnums] if isinstance(mode.argnums, int) else tuple([args[k] for k in mode.argnums])

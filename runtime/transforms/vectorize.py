@@ -21,7 +21,8 @@ from ...tracer.record.array import to_atom, wrap_array
 from ...tracer.record.recorder import Recorder, require_recorder
 from ..record.differentiable import leaf_names, name_of
 from ..record.rows import by_lane
-from .transform import TransformRule, call_of, rule_of, transformed
+from .inner_run import call_of
+from .transform import TransformRule, rule_of, transformed
 from .vmap import Vmap, row_axes
 
 Core = tuple[str, ...]  # the names of the core axes of one array

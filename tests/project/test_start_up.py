@@ -39,6 +39,10 @@ tracegrad.runtime.launch
 tracegrad.runtime.launch.plan
 tracegrad.runtime.memo
 tracegrad.runtime.mode
+tracegrad.runtime.record
+tracegrad.runtime.record.sparse_arrays
+tracegrad.runtime.state
+tracegrad.runtime.state.c_state
 tracegrad.runtime.stats
 tracegrad.runtime.stored
 tracegrad.runtime.stored.call_text
@@ -57,6 +61,7 @@ tracegrad.tracer.ir.foreign_code
 tracegrad.tracer.ir.forks
 tracegrad.tracer.ir.gc_pause
 tracegrad.tracer.ir.interrupts
+tracegrad.tracer.ir.late_modules
 tracegrad.tracer.ir.settings
 tracegrad.tracer.ir.site
 """.split()
@@ -90,10 +95,16 @@ def test_import_loads_no_more_than_a_first_call_from_disk_needs() -> None:
 ROSENBROCK = """
 import sys
 import numpy as np
-from tracegrad import autograd, compile_grad
+from tracegrad import autograd, compile_grad, vmap
 def rosenbrock(x):
     return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 x = np.linspace(-1.0, 1.0, 10)
+class Scale:
+    rate = 2.0
+    def __call__(self, x):
+        return rosenbrock(self.rate * x)
+scales = Scale()
+EYE = np.eye(10)
 """
 CALLS = {
     "grad": "f = compile_grad(rosenbrock)\ncall = f.grad",
@@ -101,6 +112,14 @@ CALLS = {
     "value": "call = f = compile_grad(rosenbrock)",
     "autograd.grad": "f = call = autograd.grad(rosenbrock)",
     "autograd.value_and_grad": "f = call = autograd.value_and_grad(rosenbrock)",
+    "hessian": "f = call = autograd.hessian(rosenbrock)",
+    "jacobian": "f = call = autograd.jacobian(lambda x: np.sin(x[1:]) * x[:-1])",
+    "sparse_hessian": "f = call = autograd.sparse_hessian(rosenbrock)",
+    "hvp": "f = autograd.hvp(rosenbrock)\ncall = lambda x: f(x, 2.0 * x)",
+    "vmap": "f = vmap(autograd.grad(lambda s, x: rosenbrock(s * x)), (None, 0))\ncall = lambda x: f(2.0, x * EYE)",
+    "nested": "f = call = autograd.jacfwd(autograd.grad(lambda x: rosenbrock(x) ** 2))",
+    "an object": "f = compile_grad(lambda x: scales(x) * scales.rate)\ncall = f.grad",
+    "a method": "f = compile_grad(Scale.__call__, argnums=1)\ncall = lambda x: f.grad(scales, x)",
 }
 
 
@@ -110,6 +129,9 @@ def test_a_first_call_from_disk_imports_nothing_more(name: str, tmp_path: Path) 
     run(f"{program}\nfor _ in range(3): call(x)", tmp_path)
     ending = "before = set(sys.modules)\ncall(x)\nprint(f.stats.from_disk, *sorted(set(sys.modules) - before))"
     assert run(f"{program}\n{ending}", tmp_path) == "1"
+    heavy = HEAVY - ({"scipy"} if "sparse" in name else set())
+    made = "print(*{m.split('.')[0] for m in sys.modules}, 'tracegrad.tracer.record' in sys.modules)"
+    assert heavy.isdisjoint(found := run(f"{program}\n{ending}\n{made}", tmp_path).split()) and found[-1] == "False"
 
 
 @pytest.mark.slow

@@ -100,9 +100,7 @@ PRETENCES = {
     ),
     "no global lock": (
         """
-    import sysconfig
-    known = sysconfig.get_config_var
-    sysconfig.get_config_var = lambda name: 1 if name == "Py_GIL_DISABLED" else known(name)
+    sys.version = sys.version.replace("(main", "free-threading build (main")
     """,
         "this is a free-threaded build of Python",
     ),

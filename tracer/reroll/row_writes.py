@@ -233,7 +233,7 @@ def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written |
     slope = int(first[1] - first[0])
     if any((np.diff(r.starts[:, axis]) != slope).any() for r in regions):
         return Refusal.ROWS_SPACING()
-    places = np.unique(np.concatenate([r.places(axis)[0] for r in regions]))
+    places = np.sort(np.concatenate([r.places(axis)[0] for r in regions]))
     stride = math.gcd(*np.diff(places).tolist()) or 1
     low, high = int(places[0]), int(places[-1])
     width = (high - low) // stride + 1

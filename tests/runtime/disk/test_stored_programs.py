@@ -20,7 +20,7 @@ from tracegrad.runtime.config import config
 from tracegrad.runtime.disk import programs
 from tracegrad.runtime.disk.encoding import encode
 from tracegrad.runtime.disk.store import packed, store, unpacked
-from tracegrad.runtime.launch import bind, launcher_ir, native
+from tracegrad.runtime.launch import bind, launcher_ir, native_code
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 # one of each kind of step and symbol
@@ -183,8 +183,8 @@ def test_a_symbol_that_is_not_there_any_more(directory, monkeypatch):
 def test_the_launcher_is_read(directory, monkeypatch):
     """The code of the launcher, the tape and the watch has no address in it; its text is the key."""
     texts: list[str] = []
-    real = native._compiled
-    monkeypatch.setattr(native, "_compiled", lambda text: texts.append(text) or real(text))
+    real = native_code._compiled
+    monkeypatch.setattr(native_code, "_compiled", lambda text, level: texts.append(text) or real(text, level))
     cell, busy = ctypes.addressof(bind._arena_cell), ctypes.addressof(bind._arena_busy)
     addresses = [launcher_ir.compile_launcher(cell, busy) for _ in range(2)]
     assert len(set(addresses)) == 2 and len(texts) == 1

@@ -26,6 +26,7 @@ from tracegrad.codegen.cpu.machine_code import MachineCode, loaded
 from tracegrad.runtime.launch import bind as launch
 from tracegrad.runtime.launch import object_layout as layout
 from tracegrad.runtime.launch.bind import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
+from tracegrad.runtime.launch.plan import fresh_memory
 
 F8, F4, I8, B1 = (np.dtype(name) for name in ("float64", "float32", "int64", "bool"))
 
@@ -713,3 +714,26 @@ def test_native_is_worth_it():
     calls = [launch.bind(address("nothing"), *rows, native=native) for native in (True, False)]
     native, python = (min(timeit.repeat(lambda c=c: c(x, x, x, x, x), number=500, repeat=7)) for c in calls)
     assert native * 5 < python
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 3])
+def test_fresh_memory(nbytes):
+    found = [fresh_memory(nbytes) for _ in range(3)]
+    for k, one in enumerate(found):
+        assert (one.dtype, one.shape, one.flags.writeable) == (np.uint8, (nbytes,), True)
+        one[:] = k
+    assert all((one == k).all() for k, one in enumerate(found))
+
+
+@pytest.mark.skipif(not native, reason="there is no native launcher")
+def test_the_launcher_is_made_with_the_second_call(monkeypatch):
+    monkeypatch.setattr(launch, "_builtin", None)
+    f = compile_grad(lambda x: np.sum(np.sin(x) * 3.0))
+    x = np.linspace(0.0, 1.0, 7)
+    first = f.value_and_grad(x)
+    assert launch._builtin is None
+    for _ in range(3):
+        again = f.value_and_grad(x)
+        assert again[0] == first[0] and (again[1] == first[1]).all()
+    assert launch._builtin is not None
+    assert launch.natively(len) is len

@@ -37,30 +37,43 @@ class _Face:
 
     def find(self, name: str) -> Any:
         """The object called *name*, from now on one of the module's globals."""
+        found: dict[str, Any] = {}
         if name == "__all__":
-            self._run(self._block)
+            self._run(self._block, found)
         elif not name.startswith("_"):
             imports = [node for node in self._block if isinstance(node, ast.ImportFrom)]
-            self._run([node for node in imports if name in map(_given, node.names)], name)
+            self._run([node for node in imports if name in map(_given, node.names)], found, name)
             for node in imports:  # the first one that has the name, among those that import all names of a module
-                if name not in self._space and node.names[0].name == "*":
-                    self._run([node])
-        if name in self._space:
-            return self._space[name]
+                if name not in found and node.names[0].name == "*":
+                    self._run([node], found)
+        found = found if name in found else self._space
+        if name in found:
+            return found[name]
         raise AttributeError(f"module {self._module!r} has no attribute {name!r}")
 
     def names(self) -> list[str]:
         """All names, as ``dir()`` gives them."""
         return sorted({*self._space, *self.find("__all__")})
 
-    def _run(self, block: list[ast.stmt], name: str = "") -> None:
-        """Run statements; of one that imports submodules, for which Python would ask the module first, only *name*."""
+    def _run(self, block: list[ast.stmt], found: dict[str, Any], name: str = "") -> None:
+        """Run statements, whose names are *found*; of one that imports submodules, for which Python would ask the
+        module first, only *name*.
+
+        Names are the module's once all of the package that they come from has been imported: until then this thread is
+        at it, and others wait for it here (Python itself waits for the part that has the name alone)."""
+        package = self._space["__package__"]
         for node in block:
+            known: dict[str, Any] = {}
+            relative = isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
+            source = importlib.import_module(f".{str(relative).partition('.')[0]}", package) if relative else None
             if isinstance(node, ast.ImportFrom) and node.module is None:
                 for alias in [alias for alias in node.names if name in ("", _given(alias))]:
-                    self._space[_given(alias)] = importlib.import_module(f".{alias.name}", self._space["__package__"])
+                    known[_given(alias)] = importlib.import_module(f".{alias.name}", package)
             else:
-                exec(compile(ast.Module([node], []), self._space["__file__"], "exec"), self._space)
+                exec(compile(ast.Module([node], []), self._space["__file__"], "exec"), {**self._space, **found}, known)
+            found.update(known)
+            if not getattr(getattr(source, "__spec__", None), "_initializing", False):
+                self._space.update(known)
 
 
 def _given(alias: ast.alias) -> str:

@@ -29,7 +29,7 @@ from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Stat
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments
 from .hints import hints_by_name
-from .library_calls import CallEmitter, parts_work, has_parts
+from .library_calls import CallEmitter, has_parts, parts_work
 from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of

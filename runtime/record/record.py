@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -199,20 +200,20 @@ def _record(
                 if isinstance(error, UnsupportedError):  # the next call is made without
                     take_back_guesses(recorder, error)
                 raise
-            finally:
-
-                def leave() -> None:
-                    given.write_back(plain)
-                    if left:  # (a cell with the result in it would be taken for one of the user's)
-                        settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
-                        if plan.leaves is False:
-                            holders.settle(plain, out)
-
+            finally:  # (no cell has the result in it: that would be taken for one of the user's)
+                write = partial(given.write_back, plain)
                 try:
-                    surely(leave)
+                    surely(write)
                 except BaseException:  # an interrupt, before it had begun
-                    surely(leave)
+                    surely(write)
                     raise
+                finally:
+                    try:
+                        if left:
+                            surely(lambda: settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name))
+                    finally:
+                        if left and plan.leaves is False:
+                            holders.settle(plain, out)
                 plan.leaves = left or bool(plan.leaves)
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]

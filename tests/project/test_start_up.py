@@ -92,6 +92,28 @@ def test_import_loads_no_more_than_a_first_call_from_disk_needs() -> None:
     assert others - STANDARD == set()
 
 
+def test_a_name_is_there_with_all_of_its_package_in_every_thread() -> None:
+    """Threads that ask while another one imports wait until it has done so."""
+    script = """
+import sys, threading, time, tracegrad
+sys.setswitchinterval(1e-6)
+missing = []
+
+def ask(k):
+    time.sleep(k * 0.01)
+    if not hasattr(tracegrad.tensor([1.0]), "sum"):
+        missing.append(k)
+
+threads = [threading.Thread(target=ask, args=(k,)) for k in range(60)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(missing)
+"""
+    assert run(script) == "[]"
+
+
 ROSENBROCK = """
 import sys
 import numpy as np

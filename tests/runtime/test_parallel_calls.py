@@ -23,6 +23,7 @@ from tracegrad import autograd, compile_grad, config
 from tracegrad.codegen.cpu.machine_code import loaded
 from tracegrad.runtime.disk.programs import program_of
 from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.runtime.record.unwrap_tracers import Holders
 
 THREADS, FUNCTIONS = 8, 50
 INPUTS = [np.array(x) for x in ([0.3, 0.5, 0.2], [-0.3, 0.1, -0.2], [0.9, -0.5, 0.2], [0.3, -0.1])]
@@ -229,3 +230,27 @@ def test_memory_of_many_programs(monkeypatch):
             objects.append(len(gc.get_objects()))
             assert len(kernels) <= 16 and len(loaded.engines) <= engines + 16 + 2
     assert objects[-1] - objects[0] < 300 * min(count, 4096)
+
+
+# ---- what other threads hold for a moment ----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*Python runs in each call")
+def test_results_that_something_else_holds_for_a_moment(monkeypatch):
+    """A run may find references to its arrays, as those of another thread's collection: what holds them is settled, the
+    result itself is not, or it would have no gradient."""
+    monkeypatch.setattr(config, "max_paths", 1)
+    f = compile_grad(lambda x: np.sum(x * 3.0) if np.sum(x) > 0 else np.sum(x * x))
+    only, calls = Holders.only, []
+
+    def seen(self: Any, results: list[Any]) -> bool:
+        calls.append(self)
+        return len(calls) < 3 and only(self, results)
+
+    monkeypatch.setattr(Holders, "only", seen)
+    for k in range(12):
+        x = INPUTS[k % 2]
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, np.sum(x * 3.0) if k % 2 == 0 else np.sum(x * x))
+        np.testing.assert_allclose(gradient, np.full(3, 3.0) if k % 2 == 0 else 2 * x)
+    assert f.stats.live and len(calls) > 3

@@ -87,7 +87,7 @@ class NumberArguments(Numbers):
     def __init__(self, program: Canonical, entry: ir.IRBuilder):
         self.static, self.entry = program.static, entry
         self._sizes, self._consts = {}, {}
-        self._asked: list[Dim | Const | Sym] = []
+        self.asked: list[Dim | Const | Sym] = []  # the arguments
 
     def _read_size(self, dim: Dim) -> ir.Value:
         return self._argument(dim, I64)
@@ -96,7 +96,7 @@ class NumberArguments(Numbers):
         return self._argument(x, PTR)
 
     def _argument(self, asked: Dim | Const | Sym, kind: ir.Type) -> ir.Value:
-        self._asked.append(asked)
+        self.asked.append(asked)
         function = self.entry.function
         function.args = (*function.args, ir.Argument(function, kind))
         function.ftype = ir.FunctionType(function.ftype.return_type, [a.type for a in function.args])
@@ -104,7 +104,7 @@ class NumberArguments(Numbers):
 
     def given(self, numbers: Numbers) -> list[ir.Value]:
         """The arguments, by *numbers* of the caller."""
-        return [numbers.const_at(x) if isinstance(x, Const) else numbers.size(x) for x in self._asked]  # type: ignore[arg-type]
+        return given(self.asked, numbers)
 
 
 class SharedArguments(NumberArguments):
@@ -120,12 +120,19 @@ class SharedArguments(NumberArguments):
             found = self._pointers[sym] = self._argument(sym, PTR)
         return found
 
-    def of_caller(self, numbers: Numbers, pointer: Callable[[Sym], ir.Value]) -> list[ir.Value]:
-        """The arguments, by *numbers* and *pointer* of the caller."""
-        return [
-            pointer(x) if isinstance(x, Sym) else numbers.const_at(x) if isinstance(x, Const) else numbers.size(x)
-            for x in self._asked
-        ]
+
+def given(
+    asked: Sequence[Dim | Const | Sym], numbers: Numbers, pointer: Callable[[Sym], ir.Value] | None = None
+) -> list[ir.Value]:
+    """The arguments that are *asked* for, by *numbers* and *pointer* of the caller."""
+    found = []
+    for x in asked:
+        if isinstance(x, Sym):
+            assert pointer is not None
+            found.append(pointer(x))
+        else:
+            found.append(numbers.const_at(x) if isinstance(x, Const) else numbers.size(x))
+    return found
 
 
 class ValueEmitter:

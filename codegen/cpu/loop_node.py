@@ -16,18 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ops.control import before_consts, before_rows
-from ..lower.canonical import CanonicalOp, Const, Sym
+from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
+from ..schedule.likeness import Likeness
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
-from .expressions import NumberArguments, SharedArguments
+from .expressions import NumberArguments, SharedArguments, given
 from .hints import hints_by_name
 from .library_calls import CallEmitter, batch_work, is_batched
 from .loop_carries import Carry, Stepping
@@ -55,17 +56,28 @@ def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
     return result
 
 
+class SharedFunction(NamedTuple):
+    """A function that serves several places. *asked*: its arguments; *may_end*: whether it may return what the kernel
+    is to return, and not -1."""
+
+    function: ir.Function
+    asked: Sequence[Dim | Const | Sym]
+    may_end: bool = False
+
+
 @dataclass(eq=False)
 class LoopFrame(Frame):
     """A frame in which items are written: nests as functions, calls of libraries, loops.
 
     *near* gives a buffer's pointer for one use: a thousand that are at hand from the entry on would take registers from
     each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so far by
-    their text.
+    their text, *written* by their likeness, with the numbers of their arguments there, and whether they may end the
+    kernel.
     """
 
     near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
+    written: dict[Any, tuple[ir.Function, list[int], bool]] = field(default_factory=dict, kw_only=True)
     table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
     has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
@@ -81,25 +93,35 @@ class LoopFrame(Frame):
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
+        if not inline and isinstance(body[0], Loop):
+            like = Likeness(self.program, self.schedule, body)
+            key = self.table is not None, like.key
+            if key not in self.written:
+                shared = self._nest(body, body[0], name)
+                self.written[key] = shared.function, like.positions(shared.asked), shared.may_end
+            function, asked, may_end = self.written[key]
+            self._call(SharedFunction(function, [like.named[k] for k in asked], may_end))
+            return
+        used, module = self.used(body), self.b.module
+        emitter = ItemEmitter(self.program, self.schedule, module, unique_name(module, name), used, inline=inline)
+        emitter.items(list(body))
+        self.b.call(emitter.finish(), [*map(self.near or self.pointer, used), self.sizes, self.consts])
+
+    def _nest(self, body: Sequence[Loop | Statement], first: Loop, name: str) -> SharedFunction:
+        """A function of the nest *body*, which begins with the loop *first*."""
         used, module = self.used(body), self.b.module
         name = unique_name(module, name)
-        tables = inline or isinstance(body[0], Statement)
         division = None
-        if self.table is not None and isinstance(body[0], Loop) and len(self.divided) < MOST_DIVIDED:
-            division = division_of(self.program, self.schedule, body[0])
+        if self.table is not None and len(self.divided) < MOST_DIVIDED:
+            division = division_of(self.program, self.schedule, first)
         emitter = ItemEmitter(
-            self.program, self.schedule, module, name, used, inline=inline, tables=tables,
-            ranged=division is not None,
-        )  # fmt: skip
+            self.program, self.schedule, module, name, used, tables=False, ranged=division is not None
+        )
         emitter.items(list(body))
-        function, pointers = emitter.finish(), [*map(self.near or self.pointer, used)]
-        if not isinstance(emitter.numbers, NumberArguments):
-            self.b.call(function, [*pointers, self.sizes, self.consts])
-            return
-        known, numbers = self._known(function), emitter.numbers
+        known, numbers = self._known(emitter.finish()), emitter.numbers
+        assert isinstance(numbers, NumberArguments)
         if division is None:
-            self.b.call(known, [*pointers, *numbers.given(self.numbers)])
-            return
+            return SharedFunction(known, [*used, *numbers.asked])
 
         def work_in(frame: LoopFrame, division: Division = division) -> DividedNest:
             own, given = [*map(frame.pointer, used)], numbers.given(frame.numbers)
@@ -109,9 +131,9 @@ class LoopFrame(Frame):
             work_in(frame).several()
 
         def divided(frame: LoopFrame) -> None:
-            work_in(frame).emit(lambda: frame._shared(several, name, may_end=True, rare=True))
+            work_in(frame).emit(lambda: frame._call(frame._shared(several, name, may_end=True, rare=True)))
 
-        self._shared(divided, name, may_end=True)
+        return self._shared(divided, name, may_end=True)
 
     def _known(self, function: ir.Function) -> ir.Function:
         """*function*, or one that is like it but for its name."""
@@ -122,11 +144,13 @@ class LoopFrame(Frame):
             del module.globals[name]
         return known
 
-    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False) -> None:
-        """The items that *write* writes, as a function that is called here. It serves all places that differ in
-        nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1;
-        *rare*: whether it only runs where there is much to do."""
-        b, module = self.b, self.b.module
+    def _shared(
+        self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False
+    ) -> SharedFunction:
+        """The items that *write* writes, as a function for all places that differ in nothing but buffers and numbers.
+        *may_end*: whether it may return what the kernel is to return, and not -1; *rare*: whether it only runs where
+        there is much to do."""
+        module = self.b.module
         function = ir.Function(module, ir.FunctionType(I64, []), unique_name(module, name))
         function.linkage = "internal"
         function.attributes.add("nounwind")
@@ -145,9 +169,15 @@ class LoopFrame(Frame):
         arguments.entry.position_at_end(entry)
         arguments.entry.branch(start)
         known = self._known(function)
-        answer = b.call(known, arguments.of_caller(self.numbers, self.near or self.pointer))
         if may_end:
             self.divided.add(known.name)
+        return SharedFunction(known, arguments.asked, may_end)
+
+    def _call(self, shared: SharedFunction) -> None:
+        """Call a function that other places share."""
+        b, numbers, pointer = self.b, self.numbers, self.near or self.pointer
+        answer = b.call(shared.function, given(shared.asked, numbers, pointer))
+        if shared.may_end:
             with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
                 b.ret(answer)
 
@@ -161,7 +191,7 @@ class LoopFrame(Frame):
             if self.near is None:
                 whole(self)
             else:
-                self._shared(whole, name)
+                self._call(self._shared(whole, name))
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:

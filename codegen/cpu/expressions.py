@@ -12,6 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
+from math import prod
 from typing import Any
 
 import llvmlite.ir as ir
@@ -22,7 +23,7 @@ from ...tracer.ops.special import UfuncOutput
 from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from ..schedule.affine import Index, depends_on
 from ..schedule.index_maps import Alternative, Condition, Indices, known, read
-from ..schedule.loop_tree import PartWindow, Schedule
+from ..schedule.loop_tree import PartWindow, ResultRun, Schedule
 from .scalar import I1, I8, I64, PTR, Scalars, constant, from_memory, lower, memory_type, register_type, to_memory
 
 
@@ -53,6 +54,14 @@ class Numbers:
         open_ones = [d for d in dims if d not in self.static]
         known = I64(sum(self.static[d] for d in dims if d in self.static))
         return reduce(partial(b.add, flags=("nsw",)), map(self.size, open_ones), known)
+
+    def behind(self, begin: ir.Value, run: ResultRun) -> ir.Value:
+        """The offset behind a *run* that begins at the offset *begin*."""
+        b = self.entry
+        if all(d in self.static for d in (*run.extents, *run.inner)) and isinstance(begin, ir.Constant):
+            rows = sum(self.static[d] for d in run.extents)
+            return I64(begin.constant + rows * prod(self.static[d] for d in run.inner))
+        return b.add(begin, b.mul(self.total(b, run.extents), self.count(b, run.inner)))
 
     def _read_size(self, dim: Dim) -> ir.Value:
         place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)

@@ -14,7 +14,8 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -78,6 +79,7 @@ class LoopFrame(Frame):
     near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
     written: dict[Any, tuple[ir.Function, list[int], bool]] = field(default_factory=dict, kw_only=True)
+    repeated: Collection[tuple] = field(default=(), kw_only=True)  # keys of scalar statements that come again
     table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
     has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
@@ -91,29 +93,40 @@ class LoopFrame(Frame):
             sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None,
         )  # fmt: skip
 
+    def look_ahead(self, items: Sequence[Any]) -> None:
+        """Learn which of the *items* (as ``grouped`` gives them) that are statements come more than once."""
+        groups = [item for item in items if isinstance(item, list)]
+        keys = [Likeness(self.program, self.schedule, group).key for group in groups] if len(groups) > 1 else []
+        self.repeated = {key for key, times in Counter(keys).items() if times > 1}
+
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
-        if not inline and isinstance(body[0], Loop):
+        if not inline and (isinstance(body[0], Loop) or self.repeated):
             like = Likeness(self.program, self.schedule, body)
-            key = self.table is not None, like.key
-            if key not in self.written:
-                shared = self._nest(body, body[0], name)
-                self.written[key] = shared.function, like.positions(shared.asked), shared.may_end
-            function, asked, may_end = self.written[key]
-            self._call(SharedFunction(function, [like.named[k] for k in asked], may_end))
-            return
+            if isinstance(body[0], Loop) or like.key in self.repeated:
+                self._call(self._like(body, like, name))
+                return
         used, module = self.used(body), self.b.module
         emitter = ItemEmitter(self.program, self.schedule, module, unique_name(module, name), used, inline=inline)
         emitter.items(list(body))
         self.b.call(emitter.finish(), [*map(self.near or self.pointer, used), self.sizes, self.consts])
 
-    def _nest(self, body: Sequence[Loop | Statement], first: Loop, name: str) -> SharedFunction:
-        """A function of the nest *body*, which begins with the loop *first*."""
+    def _like(self, body: Sequence[Loop | Statement], like: Likeness, name: str) -> SharedFunction:
+        """A function of *body*, which is written if there is none yet."""
+        key = self.table is not None, like.key
+        if key not in self.written:
+            shared = self._nest(body, name)
+            self.written[key] = shared.function, like.positions(shared.asked), shared.may_end
+        function, asked, may_end = self.written[key]
+        return SharedFunction(function, [like.named[k] for k in asked], may_end)
+
+    def _nest(self, body: Sequence[Loop | Statement], name: str) -> SharedFunction:
+        """A function of the nest *body*, or of these statements, for other places too."""
         used, module = self.used(body), self.b.module
         name = unique_name(module, name)
         division = None
-        if self.table is not None and len(self.divided) < MOST_DIVIDED:
-            division = division_of(self.program, self.schedule, first)
+        if self.table is not None and isinstance(body[0], Loop) and len(self.divided) < MOST_DIVIDED:
+            division = division_of(self.program, self.schedule, body[0])
         emitter = ItemEmitter(
             self.program, self.schedule, module, name, used, tables=False, ranged=division is not None
         )

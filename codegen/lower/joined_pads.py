@@ -21,7 +21,7 @@ from ...tracer.ops.elementwise import like
 from ...tracer.ops.shape import PAD, concat, take_slice, zeros
 
 FEW = 16  # padded parts that are added as they are
-TERMS = 4  # terms of all pieces for each part, up to which parts overlap little enough
+TERMS = 16  # terms of all pieces for each part, up to which parts overlap little enough
 
 Box = tuple[tuple[int, int], ...]  # the first element along each axis, and that behind the last
 
@@ -88,9 +88,11 @@ def _added(x: Atom, total: Node, producers: dict[Var, Node], reads: Counter[Var]
 
 
 def _pad(x: Atom, producers: dict[Var, Node]) -> Node | None:
-    """The padding of a part that *x* is, if it is one without gaps."""
+    """The padding of a part that *x* is, if it is one without gaps; not of most elements, as a stencil's."""
     node = producers.get(x) if isinstance(x, Var) else None
-    return node if node is not None and node.prim is PAD and {*node.params["step"]} <= {1} else None
+    if node is None or node.prim is not PAD or {*node.params["step"]} - {1}:
+        return None
+    return node if any(2 * m <= n for m, n in zip(node.inputs[0].aval.shape, node.out.shape, strict=True)) else None
 
 
 class _Sum:

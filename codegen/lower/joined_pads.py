@@ -9,10 +9,10 @@ too.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from ...tracer.ir.aval import FLOAT_KINDS
@@ -105,10 +105,10 @@ class _Sum:
     def is_worth_it(self) -> bool:
         """Whether there are many parts, which overlap little (a heuristic)."""
         shape = self.total.shape
-        parts = [k for k, (_, node) in enumerate(self.terms) if node is not None and math.prod(node.inputs[0].aval.shape)]
-        if len(parts) <= FEW or any(x.aval.shape != shape for x, _ in self.terms):
+        parts = sum(node is not None and node.inputs[0].aval.size > 0 for _, node in self.terms)
+        if parts <= FEW or any(x.aval.shape != shape for x, _ in self.terms):
             return False
-        most, count = TERMS * len(parts), 0
+        most, count = TERMS * parts, 0
         for _, reaching in self._pieces(0, range(len(self.terms)), ()):
             count += len(reaching) + 1
             if count > most:
@@ -134,7 +134,7 @@ class _Sum:
                 closed.setdefault(high, []).append(k)
         borders = sorted({*opened, *closed})
         reaching: set[int] = set()
-        for low, high in zip(borders, borders[1:], strict=False):
+        for low, high in pairwise(borders):
             reaching.difference_update(closed.get(low, ()))
             reaching.update(opened.get(low, ()))
             yield (low, high), sorted(reaching)

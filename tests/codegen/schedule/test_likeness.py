@@ -1,0 +1,132 @@
+"""Nests that are like one another are written once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+from tracegrad.codegen.cpu import loop_node
+from tracegrad.codegen.cpu.loop_node import LoopFrame
+from tracegrad.codegen.schedule.likeness import Likeness
+from tracegrad.codegen.schedule.loop_tree import statements_of
+from tracegrad.codegen.schedule.schedule import MAX_STATEMENTS
+from tracegrad.runtime.launch.kernel_cache import kernels
+
+RNG = np.random.default_rng(0)
+
+
+def layers(n):
+    """Layers of differing widths."""
+    widths = RNG.integers(17, 40, n + 1)
+    weights = [0.1 * RNG.standard_normal((a, b)) for a, b in pairwise(widths)]
+
+    def f(weights, x):
+        for w in weights:
+            x = np.tanh(x @ w)
+        return np.sum(x**2)
+
+    return f, (weights, RNG.standard_normal((20, widths[0])))
+
+
+def kinds(n):
+    """Statements of a few kinds, on short vectors, in no order."""
+    order = RNG.integers(0, 3, n).tolist()
+
+    def f(s, k):
+        for kind in order:
+            if kind == 0:
+                s = s + np.array([k[0] * s[1], -k[1] * np.sin(s[0])])
+            elif kind == 1:
+                s = np.tanh(s * k[2]) - k[3] * s
+            else:
+                s = s / (1.0 + np.sum(s * s)) + 0.25
+        return np.sum(s)
+
+    return f, (np.array([0.3, 0.4]), np.array([0.1, 0.2, 0.3, 0.4]))
+
+
+def padded(n):
+    """Differences of arrays of differing lengths, with numbers of their own."""
+    arrays = [RNG.standard_normal(int(m)) for m in RNG.integers(30, 60, n)]
+    numbers = RNG.uniform(0, 1, n).tolist()
+    return lambda arrays: sum(np.sum(np.diff(a) ** 2 * c) for a, c in zip(arrays, numbers, strict=True)), (arrays,)
+
+
+@pytest.mark.parametrize("made", [layers, kinds, padded])
+def test_like_nests_have_the_same_text(made, monkeypatch, fresh_kernels):
+    """What a likeness says is what writing it once more would find."""
+    like, checked = LoopFrame._like, []
+
+    def found(self, body, key, name):
+        shared = like(self, body, key, name)
+        if len(self.divided) < loop_node.MOST_DIVIDED:
+            again = self._nest(body, name)
+            assert again.function is shared.function and again.may_end == shared.may_end
+            assert key.positions(again.asked) == key.positions(shared.asked)
+            checked.append(name)
+        return shared
+
+    monkeypatch.setattr(LoopFrame, "_like", found)
+    f, arguments = made(24)
+    np.testing.assert_allclose(compile_grad(f).value_and_grad(*arguments)[0], f(*arguments), rtol=1e-10)
+    assert checked
+
+
+@pytest.mark.parametrize("made", [layers, padded, pytest.param(kinds, marks=pytest.mark.slow)])
+def test_the_number_of_nests_that_are_written_does_not_grow(made, monkeypatch, fresh_kernels):
+    written, nest = [], LoopFrame._nest
+    monkeypatch.setattr(LoopFrame, "_nest", lambda self, body, name: (written.append(name), nest(self, body, name))[1])
+    counts = []
+    for n in (40, 80):
+        f, arguments = made(n)
+        written.clear()
+        np.testing.assert_allclose(compile_grad(f).value_and_grad(*arguments)[0], f(*arguments), rtol=1e-10)
+        counts.append(len(written))
+    assert counts[1] <= counts[0] + 3
+
+
+def test_what_tells_nests_apart(monkeypatch, fresh_kernels):
+    """Numbers of the program, dtypes, known sizes, signs of zeros."""
+    keys = []
+    made = Likeness.__init__
+
+    def init(self, *args):
+        made(self, *args)
+        keys.append(self.key)
+
+    monkeypatch.setattr(Likeness, "__init__", init)
+
+    def key(f, *args):
+        keys.clear()
+        kernels.clear()
+        compile_grad(f)(*args)
+        return keys[0]
+
+    x, short = RNG.standard_normal(50), RNG.standard_normal((50, 3))
+    first = key(lambda x: np.sum(x**2 * 0.5), x)
+    assert first == key(lambda x: np.sum(x**2 * 0.7), x)
+    assert first != key(lambda x: np.sum(x**3 * 0.5), x)
+    assert first != key(lambda x: np.sum(x**2 * 0.5), x.astype(np.float32))
+    assert key(lambda x: np.sum(np.sin(x)), short) != key(lambda x: np.sum(np.sin(x)), short[:, :2].copy())
+    assert key(lambda x: np.sum(x[3:] ** 2 * 0.5), x) != first
+
+
+def test_a_loop_has_so_many_statements_at_most(monkeypatch, fresh_kernels):
+    """LLVM takes long over a loop of a thousand sums."""
+    longest, nest = [], LoopFrame._nest
+
+    def watched(self, body, name):
+        longest.append(max(len(statements_of(item)) for item in body))
+        return nest(self, body, name)
+
+    monkeypatch.setattr(LoopFrame, "_nest", watched)
+    numbers = np.random.default_rng(1).uniform(0, 1, 150).tolist()
+
+    def f(x):
+        return sum(np.sum(np.sin(x) * c if k % 3 else np.cos(x * c)) ** 2 * (k % 5 + 1) for k, c in enumerate(numbers))
+
+    np.testing.assert_allclose(compile_grad(f).value_and_grad(RNG.standard_normal(60))[0] > 0, True)
+    assert longest and max(longest) <= MAX_STATEMENTS

@@ -99,7 +99,7 @@ STEPS = {
     "reflected": lambda u, k: np.tanh(1.0 - u if k != ODD else u - 1.0),
     "parts": lambda u, k: np.tanh(np.concatenate(np.split(u, 4 if k == ODD else 2)[::-1]) + 0.1),
     "places of parts": lambda u, k: np.tanh(np.concatenate(np.array_split(u, [1 if k == ODD else 2])[::-1]) + 0.1),
-    "a list of parts that is changed": lambda u, k: (lambda a: a.reverse() or np.tanh(np.concatenate(a)))(np.split(u, 2)),
+    "a list that is changed": lambda u, k: (lambda a: a.reverse() or np.tanh(np.concatenate(a)))(np.split(u, 2)),
     "a choice": lambda u, k: np.tanh(np.where(u > (0.3 if k == ODD else 0.2), u * 1.1, 0.5 - u)),
     "what is chosen": lambda u, k: np.tanh(np.where(u > 0.2, u[::-1] if k == ODD else u, 0.5 - u)),
     "value in an if": lambda u, k: np.tanh(u * 0.9 if u[0] > 0.2 else u * 1.2 + 0.1),

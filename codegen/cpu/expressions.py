@@ -35,6 +35,7 @@ class Numbers:
         self._sizes_ptr, self._consts_ptr = sizes, consts
         self._sizes: dict[Dim, ir.Value] = {}
         self._consts: dict[tuple[int, Any], ir.Value] = {}
+        self._places: dict[tuple[int, Any], ir.Value] = {}  # of constants
 
     def size(self, dim: Dim) -> ir.Value:
         if dim in self.static:
@@ -82,6 +83,13 @@ class Numbers:
 
     def const_at(self, x: Const) -> ir.Value:
         """The address of a constant."""
+        key = (x.slot or 0, x.dtype)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self._const_place(x)
+        return found
+
+    def _const_place(self, x: Const) -> ir.Value:
         return self.entry.gep(self._consts_ptr, [I64(8 * (x.slot or 0))], inbounds=True, source_etype=I8)
 
     def _read_const(self, x: Const) -> ir.Value:
@@ -95,13 +103,13 @@ class NumberArguments(Numbers):
 
     def __init__(self, program: Canonical, entry: ir.IRBuilder):
         self.static, self.entry = program.static, entry
-        self._sizes, self._consts = {}, {}
+        self._sizes, self._consts, self._places = {}, {}, {}
         self.asked: list[Dim | Const | Sym] = []  # the arguments
 
     def _read_size(self, dim: Dim) -> ir.Value:
         return self._argument(dim, I64)
 
-    def const_at(self, x: Const) -> ir.Value:
+    def _const_place(self, x: Const) -> ir.Value:
         return self._argument(x, PTR)
 
     def _argument(self, asked: Dim | Const | Sym, kind: ir.Type) -> ir.Value:

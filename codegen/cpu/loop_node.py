@@ -104,18 +104,18 @@ class LoopFrame(Frame):
         if not inline and (isinstance(body[0], Loop) or self.repeated):
             like = Likeness(self.program, self.schedule, body)
             if isinstance(body[0], Loop) or like.key in self.repeated:
-                self._call(self._like(body, like, name))
+                self._call(self._like(like, lambda: self._nest(body, name)))
                 return
         used, module = self.used(body), self.b.module
         emitter = ItemEmitter(self.program, self.schedule, module, unique_name(module, name), used, inline=inline)
         emitter.items(list(body))
         self.b.call(emitter.finish(), [*map(self.near or self.pointer, used), self.sizes, self.consts])
 
-    def _like(self, body: Sequence[Loop | Statement], like: Likeness, name: str) -> SharedFunction:
-        """A function of *body*, which is written if there is none yet."""
+    def _like(self, like: Likeness, write: Callable[[], SharedFunction]) -> SharedFunction:
+        """A function of what is like that, which *write* writes if there is none yet."""
         key = self.table is not None, like.key
         if key not in self.written:
-            shared = self._nest(body, name)
+            shared = write()
             self.written[key] = shared.function, like.positions(shared.asked), shared.may_end
         function, asked, may_end = self.written[key]
         return SharedFunction(function, [like.named[k] for k in asked], may_end)
@@ -204,7 +204,8 @@ class LoopFrame(Frame):
             if self.near is None:
                 whole(self)
             else:
-                self._call(self._shared(whole, name))
+                like = Likeness(self.program, self.schedule, [LibraryCall(op)])
+                self._call(self._like(like, lambda: self._shared(whole, name)))
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:

@@ -1,6 +1,7 @@
-"""Likeness of loop nests: two that differ in nothing but buffers, sizes and numbers have the same key.
+"""Likeness of loop nests and calls: two that differ in nothing but buffers, sizes and numbers have the same key.
 
-So the code of a nest need not be written to find that it has been written before.
+So the code of a nest need not be written to find that it has been written before.  A call depends on its operation, and
+on its operands as ``buffers.py`` has them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
+from .buffers import buffer_of, filled
 from .loop_tree import Loop, Schedule, ScheduleItem, Statement, statements_of
 
 Named = Sym | Const | Dim
 
 
 class Likeness:
-    """``key``: all that code of the nests *body* depends on, where buffers, run-time constants and sizes are numbered
-    in the order in which they are met; ``named``: what has these numbers."""
+    """``key``: all that code of *body*, nests or a call, depends on, where buffers, run-time constants and sizes are
+    numbered in the order in which they are met; ``named``: what has these numbers."""
 
     def __init__(self, program: Canonical, schedule: Schedule, body: Sequence[ScheduleItem]):
         self.program, self.schedule = program, schedule
@@ -49,8 +51,20 @@ class Likeness:
         if isinstance(item, Loop):
             segments = tuple([len(segment) for segment in item.segments])
             return (self._dim(item.dim), segments, *[self._item(i) for i in item.body])
-        assert isinstance(item, Statement)
-        return self._number(item.out)
+        if isinstance(item, Statement):
+            return self._number(item.out)
+        op = item.op
+        ins = [self._buffer(op, k) for k in range(len(op.ins))]
+        return op.prim, self._params(op), tuple(ins), tuple([self._number(x) for x in op.outs])
+
+    def _buffer(self, call: CanonicalOp, position: int) -> Any:
+        """An operand of a *call*: its buffer, or the constant that fills it."""
+        x = call.ins[position]
+        if isinstance(x, Const):
+            return self._operand(x)
+        fill = filled(self.program, call, position)
+        buffer = self._number(buffer_of(self.program, self.schedule.stored, x))
+        return x.dtype, self._dims(x.dims), buffer, None if fill is None else self._operand(fill)
 
     def _dim(self, dim: Dim) -> Any:
         return dim if dim == ONE else (self._number(dim), self.program.static.get(dim))
@@ -68,13 +82,16 @@ class Likeness:
         return x.dtype, self._dims(x.dims), kept, self._op(producer) if producer is not None and written else None
 
     def _op(self, op: CanonicalOp) -> Any:
+        return op.prim, self._params(op), tuple([self._operand(x) for x in op.ins])
+
+    def _params(self, op: CanonicalOp) -> Any:
         params = [
             (name, tuple([s if isinstance(s, int) else self._dim(s[1]) for s in value]))
             if name == "start"
             else (name, value, repr(value))  # 0.0 and -0.0 are equal
             for name, value in op.params.items()
         ]
-        return op.prim, tuple(params), tuple([self._operand(x) for x in op.ins])
+        return tuple(params)
 
     def _operand(self, x: Operand) -> Any:
         if isinstance(x, Const) and x.slot is None:

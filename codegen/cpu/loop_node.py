@@ -27,7 +27,7 @@ from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
 from ..schedule.likeness import Likeness
-from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, statements_of
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments, given
 from .hints import hints_by_name
@@ -42,6 +42,7 @@ from .scalar import I8, I64, declare, least, memory_type, unique_name
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
+MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
 MOST_DIVIDED = 64  # kinds of nests that a kernel divides: it takes as much code as the nest
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
@@ -90,20 +91,30 @@ class LoopFrame(Frame):
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None,
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None, repeated=(),
         )  # fmt: skip
 
-    def look_ahead(self, items: Sequence[Any]) -> None:
-        """Learn which of the *items* (as ``grouped`` gives them) that are statements come more than once."""
-        groups = [item for item in items if isinstance(item, list)]
-        keys = [Likeness(self.program, self.schedule, group).key for group in groups] if len(groups) > 1 else []
+    def look_ahead(self, items: Sequence[Any], least: int = 0) -> None:
+        """Learn which of the *items* (as ``grouped`` gives them) come more than once: scalar statements, or where there
+        is a *least* number of values, nests of so many."""
+        if least:
+            bodies = [[item] for item in items if isinstance(item, Loop) and self._values(item) >= least]
+        else:
+            bodies = [item for item in items if isinstance(item, list)]
+        keys = [Likeness(self.program, self.schedule, body).key for body in bodies] if len(bodies) > 1 else []
         self.repeated = {key for key, times in Counter(keys).items() if times > 1}
+
+    def _values(self, nest: Loop) -> int:
+        """The number of values that *nest* evaluates or reads."""
+        found = [self.schedule.reads[s.out] for s in statements_of(nest)]
+        return sum(len(reads.inlined) + len(reads.stored) for reads in found)
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
-        if not inline and (isinstance(body[0], Loop) or self.repeated):
+        always = isinstance(body[0], Loop) and not inline
+        if always or self.repeated:
             like = Likeness(self.program, self.schedule, body)
-            if isinstance(body[0], Loop) or like.key in self.repeated:
+            if always or like.key in self.repeated:
                 self._call(self._like(like, lambda: self._nest(body, name)))
                 return
         used, module = self.used(body), self.b.module
@@ -314,6 +325,7 @@ class LoopEmitter(LoopValues):
             self.pointers[outs[k]] = self.row(self.result(k), outs[k], row)
         inner = self.frame.inside(self)
         items = self.plan.schedule.body
+        inner.look_ahead(grouped(items), MANY_VALUES)
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
             emit_items(inner, grouped(items[:asked]), self.name, inline=True)

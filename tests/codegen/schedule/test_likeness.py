@@ -18,6 +18,10 @@ from tracegrad.runtime.launch.kernel_cache import kernels
 RNG = np.random.default_rng(0)
 
 
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
 def layers(n):
     """Layers of differing widths."""
     widths = RNG.integers(17, 40, n + 1)
@@ -132,3 +136,42 @@ def test_a_loop_has_so_many_statements_at_most(monkeypatch, fresh_kernels):
 
     np.testing.assert_allclose(compile_grad(f).value_and_grad(RNG.standard_normal(60))[0] > 0, True)
     assert longest and max(longest) <= MAX_STATEMENTS
+
+
+@pytest.mark.slow
+def test_like_nests_of_a_loops_body_are_written_once(monkeypatch, fresh_kernels):
+    """As the layers of a recurrent network are."""
+    written, called, like = [], [], LoopFrame._like
+
+    def watched(self, key, write):
+        called.append(key.key)
+        return like(self, key, lambda: written.append(1) or write())
+
+    monkeypatch.setattr(LoopFrame, "_like", watched)
+    counts = []
+    for layers in (3, 6):
+        weights = 0.3 * RNG.standard_normal((2 * layers, 56))
+        states = RNG.standard_normal((2 * layers, 14))
+
+        def f(weights, states, text):
+            for x in text:
+                after = []
+                for k in range(0, len(weights), 2):
+                    hidden, cell = states[k], states[k + 1]
+                    gates = np.concatenate([x, hidden, x, hidden]) * weights[k] + weights[k + 1]
+                    forget, ingate, outgate, change = np.split(gates, 4)
+                    cell = cell * sigmoid(forget) + sigmoid(ingate) * np.tanh(change)
+                    x = sigmoid(outgate) * np.tanh(cell)
+                    after += [x, cell]
+                states = np.stack(after)
+            return np.sum(x**2)
+
+        text = RNG.standard_normal((30, 14))
+        written.clear(), called.clear()
+        value, gradient = compile_grad(f).value_and_grad(weights, states, text)
+        counts.append((len(written), len(called)))
+        np.testing.assert_allclose(value, f(weights, states, text), rtol=1e-10)
+        ahead = RNG.standard_normal(weights.shape)
+        slope = (f(weights + 1e-6 * ahead, states, text) - f(weights - 1e-6 * ahead, states, text)) / 2e-6
+        np.testing.assert_allclose(np.sum(gradient * ahead), slope, rtol=1e-5, atol=1e-6)
+    assert counts[1][0] <= counts[0][0] + 2 and counts[1][1] > counts[0][1] + 2, counts

@@ -24,20 +24,22 @@ def sigmoid(x):
 
 def layers(n):
     """Layers of differing widths."""
-    widths = RNG.integers(17, 40, n + 1)
-    weights = [0.1 * RNG.standard_normal((a, b)) for a, b in pairwise(widths)]
+    rng = np.random.default_rng(1)
+    widths = rng.integers(17, 40, n + 1)
+    weights = [0.1 * rng.standard_normal((a, b)) for a, b in pairwise(widths)]
 
     def f(weights, x):
         for w in weights:
             x = np.tanh(x @ w)
         return np.sum(x**2)
 
-    return f, (weights, RNG.standard_normal((20, widths[0])))
+    return f, (weights, rng.standard_normal((20, widths[0])))
 
 
 def kinds(n):
     """Statements of a few kinds, on short vectors, in no order."""
-    order = RNG.integers(0, 3, n).tolist()
+    rng = np.random.default_rng(2)
+    order = rng.integers(0, 3, n).tolist()
 
     def f(s, k):
         for kind in order:
@@ -54,8 +56,9 @@ def kinds(n):
 
 def padded(n):
     """Differences of arrays of differing lengths, with numbers of their own."""
-    arrays = [RNG.standard_normal(int(m)) for m in RNG.integers(30, 60, n)]
-    numbers = RNG.uniform(0, 1, n).tolist()
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(int(m)) for m in rng.integers(30, 60, n)]
+    numbers = rng.uniform(0, 1, n).tolist()
     return lambda arrays: sum(np.sum(np.diff(a) ** 2 * c) for a, c in zip(arrays, numbers, strict=True)), (arrays,)
 
 

@@ -279,6 +279,39 @@ def slices(n: int) -> Program:
     return _module([*lines, "    return total"]).f, (np.linspace(0.1, 0.6, at), np.linspace(0.3, 0.4, 40)), (0,)
 
 
+def elements(n: int) -> Program:
+    """Single elements of one vector of parameters, in straight-line code."""
+    rng = random.Random(8)
+    lines = ["def f(w):", "    total = 0.0"]
+    lines += [f"    total = total + np.sin(w[{k}]) * w[{rng.randrange(n // 4)}]" for k in range(n // 4)]
+    return _module([*lines, "    return total"]).f, (np.linspace(0.1, 0.6, n // 4),), (0,)
+
+
+def rows(n: int) -> Program:
+    """Rows of one matrix of parameters, which straight-line code reads one by one."""
+    rng, lines = random.Random(9), ["def f(w):", "    total = 0.0"]
+    for k in range(n // 4):
+        c = round(rng.uniform(0.2, 0.9), 3)
+        lines.append(f"    total = total + np.sum(np.sin(w[{k}]) * w[{rng.randrange(n // 4)}] * {c})")
+    return _module([*lines, "    return total"]).f, (np.linspace(0.1, 0.6, n // 4 * 5).reshape(-1, 5),), (0,)
+
+
+def unpacked(n: int) -> Program:
+    """A network of small layers, whose weights are one vector."""
+    rng, lines, at, width = random.Random(10), ["def f(w, x):"], 0, 4
+    for k in range(n // 6):
+        after = rng.randrange(3, 7)
+        middle, end = at + width * after, at + width * after + after
+        lines += [
+            f"    w{k} = w[{at}:{middle}].reshape({width}, {after})",
+            f"    b{k} = w[{middle}:{end}]",
+            f"    x = np.tanh(x @ w{k} + b{k})",
+        ]
+        at, width = end, after
+    module = _module([*lines, "    return np.sum(x)"])
+    return module.f, (np.linspace(-0.5, 0.6, at), np.full((20, 4), 0.3)), (0,)
+
+
 def ode(n: int) -> Program:
     """Runge and Kutta's steps in a loop, which is rolled."""
 
@@ -346,7 +379,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], Program], tuple[int, ...]]] = {
         made.__name__: (made, SIZES)
         for made in (
             lines_scalar, lines_array, lines_sums, terms, pairs, turns, branches, network, network_alike, pytree,
-            captures, linked, helpers, arm, slices, ode, writes, second,
+            captures, linked, helpers, arm, slices, elements, rows, unpacked, ode, writes, second,
         )
     },
     "gmm": (gmm, (10, 20)),

@@ -137,6 +137,7 @@ class _CpuAssembler:
         frame, end = self._frame(function)
         frame.has_gil = True
         frame.table = KernelTable(function.args[0], self.index, self._frame)
+        frame.look_ahead(items)
         b, pointer = frame.b, frame.pointer
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
@@ -160,14 +161,23 @@ class _CpuAssembler:
         first = function.append_basic_block("start")
         b = ir.IRBuilder(first)
         pointers: dict[Sym, ir.Value] = {}
+        offsets: dict[Sym | None, ir.Value] = {None: I64(0)}  # behind runs of results
+
+        def offset(run: Sym) -> ir.Value:
+            """The first element of a run, in its result."""
+            missing: list[Sym] = []
+            before = self.schedule.runs[run].before
+            while before is not None and before not in offsets:
+                missing.append(before)
+                before = self.schedule.runs[before].before
+            for x in reversed(missing):
+                offsets[x] = numbers.behind(offsets[self.schedule.runs[x].before], self.schedule.runs[x])
+            return offsets[self.schedule.runs[run].before]
 
         def near(sym: Sym, at: ir.IRBuilder = b) -> ir.Value:
             run = self.schedule.runs.get(sym)
             if run is not None:
-                begin: ir.Value = I64(0)
-                for dims in run.before:
-                    begin = at.add(begin, numbers.count(at, dims))
-                return at.gep(near(run.whole, at), [begin], source_etype=memory_type(sym.dtype))
+                return at.gep(near(run.whole, at), [offset(sym)], source_etype=memory_type(sym.dtype))
             return at.load(at.gep(bufs, [I64(self.index[sym])], source_etype=PTR), typ=PTR)
 
         def pointer(sym: Sym) -> ir.Value:

@@ -12,6 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
+from math import prod
 from typing import Any
 
 import llvmlite.ir as ir
@@ -22,7 +23,7 @@ from ...tracer.ops.special import UfuncOutput
 from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from ..schedule.affine import Index, depends_on
 from ..schedule.index_maps import Alternative, Condition, Indices, known, read
-from ..schedule.loop_tree import PartWindow, Schedule
+from ..schedule.loop_tree import PartWindow, ResultRun, Schedule
 from .scalar import I1, I8, I64, PTR, Scalars, constant, from_memory, lower, memory_type, register_type, to_memory
 
 
@@ -34,6 +35,7 @@ class Numbers:
         self._sizes_ptr, self._consts_ptr = sizes, consts
         self._sizes: dict[Dim, ir.Value] = {}
         self._consts: dict[tuple[int, Any], ir.Value] = {}
+        self._places: dict[tuple[int, Any], ir.Value] = {}  # of constants
 
     def size(self, dim: Dim) -> ir.Value:
         if dim in self.static:
@@ -54,6 +56,14 @@ class Numbers:
         known = I64(sum(self.static[d] for d in dims if d in self.static))
         return reduce(partial(b.add, flags=("nsw",)), map(self.size, open_ones), known)
 
+    def behind(self, begin: ir.Value, run: ResultRun) -> ir.Value:
+        """The offset behind a *run* that begins at the offset *begin*."""
+        b = self.entry
+        if all(d in self.static for d in (*run.extents, *run.inner)) and isinstance(begin, ir.Constant):
+            rows = sum(self.static[d] for d in run.extents)
+            return I64(begin.constant + rows * prod(self.static[d] for d in run.inner))
+        return b.add(begin, b.mul(self.total(b, run.extents), self.count(b, run.inner)))
+
     def _read_size(self, dim: Dim) -> ir.Value:
         place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
         return self._invariant(self.entry.load(place, typ=I64))
@@ -73,6 +83,13 @@ class Numbers:
 
     def const_at(self, x: Const) -> ir.Value:
         """The address of a constant."""
+        key = (x.slot or 0, x.dtype)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self._const_place(x)
+        return found
+
+    def _const_place(self, x: Const) -> ir.Value:
         return self.entry.gep(self._consts_ptr, [I64(8 * (x.slot or 0))], inbounds=True, source_etype=I8)
 
     def _read_const(self, x: Const) -> ir.Value:
@@ -86,17 +103,17 @@ class NumberArguments(Numbers):
 
     def __init__(self, program: Canonical, entry: ir.IRBuilder):
         self.static, self.entry = program.static, entry
-        self._sizes, self._consts = {}, {}
-        self._asked: list[Dim | Const | Sym] = []
+        self._sizes, self._consts, self._places = {}, {}, {}
+        self.asked: list[Dim | Const | Sym] = []  # the arguments
 
     def _read_size(self, dim: Dim) -> ir.Value:
         return self._argument(dim, I64)
 
-    def const_at(self, x: Const) -> ir.Value:
+    def _const_place(self, x: Const) -> ir.Value:
         return self._argument(x, PTR)
 
     def _argument(self, asked: Dim | Const | Sym, kind: ir.Type) -> ir.Value:
-        self._asked.append(asked)
+        self.asked.append(asked)
         function = self.entry.function
         function.args = (*function.args, ir.Argument(function, kind))
         function.ftype = ir.FunctionType(function.ftype.return_type, [a.type for a in function.args])
@@ -104,7 +121,7 @@ class NumberArguments(Numbers):
 
     def given(self, numbers: Numbers) -> list[ir.Value]:
         """The arguments, by *numbers* of the caller."""
-        return [numbers.const_at(x) if isinstance(x, Const) else numbers.size(x) for x in self._asked]  # type: ignore[arg-type]
+        return given(self.asked, numbers)
 
 
 class SharedArguments(NumberArguments):
@@ -120,12 +137,19 @@ class SharedArguments(NumberArguments):
             found = self._pointers[sym] = self._argument(sym, PTR)
         return found
 
-    def of_caller(self, numbers: Numbers, pointer: Callable[[Sym], ir.Value]) -> list[ir.Value]:
-        """The arguments, by *numbers* and *pointer* of the caller."""
-        return [
-            pointer(x) if isinstance(x, Sym) else numbers.const_at(x) if isinstance(x, Const) else numbers.size(x)
-            for x in self._asked
-        ]
+
+def given(
+    asked: Sequence[Dim | Const | Sym], numbers: Numbers, pointer: Callable[[Sym], ir.Value] | None = None
+) -> list[ir.Value]:
+    """The arguments that are *asked* for, by *numbers* and *pointer* of the caller."""
+    found = []
+    for x in asked:
+        if isinstance(x, Sym):
+            assert pointer is not None
+            found.append(pointer(x))
+        else:
+            found.append(numbers.const_at(x) if isinstance(x, Const) else numbers.size(x))
+    return found
 
 
 class ValueEmitter:

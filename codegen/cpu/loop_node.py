@@ -14,20 +14,22 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ops.control import before_consts, before_rows
-from ..lower.canonical import CanonicalOp, Const, Sym
+from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
-from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
+from ..schedule.likeness import Likeness
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, statements_of
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
-from .expressions import NumberArguments, SharedArguments
+from .expressions import NumberArguments, SharedArguments, given
 from .hints import hints_by_name
 from .library_calls import CallEmitter, has_parts, parts_work
 from .loop_carries import Carry, Stepping
@@ -40,7 +42,8 @@ from .scalar import I8, I64, declare, least, memory_type, unique_name
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
-MOST_DIVIDED = 64  # kinds of nests that a kernel divides: it takes as much code as the nest
+MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
+MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
 
@@ -55,17 +58,29 @@ def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
     return result
 
 
+class SharedFunction(NamedTuple):
+    """A function that serves several places. *asked*: its arguments; *may_end*: whether it may return what the kernel
+    is to return, and not -1."""
+
+    function: ir.Function
+    asked: Sequence[Dim | Const | Sym]
+    may_end: bool = False
+
+
 @dataclass(eq=False)
 class LoopFrame(Frame):
     """A frame in which items are written: nests as functions, calls of libraries, loops.
 
     *near* gives a buffer's pointer for one use: a thousand that are at hand from the entry on would take registers from
     each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so far by
-    their text.
+    their text, *written* by their likeness, with the numbers of their arguments there, and whether they may end the
+    kernel.
     """
 
     near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
+    written: dict[Any, tuple[ir.Function, list[int], bool]] = field(default_factory=dict, kw_only=True)
+    repeated: Collection[tuple] = field(default=(), kw_only=True)  # keys of scalar statements that come again
     table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
     has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
@@ -76,30 +91,61 @@ class LoopFrame(Frame):
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None,
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None, repeated=(),
         )  # fmt: skip
+
+    def look_ahead(self, items: Sequence[Any], least: int = 0) -> None:
+        """Learn which of the *items* (as ``grouped`` gives them) come more than once: scalar statements, or where there
+        is a *least* number of values, nests of so many."""
+        if least:
+            bodies = [[item] for item in items if isinstance(item, Loop) and self._values(item) >= least]
+        else:
+            bodies = [item for item in items if isinstance(item, list)]
+        keys = [Likeness(self.program, self.schedule, body).key for body in bodies] if len(bodies) > 1 else []
+        self.repeated = {key for key, times in Counter(keys).items() if times > 1}
+
+    def _values(self, nest: Loop) -> int:
+        """The number of values that *nest* evaluates or reads."""
+        found = [self.schedule.reads[s.out] for s in statements_of(nest)]
+        return sum(len(reads.inlined) + len(reads.stored) for reads in found)
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
+        always = isinstance(body[0], Loop) and not inline
+        if always or self.repeated:
+            like = Likeness(self.program, self.schedule, body)
+            if always or like.key in self.repeated:
+                self._call(self._like(like, lambda: self._nest(body, name)))
+                return
+        used, module = self.used(body), self.b.module
+        emitter = ItemEmitter(self.program, self.schedule, module, unique_name(module, name), used, inline=inline)
+        emitter.items(list(body))
+        self.b.call(emitter.finish(), [*map(self.near or self.pointer, used), self.sizes, self.consts])
+
+    def _like(self, like: Likeness, write: Callable[[], SharedFunction]) -> SharedFunction:
+        """A function of what is like that, which *write* writes if there is none yet."""
+        key = self.table is not None, like.key
+        if key not in self.written:
+            shared = write()
+            self.written[key] = shared.function, like.positions(shared.asked), shared.may_end
+        function, asked, may_end = self.written[key]
+        return SharedFunction(function, [like.named[k] for k in asked], may_end)
+
+    def _nest(self, body: Sequence[Loop | Statement], name: str) -> SharedFunction:
+        """A function of the nest *body*, or of these statements, for other places too."""
         used, module = self.used(body), self.b.module
         name = unique_name(module, name)
-        tables = inline or isinstance(body[0], Statement)
         division = None
         if self.table is not None and isinstance(body[0], Loop) and len(self.divided) < MOST_DIVIDED:
             division = division_of(self.program, self.schedule, body[0])
         emitter = ItemEmitter(
-            self.program, self.schedule, module, name, used, inline=inline, tables=tables,
-            ranged=division is not None,
-        )  # fmt: skip
+            self.program, self.schedule, module, name, used, tables=False, ranged=division is not None
+        )
         emitter.items(list(body))
-        function, pointers = emitter.finish(), [*map(self.near or self.pointer, used)]
-        if not isinstance(emitter.numbers, NumberArguments):
-            self.b.call(function, [*pointers, self.sizes, self.consts])
-            return
-        known, numbers = self._known(function), emitter.numbers
+        known, numbers = self._known(emitter.finish()), emitter.numbers
+        assert isinstance(numbers, NumberArguments)
         if division is None:
-            self.b.call(known, [*pointers, *numbers.given(self.numbers)])
-            return
+            return SharedFunction(known, [*used, *numbers.asked])
 
         def work_in(frame: LoopFrame, division: Division = division) -> DividedNest:
             own, given = [*map(frame.pointer, used)], numbers.given(frame.numbers)
@@ -109,12 +155,16 @@ class LoopFrame(Frame):
             work_in(frame).several()
 
         def apart(frame: LoopFrame) -> None:
-            self.divided.add(frame._shared(several, name, may_end=True, rare=True))
+            shared = frame._shared(several, name, may_end=True, rare=True)
+            self.divided.add(shared.function.name)
+            frame._call(shared)
 
         def divided(frame: LoopFrame) -> None:
             work_in(frame).emit(lambda: apart(frame))
 
-        self.divided.add(self._shared(divided, name, may_end=True))
+        shared = self._shared(divided, name, may_end=True)
+        self.divided.add(shared.function.name)
+        return shared
 
     def _known(self, function: ir.Function) -> ir.Function:
         """*function*, or one that is like it but for its name."""
@@ -125,11 +175,13 @@ class LoopFrame(Frame):
             del module.globals[name]
         return known
 
-    def _shared(self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False) -> str:
-        """The items that *write* writes, as a function that is called here; its name. It serves all places that differ
-        in nothing but buffers and numbers. *may_end*: whether it may return what the kernel is to return, and not -1;
-        *rare*: whether it only runs where there is much to do."""
-        b, module = self.b, self.b.module
+    def _shared(
+        self, write: Callable[[LoopFrame], None], name: str, may_end: bool = False, rare: bool = False
+    ) -> SharedFunction:
+        """The items that *write* writes, as a function for all places that differ in nothing but buffers and numbers.
+        *may_end*: whether it may return what the kernel is to return, and not -1; *rare*: whether it only runs where
+        there is much to do."""
+        module = self.b.module
         function = ir.Function(module, ir.FunctionType(I64, []), unique_name(module, name))
         function.linkage = "internal"
         function.attributes.add("nounwind")
@@ -147,15 +199,18 @@ class LoopFrame(Frame):
         frame.b.ret(I64(-1))
         arguments.entry.position_at_end(entry)
         arguments.entry.branch(start)
-        known = self._known(function)
-        answer = b.call(known, arguments.of_caller(self.numbers, self.near or self.pointer))
-        if may_end:
+        return SharedFunction(self._known(function), arguments.asked, may_end)
+
+    def _call(self, shared: SharedFunction) -> None:
+        """Call a function that other places share."""
+        b, numbers, pointer = self.b, self.numbers, self.near or self.pointer
+        answer = b.call(shared.function, given(shared.asked, numbers, pointer))
+        if shared.may_end:
             with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
                 b.ret(answer)
-        return known.name
 
     def call(self, op: CanonicalOp, name: str) -> None:
-        if self.table is None or not has_parts(self.program, op):
+        if self.table is None or len(self.divided) >= MOST_DIVIDED or not has_parts(self.program, op):
             divides = self.table is not None
 
             def whole(frame: LoopFrame) -> None:
@@ -167,7 +222,8 @@ class LoopFrame(Frame):
             if self.near is None:
                 whole(self)
             else:
-                self._shared(whole, name, may_end=divides)
+                like = Likeness(self.program, self.schedule, [LibraryCall(op)])
+                self._call(self._like(like, lambda: self._shared(whole, name, may_end=divides)))
             return
 
         def part(frame: Frame, low: ir.Value, high: ir.Value) -> None:
@@ -197,6 +253,7 @@ class LoopFrame(Frame):
         table = self.table
         assert table is not None
         function = table.part(self.b.module, name, part)
+        self.divided.add(function.name)
         DividedPart(self, self.chunks, table.bufs, table.positions, function, n, work, private).emit()
 
 
@@ -276,6 +333,7 @@ class LoopEmitter(LoopValues):
             self.pointers[outs[k]] = self.row(self.result(k), outs[k], row)
         inner = self.frame.inside(self)
         items = self.plan.schedule.body
+        inner.look_ahead(grouped(items), MANY_VALUES)
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
             emit_items(inner, grouped(items[:asked]), self.name, inline=True)

@@ -33,6 +33,7 @@ from .carry_shapes import carries_as_written
 from .covered_loops import merge_covered_loops
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
+from .joined_pads import join_pads
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
@@ -276,7 +277,7 @@ def _without_aliases(graph: Graph) -> Graph:
 
 def _reduced(graph: Graph) -> Graph:
     pruned = prune_loops(merge_covered_loops(graph), _reduced)
-    return apply_rules(carries_as_written(values_alone(widen_sums(pruned)), apply_rules))
+    return join_pads(apply_rules(carries_as_written(values_alone(widen_sums(pruned)), apply_rules)))
 
 
 _VALUES = {

@@ -49,10 +49,13 @@ ScheduleItem: TypeAlias = Loop | Statement | LibraryCall
 
 @dataclass(frozen=True, slots=True)
 class ResultRun:
-    """A stretch of the result ``whole``, behind arrays with the dims ``before``."""
+    """A stretch of the result ``whole``, behind the run ``before``, of arrays with these ``extents`` along the first
+    axis, and the ``inner`` dims along the others."""
 
     whole: Sym
-    before: tuple[tuple[Dim, ...], ...]
+    before: Sym | None
+    extents: tuple[Dim, ...]
+    inner: tuple[Dim, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ..lower.canonical import COPY, ONE, Canonical, CanonicalOp, Dim, Operand, S
 from .loop_tree import PartWindow, ResultRun, Schedule, Statement
 from .schedule import make_schedule
 
-MAX_PARTS = 64  # of one result
+MAX_PARTS = 64  # of one result along an inner axis, and of one run
 MAX_PASSES = 2  # loops that go through the rows of one run, each writing some columns
 
 
@@ -73,11 +73,12 @@ def find_parts(program: Canonical, wanted: Callable[[Sym, list[list[_Part]]], bo
         runs = [*_runs(program, op)]
         if not wanted(x, runs):
             continue
-        before: list[tuple[Dim, ...]] = []
+        before: Sym | None = None
         for parts in runs:
-            run = Sym(next(number), x.dtype, parts[0].dims)
-            found.runs[run] = ResultRun(x, tuple(before))
-            before.append(run.dims)
+            dims, axis = parts[0].dims, parts[0].axis
+            run = Sym(next(number), x.dtype, dims)
+            found.runs[run] = ResultRun(x, before, dims[:1] if axis else parts[0].extents, dims[1:])
+            before = run
             for part in parts:
                 out = Sym(next(number), x.dtype, part.own_dims)
                 copies.append(CanonicalOp(COPY, (part.value,), {}, out, op.site))
@@ -95,12 +96,27 @@ def _runs(program: Canonical, op: CanonicalOp) -> Iterator[list[_Part]]:
         extents = tuple([x.dims[axis] for x in op.ins])
         yield [_Part(x, op.out.dims, axis, extents, k) for k, x in enumerate(op.ins)]
         return
+    many = len(op.ins) > MAX_PARTS
+    together: list[Operand] = []  # of sizes that are known, so that they need no pointers of their own
     for x in op.ins:
         inner = _joined(program, x)
-        if inner is None:
-            yield [_Part(x, x.dims, 0, x.dims[:1])]
-        else:
+        if together and (inner is not None or x.dims[0] not in program.static or len(together) == MAX_PARTS):
+            yield _stretch(together)
+            together = []
+        if inner is not None:
             yield from _runs(program, inner)
+        elif many and x.dims[0] in program.static:
+            together.append(x)
+        else:
+            yield _stretch([x])
+    if together:
+        yield _stretch(together)
+
+
+def _stretch(together: list[Operand]) -> list[_Part]:
+    """The parts of a run of arrays that are joined along the first axis."""
+    extents = tuple([x.dims[0] for x in together])
+    return [_Part(x, x.dims, 0, extents, k) for k, x in enumerate(together)]
 
 
 def _joined(program: Canonical, x: Operand) -> CanonicalOp | None:
@@ -120,7 +136,9 @@ def _joined(program: Canonical, x: Operand) -> CanonicalOp | None:
 def worth_it(program: Canonical, runs: list[list[_Part]]) -> bool:
     """Whether the parts of a result had better be written in the loops of their own (a heuristic)."""
     parts = [part for parts in runs for part in parts]
-    if len(parts) > MAX_PARTS or all(d in program.static for part in parts for d in part.own_dims):
+    if len(parts) > MAX_PARTS:  # along the first axis there are as many stores as elements
+        return not any(part.axis for part in parts)
+    if all(d in program.static for part in parts for d in part.own_dims):
         return False
     # single columns in rows of unknown length: stores at a distance that LLVM does not know
     return all(len({d in program.static for d in part.extents}) <= 1 for part in parts)

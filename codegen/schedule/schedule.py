@@ -32,6 +32,7 @@ from .loop_tree import (
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
 MAX_TRIED = 32  # loops that a root may enter which are looked at, the last ones first
+MAX_STATEMENTS = 64  # of one loop: LLVM takes more than twice as long for twice as many
 MAX_NOTES = 8  # refusals of one root that are told
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
 SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
@@ -142,7 +143,7 @@ class Placer:
             if at is None or not self._same_row(producer, at, depth):
                 return self._refuse(Refusal.FUSE_ROW, statement, producer)
         arrays = self._in_memory(loop, {s for s, _ in mine.stored}) | {statement.out}
-        if len(self.memory[id(loop)] | arrays) > MAX_ARRAYS:
+        if len(self.memory[id(loop)] | arrays) > MAX_ARRAYS or len(inside) >= MAX_STATEMENTS:
             return self._refuse(Refusal.FUSE_ARRAYS, statement, last_statement(loop))
         return True
 

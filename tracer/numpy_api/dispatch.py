@@ -48,6 +48,8 @@ _CLOSED = (
     np.zeros_like, np.ones_like, np.full_like, np.copy, np.clip, np.tile, np.repeat, np.diag,
     np.linalg.solve, np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.cholesky,
 )  # fmt: skip
+# such ones, if the places are plain numbers
+_SPLITTING = frozenset((np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit))
 _CLOSED_METHODS = (
     "sum", "prod", "mean", "var", "std", "max", "min", "cumsum", "cumprod", "dot", "reshape", "ravel", "flatten",
     "transpose", "swapaxes", "squeeze", "copy", "astype", "clip", "trace",
@@ -82,6 +84,12 @@ def is_plain(value: Any) -> bool:
     if kind is slice:
         return is_plain(value.start) and is_plain(value.stop) and is_plain(value.step)
     return kind in _PLAIN or (kind is type and value in _TYPES) or value is np._NoValue
+
+
+def is_traced(value: Any) -> bool:
+    """Whether *value* is a traced array, or a list or tuple in which there is one."""
+    kind = type(value)
+    return any(map(is_traced, value)) if kind is list or kind is tuple else kind is TracedArray or kind is MadeArray
 
 
 def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Entry) -> Any:
@@ -184,13 +192,24 @@ def _run_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return FUNCTIONS[function](*args, **kwargs)
 
 
+def _is_closed(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether *func* asks for no value, given these arguments, and calls nothing of the user's."""
+    if func in _closed:
+        return True
+    if func is np.where:
+        return len(args) == 3 and args[1] is not None and args[2] is not None
+    return func in _SPLITTING and len(args) > 1 and not is_traced([*args[1:], *kwargs.values()])
+
+
 def _quick_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     recorder = self._recorder
     if recorder.ask is not None:
         found = recorder.ask(func, args, kwargs)
         if found is not None:
             return found
-    if func in _closed and "out" not in kwargs and is_plain(args) and (not kwargs or is_plain(list(kwargs.values()))):
+    if not _is_closed(func, args, kwargs):
+        return None
+    if "out" not in kwargs and is_plain(args) and (not kwargs or is_plain(list(kwargs.values()))):
         try:
             return strong(self, _asked(recorder, func, args, kwargs, _run_function))
         except TypeError as error:

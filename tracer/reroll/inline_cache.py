@@ -132,7 +132,8 @@ class _Learning:
         follower = self.follower
         self._at = at
         self.seen = [follower.current, follower.previous, follower.earlier, follower.oldest][turned:]  # in its turn
-        results = result if isinstance(result, tuple) else (result,)
+        several = type(result) is list or isinstance(result, tuple)
+        results = result if several else (result,)
         if not results or any(type(r) is not TracedArray or r._recorder is not follower.recorder for r in results):
             return None
         if not (self._operands(at, end) and self._same_values()):
@@ -140,8 +141,9 @@ class _Learning:
         if not (self._numbers(at, end) and self._results(at, end, results)):
             return None
         arrays = "".join(f"array{k}, " for k in range(len(results)))
-        made = "" if type(result) is tuple else self._cell(type(result))
-        self.lines.append(f"return {made}({arrays})" if isinstance(result, tuple) else "return array0")
+        made = "" if type(result) in (tuple, list) else self._cell(type(result))
+        together = f"[{arrays}]" if type(result) is list else f"{made}({arrays})"
+        self.lines.append(f"return {together}" if several else "return array0")
         self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Var": IterationVar}
         self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks, "end": end}
         make = _maker("\n        ".join(self.lines), ", ".join(self.cells))

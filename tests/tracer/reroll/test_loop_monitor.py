@@ -97,6 +97,11 @@ STEPS = {
     "plain array": lambda u, k: np.tanh(u + np.array([0.1, 0.2, 0.3, k * 0.01])),
     "unpacked": lambda u, k: (lambda a, b, c, d: np.tanh(np.stack([b, c, d, a])))(*u),
     "reflected": lambda u, k: np.tanh(1.0 - u if k != ODD else u - 1.0),
+    "parts": lambda u, k: np.tanh(np.concatenate(np.split(u, 4 if k == ODD else 2)[::-1]) + 0.1),
+    "places of parts": lambda u, k: np.tanh(np.concatenate(np.array_split(u, [1 if k == ODD else 2])[::-1]) + 0.1),
+    "a list that is changed": lambda u, k: (lambda a: a.reverse() or np.tanh(np.concatenate(a)))(np.split(u, 2)),
+    "a choice": lambda u, k: np.tanh(np.where(u > (0.3 if k == ODD else 0.2), u * 1.1, 0.5 - u)),
+    "what is chosen": lambda u, k: np.tanh(np.where(u > 0.2, u[::-1] if k == ODD else u, 0.5 - u)),
     "value in an if": lambda u, k: np.tanh(u * 0.9 if u[0] > 0.2 else u * 1.2 + 0.1),
 }  # fmt: skip
 
@@ -305,6 +310,7 @@ def test_a_followed_turn_is_answered_whole(monkeypatch):
             a, b = u[0], u[1]
             u = u + 0.1 * np.stack([p[0] * a - p[1] * a * b, -b / (1.0 + a**2)])
             u = np.concatenate([u[1:], u[:1]]).reshape(2) + np.sum(u, axis=0, keepdims=True) * u.sum()
+            u = np.concatenate(np.split(np.where(u > p, u, 0.5 * p), 2)[::-1])
         return u
 
     with recording(recorder):

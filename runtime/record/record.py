@@ -185,7 +185,11 @@ def _record(
             recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
             holders, left, out = Holders(recorder, given), True, None
-            recorder.watch = lambda: plan.show(unseen=True)
+            recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
+
+            def reached() -> None:
+                settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+
             holders.begin()
             try:
                 with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):
@@ -201,19 +205,21 @@ def _record(
                     take_back_guesses(recorder, error)
                 raise
             finally:  # (no cell has the result in it: that would be taken for one of the user's)
-                write = partial(given.write_back, plain)
                 try:
                     surely(write)
                 except BaseException:  # an interrupt, before it had begun
                     surely(write)
                     raise
                 finally:
-                    try:
-                        if left:
-                            surely(lambda: settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name))
-                    finally:
-                        if left and plan.leaves is False:
-                            holders.settle(plain, out)
+                    if left:
+                        try:
+                            surely(reached)
+                        except BaseException:  # as above
+                            surely(reached)
+                            raise
+                        finally:
+                            if plan.leaves is False:
+                                holders.settle(plain, out)
                 plan.leaves = left or bool(plan.leaves)
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
@@ -342,23 +348,6 @@ def run_frozen(
     recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
     new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
-    try:
-        lines = ByLines(substitution.fn)
-        with (
-            nullcontext() if others is None else others,
-            substitution.in_classes(),
-            values_known(plan.knows_values),
-            watch,
-            lines,
-        ):
-            out = substitution.fn(*given.args, **given.kwargs)
-            out = _decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
-            recorder.settle_premise()
-        out = unlabelled(out) if wrt else out
-        out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})
-    except BaseException as error:
-        out, returned, raised = None, [], error
-        plain(error)
 
     def settled() -> tuple[Snapshot, list[str]]:
         after = plan.after(snapshot, call.objects)
@@ -367,6 +356,23 @@ def run_frozen(
         return after, new_attributes.settle(plain)
 
     try:
+        try:
+            lines = ByLines(substitution.fn)
+            with (
+                nullcontext() if others is None else others,
+                substitution.in_classes(),
+                values_known(plan.knows_values),
+                watch,
+                lines,
+            ):
+                out = substitution.fn(*given.args, **given.kwargs)
+                out = _decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
+                recorder.settle_premise()
+            out = unlabelled(out) if wrt else out
+            out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})
+        except BaseException as error:
+            out, returned, raised = None, [], error
+            plain(error)
         after, new = surely(settled)
     except BaseException:  # an interrupt, before it had begun
         surely(settled)

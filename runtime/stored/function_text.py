@@ -297,7 +297,7 @@ class _Walk:
             return "cached", self.value(x.func), x.attrname
         if kind is types.MemberDescriptorType:
             return ("slot",)
-        if kind.__module__ == "_collections" and kind.__name__ == "_tuplegetter":
+        if kind.__module__ in ("_collections", "collections") and kind.__name__ == "_tuplegetter":
             return "field", x.__reduce__()[1][0]
         if kind is types.FunctionType or isinstance(x, Wrapper | type) or not hasattr(kind, "__get__"):
             return self.value(x)

@@ -117,5 +117,5 @@ def test_bad_matrices_raise_what_scipy_raises(case):
         compile_grad(lambda a: np.sum(f(a))).grad(a)
     message, line = str(found.value).splitlines()[:2]
     assert "test_scipy_solvers.py" in line
-    if np.lib.NumpyVersion(scipy.__version__) >= "1.17.0":  # other words before
+    if not str(expected.value).startswith("Internal "):  # SciPy 1.18 gives LAPACK's number instead of words
         assert message == str(expected.value)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy
 import scipy.linalg as sl
 from agreement import numerical_gradient
 

@@ -44,6 +44,7 @@ from .scalar import (
 )
 
 CHUNK_WORK = 2_000_000  # flops, about, of a chunk: 20 to 60 us
+FEWEST_CHUNKS = 4  # a thread that sleeps may take 100 us until it runs
 MOST_CHUNKS = 64
 PARTS = 16  # flops of a chunk for each element that it adds up in memory
 
@@ -107,7 +108,7 @@ class DividedWork:
     def emit(self, apart: Callable[[], None] | None = None) -> None:
         """Write the work here. *apart* writes what :meth:`several` does as a function of its own, and calls it."""
         b = self.b
-        with b.if_else(b.icmp_signed(">", self._wanted(), I64(1)), likely=False) as (several, one):
+        with b.if_else(b.icmp_signed(">=", self._wanted(), I64(FEWEST_CHUNKS)), likely=False) as (several, one):
             with several:
                 (apart or self.several)()
             with one:

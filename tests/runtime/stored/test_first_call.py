@@ -74,15 +74,6 @@ def process(helper: str = HELPER, model: str = MODEL) -> types.ModuleType:
     return made[1]
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(config, "cache", True)
-    monkeypatch.setattr(config, "cache_recordings", True)
-    monkeypatch.setattr(config, "disk_answers", 1)
-    monkeypatch.setattr(config, "cache_dir", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def plans(cache: Path) -> list[str]:
     return sorted(name for name in os.listdir(cache) if name.startswith("plan-")) if cache.exists() else []
 

@@ -86,14 +86,6 @@ def process(source: str = MODEL) -> types.ModuleType:
     return module
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(config, "cache", True)
-    monkeypatch.setattr(config, "cache_recordings", True)
-    monkeypatch.setattr(config, "disk_answers", 1)
-    monkeypatch.setattr(config, "cache_dir", str(tmp_path / "cache"))
-
-
 def slopes(f: Any, x: np.ndarray) -> np.ndarray:
     return np.array([(f(x + e) - f(x - e)) / 2e-6 for e in 1e-6 * np.eye(len(x))])
 

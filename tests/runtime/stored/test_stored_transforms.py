@@ -6,10 +6,8 @@ import types
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tracegrad import autograd, vmap
-from tracegrad.runtime.config import config
 from tracegrad.runtime.memo import MEMO
 
 X = np.linspace(0.2, 0.9, 4)
@@ -31,14 +29,6 @@ def pushed(x):
 def mapped(x):
     return np.sum(vmap(f)(x[:, None] * x))
 """
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(config, "cache", True)
-    monkeypatch.setattr(config, "cache_recordings", True)
-    monkeypatch.setattr(config, "disk_answers", 1)
-    monkeypatch.setattr(config, "cache_dir", str(tmp_path / "cache"))
 
 
 def process(source: str = MODEL) -> types.ModuleType:

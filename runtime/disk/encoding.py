@@ -27,9 +27,9 @@ def encode(value: Any) -> bytes:
     Raises:
         EncodingError: *value* is, or holds, something else.
     """
-    parts: list[bytes] = []
-    _write(value, parts)
-    return b"".join(parts)
+    data = bytearray()
+    _write(value, data)
+    return bytes(data)
 
 
 def decode(data: bytes | memoryview) -> Any:
@@ -51,8 +51,8 @@ def _sized(letter: bytes, data: bytes) -> bytes:
     return letter + _U32.pack(len(data)) + data
 
 
-def _write(value: Any, parts: list[bytes]) -> None:
-    kind, add = type(value), parts.append
+def _write(value: Any, data: bytearray) -> None:
+    kind, add = type(value), data.extend
     if value is None or kind is bool:
         add({None: b"N", True: b"T", False: b"F"}[value])
     elif kind is int:
@@ -68,11 +68,11 @@ def _write(value: Any, parts: list[bytes]) -> None:
     elif kind is tuple or kind is list:
         add((b"(" if kind is tuple else b"[") + _U32.pack(len(value)))
         for item in value:
-            _write(item, parts)
+            _write(item, data)
     elif kind is dict:
         add(b"{" + _U32.pack(len(value)))
         for pair in value.items():
-            _write(pair, parts)
+            _write(pair, data)
     elif kind is frozenset:
         add(b"<" + _U32.pack(len(value)))
         for item in sorted(map(encode, value)):
@@ -83,8 +83,8 @@ def _write(value: Any, parts: list[bytes]) -> None:
         add(_sized(b"n", _dtype_name(value.dtype).encode()) + _sized(b"b", value.tobytes()))
     elif kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
         add(b"a")
-        _write((value.dtype, value.shape), parts)
-        gap = -(sum(map(len, parts)) + 6) % _ALIGN
+        _write((value.dtype, value.shape), data)
+        gap = -(len(data) + 6) % _ALIGN
         add(bytes([gap]) + bytes(gap) + _sized(b"b", value.tobytes()))
     else:
         raise EncodingError(f"a {kind.__qualname__}")

@@ -31,7 +31,7 @@ from ..state.libraries import PRINT_OPTIONS
 from ..state.state_graph import MAX_CONTENT, Edge, StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from .first_call import KIND, Answered, Key, plans_of
-from .function_text import FunctionText, NotStoredError
+from .function_text import HEAP_TYPE, FunctionText, NotStoredError
 from .plan_file import StoredPlan, packed
 
 _KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE, OBJECT))
@@ -190,7 +190,7 @@ def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, byt
     if graph.tensors or graph.optimizers or graph.pins.abstract:
         raise _RefusedError("it reads tensors, or asks what a class is registered with")
     for cls in graph.pins.classes:
-        if cls.__flags__ & (1 << 9) and not text.has(cls):
+        if cls.__flags__ & HEAP_TYPE and not text.has(cls):
             raise _RefusedError(f"it reads objects of the class {cls.__qualname__}, which can change")
     bound = {id(edge.child) for node in graph.nodes if node.kind == "compiled" for edge in node.edges}
     for node in graph.nodes:

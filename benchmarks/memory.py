@@ -23,6 +23,7 @@ ROWS = ("black_scholes_1e6", "mlp_784_256_256_10_f32")
 PEERS = ("tracegrad", "numba", "numpy", "autograd")  # whose arrays are NumPy's: tracemalloc sees them
 
 LEGEND = """Allocated: by NumPy or numba, as tracemalloc sees it. Kept: what NumPy holds when the results are gone.
+tracegrad keeps memory of results of 4 MB or more for the next ones besides, so the next call makes nothing resident.
 Newly resident: VmHWM after the call less VmRSS before it, which sees every allocator, but not what was mapped already.
 """
 

@@ -40,6 +40,7 @@ from . import object_layout as layout
 from .native import builtins_of
 from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, fresh_memory, run
 from .plan import ScalarOut as ScalarOut
+from .result_memory import is_large
 from .tape import Place, Tape, runner
 
 
@@ -365,7 +366,8 @@ def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
             words.extend((ir.KIND_CONST, id(arg.value)))
     for out in plan.outs:
         if isinstance(out, ArrayOut):
-            words.extend((ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
+            large = is_large(math.prod(out.shape) * out.dtype.itemsize)
+            words.extend((ir.KIND_LARGE if large else ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
         else:
             words.extend((ir.KIND_SCALAR_OUT, id(out.dtype)))
     if plan.scratch:

@@ -9,6 +9,7 @@ a header (:data:`HEADER`), one row per argument, one row per output.  The rows, 
 
     array argument or output  KIND_ARRAY                      dtype object   number of dimensions   dimension ...
     array that is written     KIND_WRITTEN                    the same; a read-only array is none of these
+    large array output        KIND_LARGE                      the same; its memory is of ``result_memory.py``
     scalar argument           KIND_FLOAT64 or KIND_FLOAT32    accepted types (a sum of ACCEPT_*)
     constant argument         KIND_CONST                      the object itself
     scalar output             KIND_SCALAR_OUT                 dtype object
@@ -27,12 +28,15 @@ Both are written by ``bind.py``, where ``call_python`` and ``call_family`` are t
 
 from __future__ import annotations
 
+from ctypes import addressof
+
 import numpy as np
 
 from . import object_layout as layout
 from .native import filled
 from .native_code import NativeText, compile_function
 from .plan import SLOT_BYTES
+from .result_memory import handler_cell
 
 #: Words of the table's header, in order.
 #: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
@@ -42,7 +46,7 @@ HEADER = ("n_args", "n_outs", "n_given", "single", "room", "first", "space")
 #: Words of a member's header.  ``base``: offset of the index of a guard that failed; ``bit``: the member's own.
 MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
 
-KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)
+KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN, KIND_LARGE = range(7)
 ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
 
 # `$name` is filled in by `launcher_ir`: a number, or the address of a function or object as a constant pointer.
@@ -94,6 +98,44 @@ yes:
   ret i1 true
 no:
   ret i1 false
+}
+
+; A new array.
+define internal ptr @made(ptr %descr, i32 %nd, ptr %dims) {
+  call void $Py_IncRef(ptr %descr)                  ; the next call takes this reference, even if it fails
+  %new = call ptr $PyArray_NewFromDescr(ptr $ndarray, ptr %descr, i32 %nd, ptr %dims, ptr null,
+                                        ptr null, i32 0, ptr null)
+  ret ptr %new
+}
+
+; A new large array, of memory that is kept; of that of the user's handler where there is one.
+define internal ptr @large(ptr %descr, i32 %nd, ptr %dims) {
+entry:
+  %ours = load ptr, ptr $result_handler
+  %before = call ptr $PyDataMem_SetHandler(ptr %ours)
+  %failed = icmp eq ptr %before, null
+  br i1 %failed, label %none, label %set
+set:
+  %default = load ptr, ptr $PyDataMem_DefaultHandler
+  %ordinary = icmp eq ptr %before, %default
+  br i1 %ordinary, label %own, label %users
+own:
+  %kept = call ptr @made(ptr %descr, i32 %nd, ptr %dims)
+  call void @put_back(ptr %before)
+  ret ptr %kept
+users:
+  call void @put_back(ptr %before)
+  %new = call ptr @made(ptr %descr, i32 %nd, ptr %dims)
+  ret ptr %new
+none:
+  ret ptr null
+}
+
+define internal void @put_back(ptr %handler) {
+  %ours = call ptr $PyDataMem_SetHandler(ptr %handler)
+  call void $Py_DecRef(ptr %ours)                   ; null where there is no memory, which it permits
+  call void $Py_DecRef(ptr %handler)
+  ret void
 }
 
 ; Give up the first `n` outputs.  Those not made (scalars before boxing) are null, which Py_DecRef permits.
@@ -239,17 +281,24 @@ out:
 
 out.body:
   %out.kind = load i64, ptr %out.row
-  %out.is_array = icmp eq i64 %out.kind, $KIND_ARRAY
-  br i1 %out.is_array, label %out.array, label %out.scalar
+  %out.is_scalar = icmp eq i64 %out.kind, $KIND_SCALAR_OUT
+  br i1 %out.is_scalar, label %out.scalar, label %out.array
 
 out.array:
   %out.descr = load ptr, ptr %out.row[i64 1]
   %out.nd = load i64, ptr %out.row[i64 2]
   %out.nd.int = trunc i64 %out.nd to i32
   %out.dims = getelementptr i64, ptr %out.row, i64 3
-  call void $Py_IncRef(ptr %out.descr)              ; the next call takes this reference, even if it fails
-  %new = call ptr $PyArray_NewFromDescr(ptr $ndarray, ptr %out.descr, i32 %out.nd.int, ptr %out.dims, ptr null,
-                                        ptr null, i32 0, ptr null)
+  %out.is_large = icmp eq i64 %out.kind, $KIND_LARGE
+  br i1 %out.is_large, label %out.large, label %out.small
+out.small:
+  %new.small = call ptr @made(ptr %out.descr, i32 %out.nd.int, ptr %out.dims)
+  br label %out.made
+out.large:
+  %new.large = call ptr @large(ptr %out.descr, i32 %out.nd.int, ptr %out.dims)
+  br label %out.made
+out.made:
+  %new = phi ptr [ %new.small, %out.small ], [ %new.large, %out.large ]
   %new.failed = icmp eq ptr %new, null
   br i1 %new.failed, label %error, label %out.array.take
 out.array.take:
@@ -385,8 +434,8 @@ box:
 box.body:
   %box.at = getelementptr ptr, ptr %results, i64 %b
   %box.kind = load i64, ptr %box.row
-  %box.is_array = icmp eq i64 %box.kind, $KIND_ARRAY
-  br i1 %box.is_array, label %box.array, label %box.scalar
+  %box.is_scalar = icmp eq i64 %box.kind, $KIND_SCALAR_OUT
+  br i1 %box.is_scalar, label %box.scalar, label %box.array
 box.array:
   %box.nd = load i64, ptr %box.row[i64 2]
   %box.words.array = add i64 %box.nd, 3
@@ -446,7 +495,7 @@ miss:
   %index = call ptr $PyLong_FromLongLong(i64 %number)
   ret ptr %index
 error:                                              ; the exception is set
-  %made.count = phi i64 [ %o, %out.array ], [ %n_outs, %run.raised ], [ %n_outs, %space.failed ],
+  %made.count = phi i64 [ %o, %out.made ], [ %n_outs, %run.raised ], [ %n_outs, %space.failed ],
                         [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
   call void @drop(ptr %results, i64 %made.count)
   ret ptr null
@@ -466,7 +515,7 @@ def launcher_ir(arena_cell: int, arena_busy: int) -> NativeText:
     numbers["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
     addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()}
-    addresses |= {"arena_cell": arena_cell, "arena_busy": arena_busy}
+    addresses |= {"arena_cell": arena_cell, "arena_busy": arena_busy, "result_handler": addressof(handler_cell)}
     functions = (
         "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong", "PyMem_RawMalloc",
         "PyMem_RawFree", "PyErr_NoMemory",

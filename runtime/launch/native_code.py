@@ -25,7 +25,17 @@ KIND = "native"
 def compile_function(source: NativeText, name: str, level: int = 2) -> int:
     """The address of the function *name* of the machine code of *source*, which lives as long as the process; *level*:
     of LLVM's code generation, which takes three times as long from 1 on."""
-    return known_function((name, str(level), source.text), name, source.addresses, lambda: source.text, level)
+    return compile_functions(source, (name,), level)[0]
+
+
+def compile_functions(source: NativeText, names: tuple[str, ...], level: int = 2) -> list[int]:
+    """As :func:`compile_function`, of several."""
+
+    def made() -> list[int]:
+        code = immortal(_code_of((*names, str(level), source.text), source.addresses, lambda: source.text, level))
+        return [code.address(name) for name in names]
+
+    return uninterrupted(made)
 
 
 def known_function(

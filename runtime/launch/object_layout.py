@@ -23,7 +23,10 @@ from ...tracer.bytecode.versions import doubt
 CARRAY_FLAGS = 0x0001 | 0x0100
 
 # Positions in NumPy's C function table.  They never change: compiled extensions rely on them.
-_API = {"ndarray": 2, "dtype": 3, "PyArray_Scalar": 60, "PyArray_NewFromDescr": 94, "PyArray_EquivTypes": 182}
+_API = {
+    "ndarray": 2, "dtype": 3, "PyArray_Scalar": 60, "PyArray_NewFromDescr": 94, "PyArray_EquivTypes": 182,
+    "PyDataMem_SetHandler": 304, "PyDataMem_DefaultHandler": 306,
+}  # fmt: skip
 
 _WORD = 8
 

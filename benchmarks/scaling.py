@@ -76,8 +76,7 @@ def run(options: argparse.Namespace) -> int:
         mine = peers["tracegrad"].prepare(workload).call
         calls: dict[str, tuple[int, Callable[[], Any]]] = {"1 thread": (1, mine), f"{count} threads": (count, mine)}
         use(count)
-        for _ in range(3):  # the first calls are NumPy's
-            mine()
+        timing.settle(mine)
         bits = set()
         for config.num_threads in (1, count):  # BLAS's own results depend on the number of its threads
             bits.add(_bits(mine()))
@@ -87,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
             if name != "tracegrad":
                 try:
                     prepared: Prepared = peer.prepare(workload)
-                    prepared.call()
+                    timing.settle(prepared.call)
                     calls[name] = count, prepared.call
                 except NotSpelledError:
                     continue

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import report
-from .timing import seconds_of
+from .timing import seconds_of, settle
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "science"
 PEERS = ("NumPy, forward", "tracegrad, value", "tracegrad", "JAX", "HIPS autograd")
@@ -272,6 +272,8 @@ def measure(row: str) -> dict[str, tuple[float, float] | str]:
             np.testing.assert_allclose(float(result[0]), float(reference[0]), rtol=1e-6, err_msg=f"{row}: {peer}")
             np.testing.assert_allclose(result[1], reference[1], rtol=1e-5, atol=1e-9, err_msg=f"{row}: {peer}")
         calls[peer] = call
+    for call in calls.values():
+        settle(call)
     counts = {peer: max(1, int(BATCH / max(seconds_of(call, 1), 1e-7))) for peer, call in calls.items()}
     samples: dict[str, list[float]] = {peer: [] for peer in calls}
     for _ in range(ROUNDS):

@@ -485,6 +485,42 @@ def test_objects_that_may_hold_more_are_not_kept_and_say_so(cache) -> None:
             assert f.stats.not_kept or f.stats.live, name
 
 
+MEMBERS = """
+import enum
+import numpy as np
+class Plain(enum.Enum):
+    ONE, TWO = 1.0, 2.0
+class Int(enum.IntEnum):
+    ONE, TWO = 1, 2
+class Text(enum.StrEnum):
+    ONE, TWO = "1.0", "2.0"
+class Flags(enum.Flag):
+    ONE, TWO = 1, 2
+def loss(x, k):
+    return np.sum(x * x) * float(k.value) + (x[0] if k == type(k).TWO else x[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("Plain", "1.0, 2.0"), ("Int", "1, 2\n"), ("Text", '"1.0", "2.0"'), ("Flags", "1, 2\ndef")]
+)
+def test_members_of_enumerations_among_the_arguments(name, values, cache) -> None:
+    def answer(source: str, member: str) -> int:
+        module = process(source)
+        argument = module.__dict__[name][member]
+        f = compile_grad(module.loss)
+        for _ in range(2):
+            assert f(X, argument) == pytest.approx(module.loss(X, argument), rel=1e-12)
+        return f.stats.from_disk
+
+    assert [answer(MEMBERS, "ONE") for _ in range(2)] == [0, 1]
+    assert answer(MEMBERS, "TWO") == 0
+    assert values in MEMBERS
+    for edit in ("ONE, TWO", "TWO, ONE"), (values, values.replace("1", "3", 1)), ("type(k).TWO", "type(k).ONE"):
+        assert answer(MEMBERS.replace(*edit), "ONE") == 0, edit
+    assert answer(MEMBERS, "ONE") == 1
+
+
 def test_objects_of_all_kinds_among_the_arguments(cache) -> None:
     module = process()
     for other in (object(), module.Layer, module, len, np.int64(3), module.layer, module.data, {1, 2}, b"text", 1j):

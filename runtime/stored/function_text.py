@@ -65,6 +65,13 @@ _DESCRIPTIVE = frozenset((
     "__sizeof__", "__dir__", "__init_subclass__", "__class_getitem__", "__getnewargs__", "__getnewargs_ex__",
     "__replace__", "__bytes__", "__abstractmethods__",
 ))  # fmt: skip
+# Of an enumeration, how it finds what is none of its members.
+_OF_OTHERS = ("_missing_", "_boundary_")
+# What a member of an enumeration is as a plain value.
+_PLAIN_MEMBERS: dict[type, Callable[[Any], Any]] = {
+    int: int.__index__, float: float.__float__, complex: complex.__complex__,
+    str: lambda x: str.__getitem__(x, slice(None)), bytes: lambda x: bytes.__getitem__(x, slice(None)),
+}  # fmt: skip
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -280,7 +287,9 @@ class _Walk:
         for name, entry in sorted(cls.__dict__.items()):
             if name in members or (members and _is_of_enums(name, entry)):
                 continue
-            if name in self._known:
+            if name in _OF_TEXTS and name in self._known:
+                found.append((name, self._attempt(self._entry, entry)))
+            elif name in self._known or (members and name in _OF_OTHERS):
                 found.append((name, self._entry(entry)))
             elif _is_special(name) and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
                 text = self._hash if name == "__hash__" else self._entry
@@ -336,10 +345,16 @@ class _Walk:
         raise NotStoredError(f"it reads a class with {_described(x)} in it")
 
     def _member(self, x: enum.Enum) -> Any:
-        """The text of a member of an enumeration of the user's."""
+        """The text of a member of an enumeration of the user's, which may be a number or a text as well."""
+        kind: Any = type(x)
+        plain = _PLAIN_MEMBERS.get(kind._member_type_)
+        slots = any(type(entry) is types.MemberDescriptorType for cls in kind.__mro__ for entry in vars(cls).values())
+        if slots or (plain is None and keeps_c_state(kind)):
+            raise NotStoredError(f"it reads {_described(x)}")
         names = [name for name in x.__dict__ if name in self._known]  # others may be set
         own = [(name, self._attempt(self.value, x.__dict__[name])) for name in names]
-        return "member", self.value(x._name_), self.value(x._value_), self._met(type(x), type), *own
+        held = None if plain is None else self.value(plain(x))
+        return "member", self.value(x._name_), self.value(x._value_), held, self._met(kind, type), *own
 
     def _object(self, x: Any, kind: type) -> Any:
         own = [cls for cls in kind.__mro__ if cls is not object]
@@ -477,7 +492,8 @@ def _is_special(name: str) -> bool:
 
 def _is_of_enums(name: str, entry: Any) -> bool:
     """Whether an entry of an enumeration is of the machinery, which its members decide."""
-    return name.startswith("_") and not isinstance(entry, types.FunctionType | staticmethod | classmethod | property)
+    own = isinstance(entry, types.FunctionType | staticmethod | classmethod | property) or name in _OF_OTHERS
+    return name.startswith("_") and not own
 
 
 def _keeps_attributes(cls: type) -> bool:

@@ -210,6 +210,8 @@ class Parts(enum.Flag):
     LEFT = enum.auto()
     RIGHT = enum.auto()
     BOTH = LEFT | RIGHT
+class Masked(enum.Flag, boundary=enum.CONFORM):
+    LOW, HIGH = 1, 2
 class Planet(enum.Enum):
     EARTH = (1.5, 2.5)
     def __init__(self, mass, radius):
@@ -229,7 +231,7 @@ frozen, slotted, parts = Frozen(), Slotted(0.5), Parts.LEFT | Parts.RIGHT
 def loss(x):
     z = frozen.penalty(x) + slotted.rate * np.sum(x) ** frozen.kind.power + x[Order.FIRST] * Kind.FLAT.value
     if Parts.LEFT in parts:
-        z = z * Planet.EARTH.mass
+        z = z * Planet.EARTH.mass + Masked(9).value
     return z * len(Kind.all()) + Kind.EVEN.value * len(frozen.kind.name) + Planet.EARTH.radius
 """
 CHOICE_EDITS = {
@@ -247,6 +249,7 @@ CHOICE_EDITS = {
         "    def __eq__(self, other):\n        return False\n    def __hash__(self):\n        return hash(self.value)\n"
         "    @property\n    def power",
     ),
+    "other flags than those": ("enum.CONFORM", "enum.KEEP"),
     "how values are numbered": (
         "    FIRST = enum.auto()",
         "    _generate_next_value_ = staticmethod(lambda name, start, count, last: count)\n    FIRST = enum.auto()",
@@ -483,6 +486,31 @@ def test_objects_that_may_hold_more_are_not_kept_and_say_so(cache) -> None:
                 assert [f(X), f(X)] == pytest.approx([fn(X)] * 2)
                 assert f.stats.from_disk == 0, name
             assert f.stats.not_kept or f.stats.live, name
+
+
+TWICE = """
+import enum
+import numpy as np
+FACTOR = 2
+class Twice(int, enum.Enum):
+    def __new__(cls, value):
+        made = int.__new__(cls, value * FACTOR)
+        made._value_ = value
+        return made
+    HALF = 4
+half = Twice.HALF
+def loss(x):
+    return np.sum(x * x) * half
+def by_class(x):
+    return np.sum(x * x) * Twice.HALF
+"""
+
+
+@pytest.mark.parametrize("name", ["loss", "by_class"])
+def test_a_member_may_be_another_number_than_its_value(name, cache) -> None:
+    keep(TWICE, name)
+    assert check(process(TWICE.replace("FACTOR = 2", "FACTOR = 3")), name) == 0
+    assert check(process(TWICE), name) == 1
 
 
 MEMBERS = """

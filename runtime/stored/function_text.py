@@ -49,6 +49,9 @@ _GENERATORS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERA
 _PER_PROCESS = frozenset(
     "ascii breakpoint compile dir eval exec globals hash id input locals open print repr vars __import__".split()
 )
+_BY_OTHER_NAMES = frozenset((  # by which code may reach what it does not name
+    "getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "getattr_static", "getmembers",
+))  # fmt: skip
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _METACLASSES = (type, abc.ABCMeta)
@@ -317,7 +320,8 @@ class _Walk:
     def _hash(self, x: Any) -> Any:
         """The text of a ``__hash__`` that no code names.  Its answers stay in lookups, so they may be those of this
         process; what leads to it otherwise has no text."""
-        if type(x) is not types.FunctionType or id(x) in self._places or self._hash_method is not None:
+        hidden = id(x) not in self._places and self._hash_method is None and self._known.isdisjoint(_BY_OTHER_NAMES)
+        if type(x) is not types.FunctionType or not hidden:
             return self._entry(x)
         self.held[id(x)] = self._hash_method = x
         self._hash_methods.add(id(x))

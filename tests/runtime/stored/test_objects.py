@@ -307,6 +307,9 @@ def by_another_name(x):
 digest = Named.__hash__
 def by_global(x):
     return np.sum(x * x) * (1.0 + digest(one) % 2)
+START = "__ha"
+def by_parts(x):
+    return np.sum(x * x) * (1.0 + getattr(one, START + "sh__")() % 2)
 def by_text(x):
     return np.sum(x * x) * (1.0 + getattr(one, "__hash__")() % 2)
 """

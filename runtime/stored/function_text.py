@@ -8,7 +8,8 @@ in the code. Libraries (NumPy, SciPy, the standard library) have versions, so on
 looked at, and is named.
 
 Classes of the user's count by their module, name and bases, and by what they have under any name in the code, or as
-special methods; objects of them by their class and the attributes under any such name.  Where code is a constant, its
+special methods; objects of them by their class and the attributes under any such name; enumerations by all of their
+members, too.  Where code is a constant, its
 texts are names, too, since ``getattr`` may be given them.
 
 Whatever is not known to be described in full by its text raises :class:`NotStoredError`: objects with state in C or

@@ -48,6 +48,7 @@ def child(workload_name: str, peer_name: str, threads: int) -> None:
 def environment(home: str, disk_cache: bool = False) -> dict[str, str]:
     """Each library's cache on disk goes into `home`: empty, unless a run before has filled it."""
     environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     environment |= {"HOME": home, "XDG_CACHE_HOME": home, "TRACEGRAD_CACHE_DIR": os.path.join(home, "tracegrad")}
     environment |= {"TORCHINDUCTOR_CACHE_DIR": os.path.join(home, "inductor")}
     if disk_cache:  # JAX's is off by default

@@ -35,10 +35,11 @@ import numpy as np
 from ...codegen.cpu.machine_code import immortal
 from ...tracer.ir import forks
 from ...tracer.ir.aval import is_number
+from ..memory import address_of, fresh_memory
 from . import launcher_ir as ir
 from . import object_layout as layout
 from .native import builtins_of
-from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, address_of, fresh_memory, run
+from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, run
 from .plan import ScalarOut as ScalarOut
 from .result_memory import is_large
 from .tape import Place, Tape, runner

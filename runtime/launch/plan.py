@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,11 +17,11 @@ import numpy as np
 
 from ...codegen.cpu import symbols
 from ...codegen.cpu.machine_code import immortal
+from ..memory import address_of
 from ..threads import threads
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
 KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-_LARGE_PAGE = 1 << 21
 SLOT_BYTES = 16  # of the buffer of a number; two words, so that a complex result fits
 
 
@@ -121,30 +120,7 @@ class LaunchPlan(NamedTuple):
         return sizes, consts, counts
 
 
-# ------------------------------------------------------------------------------------------------------ memory
-
-
-def fresh_memory(nbytes: int) -> np.ndarray:
-    """Bytes that nobody else uses.  Many of them stand on whole large pages, where the system has such: it takes as
-    long to give a small one."""
-    if nbytes < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.empty(nbytes, np.uint8)
-    try:
-        block = mmap.mmap(-1, (nbytes // _LARGE_PAGE + 2) * _LARGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        block.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:
-        return np.empty(nbytes, np.uint8)
-    found = np.frombuffer(block, np.uint8)
-    start = -address_of(found) % _LARGE_PAGE
-    return found[start : start + nbytes]
-
-
 # ------------------------------------------------------------------------------------------------------ launch
-
-
-def address_of(data: np.ndarray | bytes) -> int:
-    a = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
-    return a.__array_interface__["data"][0]
 
 
 def run(plan: LaunchPlan, values: Sequence[object], workspace: int) -> object:

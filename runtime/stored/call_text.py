@@ -4,6 +4,7 @@ all else.  It says what the call key says (``record/call_key.py``) of calls with
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import Any
 
@@ -48,7 +49,8 @@ class CallText:
         if kind is tuple:
             return "tuple", *[self._part(item) for item in x]
         if kind is not list and kind is not dict:
-            if kind is types.FunctionType or all(cls.__flags__ & HEAP_TYPE for cls in kind.__mro__[:-1]):
+            plain = kind is types.FunctionType or isinstance(x, enum.Enum)
+            if plain or all(cls.__flags__ & HEAP_TYPE for cls in kind.__mro__[:-1]):
                 self.objects.append(x)
                 return ("object",)
             raise NotStoredError(f"an argument is of type {kind.__qualname__}")

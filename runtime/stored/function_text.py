@@ -8,7 +8,8 @@ in the code. Libraries (NumPy, SciPy, the standard library) have versions, so on
 looked at, and is named.
 
 Classes of the user's count by their module, name and bases, and by what they have under any name in the code, or as
-special methods; objects of them by their class and the attributes under any such name.  Where code is a constant, its
+special methods; objects of them by their class and the attributes under any such name; enumerations by all of their
+members, too.  Where code is a constant, its
 texts are names, too, since ``getattr`` may be given them.
 
 Whatever is not known to be described in full by its text raises :class:`NotStoredError`: objects with state in C or
@@ -19,6 +20,7 @@ this is known from its recording, and ``keep.py`` checks that all that the recor
 from __future__ import annotations
 
 import abc
+import enum
 import functools
 import os
 import sys
@@ -39,6 +41,8 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes)
 HEAP_TYPE = 1 << 9
 _ABSENT = ("absent",)
 _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
+_FORMATS = {code for name, code in opmap.items() if name.startswith("FORMAT_")}
+_OF_TEXTS = ("__repr__", "__str__", "__format__")
 _SETS = {opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE")}
 _DISPATCHER = type(np.sum)  # a function of NumPy's that other libraries can override
 _GENERATORS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
@@ -46,6 +50,9 @@ _GENERATORS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERA
 _PER_PROCESS = frozenset(
     "ascii breakpoint compile dir eval exec globals hash id input locals open print repr vars __import__".split()
 )
+_BY_OTHER_NAMES = frozenset((  # by which code may reach what it does not name
+    "getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "getattr_static", "getmembers",
+))  # fmt: skip
 _STDLIB = os.path.dirname(os.__file__)
 _PACKAGES = ("numpy", "scipy")
 _METACLASSES = (type, abc.ABCMeta)
@@ -62,6 +69,13 @@ _DESCRIPTIVE = frozenset((
     "__sizeof__", "__dir__", "__init_subclass__", "__class_getitem__", "__getnewargs__", "__getnewargs_ex__",
     "__replace__", "__bytes__", "__abstractmethods__",
 ))  # fmt: skip
+# Of an enumeration, how it finds what is none of its members.
+_OF_OTHERS = ("_missing_", "_boundary_")
+# What a member of an enumeration is as a plain value.
+_PLAIN_MEMBERS: dict[type, Callable[[Any], Any]] = {
+    int: int.__index__, float: float.__float__, complex: complex.__complex__,
+    str: lambda x: str.__getitem__(x, slice(None)), bytes: lambda x: bytes.__getitem__(x, slice(None)),
+}  # fmt: skip
 _HOOK = "_tracegrad_hook_"
 _OURS = f"{__name__.partition('.')[0]}."
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -114,6 +128,8 @@ class _Walk:
         self.arrays: list[np.ndarray] = []
         self.held: dict[int, Any] = {}  # all that was met
         self._places: dict[int, int] = {}
+        self._hash_method: Any = None  # the one that is being described
+        self._hash_methods: set[int] = set()
 
     def value(self, x: Any) -> Any:
         """The text of *x*, as a plain value."""
@@ -133,6 +149,8 @@ class _Walk:
 
     def _met(self, x: Any, kind: type) -> Any:
         self.held[id(x)] = x
+        if id(x) in self._hash_methods:
+            raise NotStoredError("it calls a `__hash__`, whose answer is that of one process")
         place = self._places.get(id(x))
         if place is None:
             place = self._places[id(x)] = len(self.parts)
@@ -177,6 +195,8 @@ class _Walk:
             return self._library_code(x)
         if kind is types.MethodType:
             return "method", self.value(x.__func__), self.value(x.__self__)
+        if isinstance(x, enum.Enum) and type(kind) is enum.EnumMeta:
+            return self._member(x)
         return self._class(x) if isinstance(x, type) else self._object(x, kind)
 
     def _key(self, key: Any) -> Any:
@@ -199,6 +219,7 @@ class _Walk:
         cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
         spaces = fn.__globals__, fn.__builtins__  # type: ignore[attr-defined]
         names = sorted(_names(fn.__code__))
+        hashes = fn is self._hash_method
         return (
             "function",
             self._code(fn.__code__),
@@ -207,7 +228,7 @@ class _Walk:
             self._attributes(fn),
             tuple([(name, self.value(getattr(fn, name))) for name in _OF_FUNCTIONS if name in self._known]),
             tuple([(name, self._cell(cell)) for name, cell in cells]),
-            tuple([(name, self._named(name, *spaces)) for name in names]),
+            tuple([(name, self._named(name, *spaces, hashes)) for name in names]),
         )
 
     def _attributes(self, x: Any) -> Any:
@@ -219,9 +240,12 @@ class _Walk:
         except ValueError:
             return _ABSENT
 
-    def _named(self, name: str, space: dict[str, Any], provided: dict[str, Any]) -> Any:
+    def _named(self, name: str, space: dict[str, Any], provided: dict[str, Any], hashes: bool) -> Any:
         for where in (space, provided):
             if name in where:
+                if hashes and where[name] is hash:
+                    self.held[id(hash)] = hash
+                    return ("hash",)
                 return where is space, self.value(where[name])
         return _ABSENT
 
@@ -233,6 +257,8 @@ class _Walk:
             raise NotStoredError(f"`{code.co_name}` imports modules, or changes globals")
         if not steps.isdisjoint(_SETS) or "keys" in code.co_names:
             raise NotStoredError(f"`{code.co_name}` may make sets, whose order is another in each process")
+        if not steps.isdisjoint(_FORMATS):
+            self.names.update(dict.fromkeys(_OF_TEXTS))
         self.spelled.update(dict.fromkeys(code.co_names))
         self.names.update(dict.fromkeys(code.co_names))
         self.names.update(dict.fromkeys([x for x in code.co_consts if type(x) is str and x.isidentifier()]))
@@ -256,15 +282,22 @@ class _Walk:
             return "type", cls.__module__, cls.__qualname__
         if _is_of_library(cls):
             return "library class", cls.__module__, cls.__qualname__, _version(cls.__module__.partition(".")[0])
-        if type(cls) not in _METACLASSES or not cls.__flags__ & HEAP_TYPE:
+        if type(cls) not in (*_METACLASSES, enum.EnumMeta) or not cls.__flags__ & HEAP_TYPE:
             raise NotStoredError(f"it reads {_described(cls)}")
-        found: list[Any] = ["class", cls.__module__, cls.__qualname__]
+        found: list[Any] = ["class", *map(self.value, (cls.__module__, cls.__name__, cls.__qualname__))]
         found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
+        members = cls._member_map_ if isinstance(cls, enum.EnumMeta) else {}
+        found += [(name, self.value(member)) for name, member in members.items()]
         for name, entry in sorted(cls.__dict__.items()):
-            if name in self._known:
+            if name in members or (members and _is_of_enums(name, entry)):
+                continue
+            if name in _OF_TEXTS and name in self._known:
+                found.append((name, self._attempt(self._entry, entry)))
+            elif name in self._known or (members and name in _OF_OTHERS):
                 found.append((name, self._entry(entry)))
             elif _is_special(name) and (name not in _CONSTRUCTORS or id(cls) in self._known_made):
-                found.append((name, self._attempt(self._entry, entry)))
+                text = self._hash if name == "__hash__" else self._entry
+                found.append((name, self._attempt(text, entry)))
         return tuple(found)
 
     def _attempt(self, text: Callable[[Any], Any], entry: Any) -> Any:
@@ -285,6 +318,19 @@ class _Walk:
                     del known[count:]
             return ("unknown",)
 
+    def _hash(self, x: Any) -> Any:
+        """The text of a ``__hash__`` that no code names.  Its answers stay in lookups, so they may be those of this
+        process; what leads to it otherwise has no text."""
+        hidden = id(x) not in self._places and self._hash_method is None and self._known.isdisjoint(_BY_OTHER_NAMES)
+        if type(x) is not types.FunctionType or not hidden:
+            return self._entry(x)
+        self.held[id(x)] = self._hash_method = x
+        self._hash_methods.add(id(x))
+        try:
+            return self._function(x)
+        finally:
+            self._hash_method = None
+
     def _entry(self, x: Any) -> Any:
         """The text of what a class has under a name."""
         kind = type(x)
@@ -302,6 +348,18 @@ class _Walk:
         if kind is types.FunctionType or isinstance(x, Wrapper | type) or not hasattr(kind, "__get__"):
             return self.value(x)
         raise NotStoredError(f"it reads a class with {_described(x)} in it")
+
+    def _member(self, x: enum.Enum) -> Any:
+        """The text of a member of an enumeration of the user's, which may be a number or a text as well."""
+        kind: Any = type(x)
+        plain = _PLAIN_MEMBERS.get(kind._member_type_)
+        slots = any(type(entry) is types.MemberDescriptorType for cls in kind.__mro__ for entry in vars(cls).values())
+        if slots or (plain is None and keeps_c_state(kind)):
+            raise NotStoredError(f"it reads {_described(x)}")
+        names = [name for name in x.__dict__ if name in self._known]  # others may be set
+        own = [(name, self._attempt(self.value, x.__dict__[name])) for name in names]
+        held = None if plain is None else self.value(plain(x))
+        return "member", self.value(x._name_), self.value(x._value_), held, self._met(kind, type), *own
 
     def _object(self, x: Any, kind: type) -> Any:
         own = [cls for cls in kind.__mro__ if cls is not object]
@@ -367,7 +425,8 @@ class _Walk:
             code = _code_of(x)
             library = _library_of(code.co_filename)
             if library is not None:
-                return "library", library, _version(library), x.__module__, x.__qualname__, code.co_code
+                cells = [self._attempt(self._cell, cell) for cell in x.__closure__ or ()]
+                return "library", library, _version(library), x.__module__, x.__qualname__, code.co_code, *cells
         if type(x) is types.BuiltinFunctionType and type(x.__module__) is str:
             root = x.__module__.partition(".")[0]
             own = root == "builtins" and x.__name__ in _PER_PROCESS
@@ -434,6 +493,12 @@ def _library_of(file: str) -> str | None:
 def _is_special(name: str) -> bool:
     """Whether a name of classes counts whether code names it or not."""
     return name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
+
+
+def _is_of_enums(name: str, entry: Any) -> bool:
+    """Whether an entry of an enumeration is of the machinery, which its members decide."""
+    own = isinstance(entry, types.FunctionType | staticmethod | classmethod | property) or name in _OF_OTHERS
+    return name.startswith("_") and not own
 
 
 def _keeps_attributes(cls: type) -> bool:

@@ -37,7 +37,7 @@ from .plan_file import StoredPlan, packed
 _KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE, OBJECT))
 _NODES = frozenset((
     "function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled", "instance", "class",
-    "method", "const",
+    "method", "const", "member",
 ))  # fmt: skip
 _BY_NAME = frozenset(("library", "module", "instance", "class"))  # of which a text has what stands under names in code
 _READS = frozenset(("global", "builtin", "cell", "attr", "class", "item", "key", "const"))
@@ -195,7 +195,8 @@ def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, byt
     bound = {id(edge.child) for node in graph.nodes if node.kind == "compiled" for edge in node.edges}
     for node in graph.nodes:
         met = text.has(node.obj) or (node.kind == "method" and id(node) in bound)  # a method that is made each time
-        if node.kind not in _NODES or node.changes or not met:
+        known = node.kind in _NODES or (node.kind == "set" and not node.obj)  # which has no order
+        if not known or node.changes or not met:
             raise _RefusedError(f"it reads {node.label} ({node.kind})")
         if node.kind == "instance":
             _check_absence(node, text)

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...codegen.cpu.machine_code import MachineCode, ObjectCode
 from ..disk.encoding import decode, encode
-from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, fresh_memory, run
+from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, run
+from ..memory import address_of, fresh_memory
 from ..record.sparse_arrays import csr_array, over
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}

@@ -38,6 +38,7 @@ tracegrad.runtime.disk.store
 tracegrad.runtime.launch
 tracegrad.runtime.launch.plan
 tracegrad.runtime.memo
+tracegrad.runtime.memory
 tracegrad.runtime.mode
 tracegrad.runtime.record
 tracegrad.runtime.record.sparse_arrays

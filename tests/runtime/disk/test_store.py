@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 
+import numpy as np
 import pytest
 
 from tracegrad.runtime.config import config
@@ -77,6 +78,75 @@ def test_each_byte_counts():
         unpacked(content + b"\0")
 
 
+LINE = 8192  # bytes that have a sum
+
+
+def large() -> bytes:
+    """The content of a file that is summed up line by line: 70 of them, two of which are equal, and a rest."""
+    rng = np.random.default_rng(0)
+    lines = rng.integers(0, 256, (70, LINE), np.uint8)
+    lines[30] = lines[20]
+    content = packed("plan", TEXT, lines.tobytes() + rng.bytes(777))
+    assert unpacked(content) == ("plan", TEXT, content[-len(lines.tobytes()) - 777 :])
+    return content
+
+
+def refused(content: bytes | bytearray) -> bool:
+    try:
+        unpacked(bytes(content))
+    except BadFileError:
+        return True
+    return False
+
+
+def test_each_byte_of_a_large_file_counts():
+    content = bytearray(large())
+    edges = {k + d for k in (0, 80, LINE, 2 * LINE, 70 * LINE, len(content) - 8) for d in range(-8, 8)}
+    for k in sorted({*range(0, len(content), 397), *edges} & {*range(len(content))}):
+        for bit in (1, 128):
+            content[k] ^= bit
+            assert refused(content)
+            content[k] ^= bit
+        assert refused(content[:k])
+    assert not refused(content)
+
+
+@pytest.mark.parametrize("size", [8, 512, 4096, LINE])
+def test_parts_of_a_large_file_that_are_zero_or_changed_places(size):
+    content = large()
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        a, b = (int(k) * size for k in rng.choice(len(content) // size, 2, replace=False))
+        first, second = content[a : a + size], content[b : b + size]
+        for one, two in ((bytes(size), second), (bytes(size), bytes(size)), (second, first), (second, second)):
+            changed = bytearray(content)
+            changed[a : a + size], changed[b : b + size] = one, two
+            assert changed == content or refused(changed)
+
+
+@pytest.mark.parametrize("step", [8, 80, LINE, 3 * LINE])
+def test_changes_of_a_large_file_that_cancel_each_other(step):
+    """Of two words in one line, or one column, as whose sum nothing has changed."""
+    content = bytearray(large())
+    words = np.frombuffer(content, "<u8", len(content) // 8)
+    for k in range(LINE // 8, len(words) - step // 8, 4999):
+        for change in (1, 1 << 63, 12345):
+            words[k] += change
+            words[k + step // 8] -= change
+            assert refused(content)
+            words[k] -= change
+            words[k + step // 8] += change
+    assert not refused(content)
+
+
+def test_a_large_file_is_read_at_an_aligned_place(store):
+    payload = np.random.default_rng(0).bytes(3 << 20)
+    store.put("plan", TEXT, payload)
+    found = store.view("plan", TEXT)
+    assert found == payload and found.readonly
+    assert np.frombuffer(found, np.uint8).ctypes.data % 16 == 0
+
+
 @pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b[:40] + b"?" + b[41:], lambda b: b"", lambda b: b * 2])
 def test_bad_content_is_deleted_and_made_anew(store, path, change):
     path.write_bytes(change(path.read_bytes()))
@@ -95,13 +165,13 @@ def test_the_text_is_compared_in_full(store, path):
 
 
 def test_an_io_error_deletes_nothing(store, path, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     before = path.read_bytes()
     with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        patch.setattr(store_module.os, "read", broken)
+        patch.setattr(store_module.io, "FileIO", broken)
         assert store.get("kernel", TEXT) is None
         assert store.get("kernel", TEXT) is None
     assert "TRACEGRAD_CACHE_DIR" in one_warning(caught)

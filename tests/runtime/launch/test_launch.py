@@ -26,7 +26,7 @@ from tracegrad.codegen.cpu.machine_code import MachineCode, loaded
 from tracegrad.runtime.launch import bind as launch
 from tracegrad.runtime.launch import object_layout as layout
 from tracegrad.runtime.launch.bind import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
-from tracegrad.runtime.launch.plan import fresh_memory
+from tracegrad.runtime.memory import fresh_memory
 
 F8, F4, I8, B1 = (np.dtype(name) for name in ("float64", "float32", "int64", "bool"))
 

@@ -186,6 +186,148 @@ def test_no_edit_of_a_class_or_an_object_gives_a_stale_answer(name, cache) -> No
     assert check(process()) == 1
 
 
+CHOICES = """
+from dataclasses import dataclass
+import enum
+import numpy as np
+class Kind(enum.Enum):
+    "A kind."
+    FLAT = 1
+    ROUND = 2
+    EVEN = 2
+    @property
+    def power(self):
+        return self.value + 1
+    def bend(self, x):
+        return np.tanh(x) if self == Kind.ROUND else np.sin(x)
+    @classmethod
+    def all(cls):
+        return [one.value for one in cls]
+class Order(enum.IntEnum):
+    FIRST = enum.auto()
+    SECOND = enum.auto()
+class Parts(enum.Flag):
+    LEFT = enum.auto()
+    RIGHT = enum.auto()
+    BOTH = LEFT | RIGHT
+class Masked(enum.Flag, boundary=enum.CONFORM):
+    LOW, HIGH = 1, 2
+class Planet(enum.Enum):
+    EARTH = (1.5, 2.5)
+    def __init__(self, mass, radius):
+        self.mass, self.radius = mass, radius
+@dataclass(frozen=True)
+class Frozen:
+    kind: Kind = Kind.ROUND
+    decay: float = 0.125
+    def penalty(self, x):
+        return self.decay * np.sum(self.kind.bend(x))
+@dataclass(frozen=True, slots=True, order=True)
+class Slotted:
+    rate: float
+    def __post_init__(self):
+        assert self.rate > 0.0, f"not {self.rate}"
+frozen, slotted, parts = Frozen(), Slotted(0.5), Parts.LEFT | Parts.RIGHT
+def loss(x):
+    z = frozen.penalty(x) + slotted.rate * np.sum(x) ** frozen.kind.power + x[Order.FIRST] * Kind.FLAT.value
+    if Parts.LEFT in parts:
+        z = z * Planet.EARTH.mass + Masked(9).value
+    return z * len(Kind.all()) + Kind.EVEN.value * len(frozen.kind.name) + Planet.EARTH.radius
+"""
+CHOICE_EDITS = {
+    "the value of a member": ("FLAT = 1", "FLAT = 3"),
+    "the value's type": ("FLAT = 1", "FLAT = 1.0"),
+    "the name of a member": ("ROUND = 2\n    EVEN", "SPHERE = 2\n    ROUND = 2\n    EVEN"),
+    "an alias": ("EVEN = 2", "EVEN = 3"),
+    "another member": ("EVEN = 2", "EVEN = 2\n    MORE = 4"),
+    "the order of members": ("FLAT = 1\n    ROUND = 2\n    EVEN = 2", "ROUND = 2\n    EVEN = 2\n    FLAT = 1"),
+    "a property of members": ("self.value + 1", "self.value"),
+    "a method of members": ("np.tanh(x) if", "np.cos(x) if"),
+    "a class method of an enumeration": ("in cls]", "in cls if one.value]"),
+    "how members are equal": (
+        "    @property\n    def power",
+        "    def __eq__(self, other):\n        return False\n    def __hash__(self):\n        return hash(self.value)\n"
+        "    @property\n    def power",
+    ),
+    "other flags than those": ("enum.CONFORM", "enum.KEEP"),
+    "how values are numbered": (
+        "    FIRST = enum.auto()",
+        "    _generate_next_value_ = staticmethod(lambda name, start, count, last: count)\n    FIRST = enum.auto()",
+    ),
+    "the kind of an enumeration": ("class Order(enum.IntEnum)", "class Order(enum.IntFlag)"),
+    "a flag": ("Parts.LEFT | Parts.RIGHT\n", "Parts.RIGHT\n"),
+    "an attribute of a member": ("= mass, radius", "= 2.0 * mass, radius"),
+    "an attribute that is set later": ("frozen, slotted", "Planet.EARTH.mass = 3.0\nfrozen, slotted"),
+    "a member of a frozen dataclass": ("Frozen(),", "Frozen(Kind.FLAT),"),
+    "a field of a frozen dataclass": ("decay: float = 0.125", "decay: float = 0.25"),
+    "a field that is set by force": ("def loss", "object.__setattr__(frozen, 'decay', 0.25)\ndef loss"),
+    "a method of a frozen dataclass": ("self.decay * np.sum", "self.decay + np.sum"),
+    "a frozen dataclass that can change": ("frozen=True)\nclass Frozen", "frozen=False)\nclass Frozen"),
+    "a slot of a frozen dataclass": ("Slotted(0.5)", "Slotted(0.75)"),
+}
+
+
+def test_members_of_enumerations_and_frozen_dataclasses(cache) -> None:
+    keep(CHOICES)
+    assert check(process(CHOICES)) == 1
+    for edit in (("A kind.", "Kinds."), ("frozen, slotted", "Planet.EARTH.note = 3.0\nfrozen, slotted")):
+        assert edit[0] in CHOICES
+        assert check(process(CHOICES.replace(*edit))) == 1, edit
+
+
+@pytest.mark.parametrize("name", CHOICE_EDITS)
+def test_no_edit_of_an_enumeration_or_a_frozen_dataclass_gives_a_stale_answer(name, cache) -> None:
+    keep(CHOICES)
+    assert CHOICE_EDITS[name][0] in CHOICES
+    assert check(process(CHOICES.replace(*CHOICE_EDITS[name]))) == 0
+    assert check(process(CHOICES)) == 1
+
+
+HASHES = """
+import numpy as np
+class Named:
+    def __init__(self, name):
+        self.name = name
+    def __hash__(self):
+        return hash(self.name)
+    def __eq__(self, other):
+        return self.name == other.name
+    number = __hash__
+one, two = Named("a"), Named("b")
+def in_lookups(x):
+    return np.sum(x * x) * (2.0 if one == two else 3.0)
+def by_name(x):
+    return np.sum(x * x) * (1.0 + one.__hash__() % 2)
+def by_builtin(x):
+    return np.sum(x * x) * (1.0 + hash(one) % 2)
+def by_helper(x):
+    return np.sum(x * x) * (1.0 + Named.__hash__(one) % 2)
+def by_another_name(x):
+    return np.sum(x * x) * (1.0 + one.number() % 2)
+digest = Named.__hash__
+def by_global(x):
+    return np.sum(x * x) * (1.0 + digest(one) % 2)
+START = "__ha"
+def by_parts(x):
+    return np.sum(x * x) * (1.0 + getattr(one, START + "sh__")() % 2)
+def by_text(x):
+    return np.sum(x * x) * (1.0 + getattr(one, "__hash__")() % 2)
+"""
+
+
+def test_hashes_are_those_of_one_process(cache) -> None:
+    """A method that makes one does no harm, as long as nobody looks at it."""
+    module = process(HASHES)
+    keep(HASHES, "in_lookups")
+    assert check(process(HASHES), "in_lookups") == 1
+    for name, fn in vars(module).items():
+        if name.startswith("by_"):
+            f = compile_grad(fn)
+            assert [f(X), f(X)] == pytest.approx([fn(X)] * 2)
+            assert f.stats.not_kept or f.stats.live, name
+            assert check(process(HASHES), name) == 0
+
+
 def test_a_change_between_two_calls_is_seen(cache, monkeypatch) -> None:
     monkeypatch.setattr(config, "disk_answers", 100)
     keep()
@@ -314,13 +456,11 @@ def test_methods_and_objects_among_the_arguments(cache) -> None:
 
 
 NOT_KEPT = """
-import enum, types
+import types
 import numpy as np
 class Hook:
     def __getattr__(self, name):
         return 2.0
-class Level(enum.Enum):
-    LOW = 2.0
 class Items(dict):
     rate = 2.0
 class Descriptor:
@@ -333,7 +473,6 @@ class Holder:
         self.rate, self.names = 2.0, {"a", "b"}
 hook, items, described, holder, space = Hook(), Items(), Described(), Holder(), types.SimpleNamespace(rate=2.0)
 def by_hook(x): return np.sum(x * hook.rate)
-def by_enum(x): return np.sum(x * Level.LOW.value)
 def by_items(x): return np.sum(x * items.rate)
 def by_descriptor(x): return np.sum(x * described.rate)
 def by_set(x): return np.sum(x * holder.rate) * len(holder.names)
@@ -350,6 +489,67 @@ def test_objects_that_may_hold_more_are_not_kept_and_say_so(cache) -> None:
                 assert [f(X), f(X)] == pytest.approx([fn(X)] * 2)
                 assert f.stats.from_disk == 0, name
             assert f.stats.not_kept or f.stats.live, name
+
+
+TWICE = """
+import enum
+import numpy as np
+FACTOR = 2
+class Twice(int, enum.Enum):
+    def __new__(cls, value):
+        made = int.__new__(cls, value * FACTOR)
+        made._value_ = value
+        return made
+    HALF = 4
+half = Twice.HALF
+def loss(x):
+    return np.sum(x * x) * half
+def by_class(x):
+    return np.sum(x * x) * Twice.HALF
+"""
+
+
+@pytest.mark.parametrize("name", ["loss", "by_class"])
+def test_a_member_may_be_another_number_than_its_value(name, cache) -> None:
+    keep(TWICE, name)
+    assert check(process(TWICE.replace("FACTOR = 2", "FACTOR = 3")), name) == 0
+    assert check(process(TWICE), name) == 1
+
+
+MEMBERS = """
+import enum
+import numpy as np
+class Plain(enum.Enum):
+    ONE, TWO = 1.0, 2.0
+class Int(enum.IntEnum):
+    ONE, TWO = 1, 2
+class Text(enum.StrEnum):
+    ONE, TWO = "1.0", "2.0"
+class Flags(enum.Flag):
+    ONE, TWO = 1, 2
+def loss(x, k):
+    return np.sum(x * x) * float(k.value) + (x[0] if k == type(k).TWO else x[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("Plain", "1.0, 2.0"), ("Int", "1, 2\n"), ("Text", '"1.0", "2.0"'), ("Flags", "1, 2\ndef")]
+)
+def test_members_of_enumerations_among_the_arguments(name, values, cache) -> None:
+    def answer(source: str, member: str) -> int:
+        module = process(source)
+        argument = module.__dict__[name][member]
+        f = compile_grad(module.loss)
+        for _ in range(2):
+            assert f(X, argument) == pytest.approx(module.loss(X, argument), rel=1e-12)
+        return f.stats.from_disk
+
+    assert [answer(MEMBERS, "ONE") for _ in range(2)] == [0, 1]
+    assert answer(MEMBERS, "TWO") == 0
+    assert values in MEMBERS
+    for edit in ("ONE, TWO", "TWO, ONE"), (values, values.replace("1", "3", 1)), ("type(k).TWO", "type(k).ONE"):
+        assert answer(MEMBERS.replace(*edit), "ONE") == 0, edit
+    assert answer(MEMBERS, "ONE") == 1
 
 
 def test_objects_of_all_kinds_among_the_arguments(cache) -> None:

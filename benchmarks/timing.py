@@ -21,8 +21,8 @@ CHECKED_CALLS = 4
 #: seconds that the rounds of one peer may take for one workload: a slow one gets fewer, but not less than SLOW_ROUNDS
 PEER_SECONDS = 20.0
 SLOW_ROUNDS = 3
-#: calls, or seconds, until a library has settled: tracegrad's first 64 may be answered by the recording on disk, each of
-#: which takes some 0.5 ms more than one of those that are to be timed
+#: calls, or seconds, until a library has settled: tracegrad's first 64 may be answered by the recording on disk, each
+#: of which takes some 0.5 ms more than one of those that are to be timed
 SETTLING_CALLS, SETTLING_SECONDS = 100, 1.0
 
 

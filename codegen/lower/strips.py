@@ -10,10 +10,10 @@ it for a *strip* of rows, which stays in cache:
 * **totals** are reductions over the long axis (``X.T @ r`` is one): each strip makes a part;
 * all else stands **before** the loop, or **after** it, where it needs totals, or rows in another order.
 
-The axis is a class of ``EqualAxes``; ``Axes`` says of each operation what its result's rows depend on.  ``_Split`` is
-about what is correct; ``worth_it`` decides whether it is worth it, and how many rows a strip has.  Both see this run's
-sizes: a short batch has another program.  Strips are steps of a loop without carries (``tracer/ops/control.py``), so
-that threads divide them, or of loops in the steps of one where there are many; borders depend on sizes alone.
+The axis is a class of ``EqualAxes``; ``Axes`` says of each operation what its result's rows depend on.  ``_RowSplit``
+is about what is correct; ``worth_it`` decides whether it is worth it, and how many rows a strip has.  Both see this
+run's sizes: a short batch has another program.  Strips are steps of a loop without carries (``tracer/ops/control.py``),
+so that threads divide them, or of loops in the steps of one where there are many; borders depend on sizes alone.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def in_strips(graph: Graph) -> tuple[Graph, list[str | Reason]]:
     if any(node.prim.kind == LOOP for node in graph.nodes):
         return graph, []
     classes = EqualAxes(graph, {})
-    best: tuple[_Split, _Plan] | None = None
+    best: tuple[_RowSplit, _StripPlan] | None = None
     notes: list[str | Reason] = []
     for root in _long_axes(graph, classes):
-        split = _Split(graph, classes, root)
+        split = _RowSplit(graph, classes, root)
         split.run()
         plan = worth_it(split)
         if isinstance(plan, Reason):
@@ -70,7 +70,7 @@ def in_strips(graph: Graph) -> tuple[Graph, list[str | Reason]]:
         return graph, notes
     split, plan = best
     text = f"an axis of {plan.n} is taken in strips of {plan.rows} rows, each of which stays in cache"
-    return _Rewrite(graph, split, plan).run(), [text]
+    return _InStrips(graph, split, plan).run(), [text]
 
 
 def _long_axes(graph: Graph, classes: EqualAxes) -> Iterable[Any]:
@@ -89,7 +89,7 @@ def _long_axes(graph: Graph, classes: EqualAxes) -> Iterable[Any]:
 
 
 @dataclass(eq=False)
-class _Split:
+class _RowSplit:
     """The nodes of *graph* by how they depend on the axes of the class *root*."""
 
     graph: Graph
@@ -211,7 +211,7 @@ def _known(node: Node) -> bool:
 # ---- what is worth it -----------------------------------------------------------------------------------------------
 
 
-class _Plan(NamedTuple):
+class _StripPlan(NamedTuple):
     """*chunks* x *strips* x *rows* of the *n* rows, and the rest of them; *saved*: bytes that need not be stored."""
 
     n: int
@@ -221,7 +221,7 @@ class _Plan(NamedTuple):
     saved: int
 
 
-def worth_it(split: _Split) -> _Plan | Reason | None:
+def worth_it(split: _RowSplit) -> _StripPlan | Reason | None:
     """The strips that *split* is worth, or the reason why there are none; None where nothing would be gained.
 
     What is gained are values between matrix products and reductions, which are stored for all rows otherwise.
@@ -250,7 +250,7 @@ def worth_it(split: _Split) -> _Plan | Reason | None:
     parts = sum(x.aval.nbytes for x in split.parts)
     strips = n // rows
     chunks = next(c for c in range(max(1, min(CHUNKS, strips, STACKED // max(parts, 1))), 0, -1) if strips % c == 0)
-    return _Plan(n, rows, strips // chunks, chunks, saved)
+    return _StripPlan(n, rows, strips // chunks, chunks, saved)
 
 
 def _divisor(n: int, most: int) -> int:
@@ -259,7 +259,7 @@ def _divisor(n: int, most: int) -> int:
     return next((r for r in fitting if r % 8 == 0), fitting[0] if fitting else most // 8 * 8 or most)
 
 
-def _factor(split: _Split, node: Node) -> int:
+def _factor(split: _RowSplit, node: Node) -> int:
     """Elements of the factor that the product *node* has in common for all rows, or of a total."""
     if node.out in split.totals:
         return node.out.aval.size
@@ -269,10 +269,10 @@ def _factor(split: _Split, node: Node) -> int:
 # ---- the rewriting -----------------------------------------------------------------------------------------------
 
 
-class _Rewrite:
+class _InStrips:
     """The graph with a loop over strips."""
 
-    def __init__(self, graph: Graph, split: _Split, plan: _Plan):
+    def __init__(self, graph: Graph, split: _RowSplit, plan: _StripPlan):
         self.graph, self.split, self.plan = graph, split, plan
         self.builder = Builder()
         self.renamed: dict[Var, Atom] = {}

@@ -25,7 +25,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building, live_nodes, read_vars
+from ...tracer.ir.graph import (
+    Atom,
+    Builder,
+    Graph,
+    Lit,
+    Node,
+    Var,
+    bind,
+    building,
+    current_builder,
+    live_nodes,
+    read_vars,
+)
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP, PRODUCT, REDUCE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ops.control import loop
@@ -39,7 +51,7 @@ FEWEST, MOST = 64, 1024  # rows of a strip
 MAX_ROW = CACHE // FEWEST  # bytes of a row
 WHOLE = 1 << 15  # elements of the factor that all strips share, or of a total: larger ones had better be BLAS's at once
 CHUNKS = 64  # steps of the outer loop, which threads take
-STACKED = 1 << 22  # bytes of the parts of totals
+STACKED = 1 << 20  # bytes of the parts of totals
 
 _VIEW_PARAMS = frozenset({"shape", "dims", "perm", "start", "step", "axis"})
 _MERGES: dict[str, Callable[[Any, Any], Any]] = {
@@ -346,7 +358,6 @@ class _InStrips:
         consts = [Var(x.aval) for x in whole]
         xs = [Var(replace(x.aval, shape=x.aval.shape[1:])) for x in cut]
         with building(Builder()) as inner:
-            inner.site_override = self.builder.site_override
             outs = step(dict(zip([*self.whole, *self.rows], [*consts, *xs], strict=True)))
         body = Graph([*consts, *xs], live_nodes(inner.nodes, outs), outs)
         return loop(body, whole, [], cut, steps)
@@ -363,7 +374,6 @@ class _InStrips:
         before = [Var(replace(x.aval, weak=False)) for x in inits]
         xs = [Var(replace(x.aval, shape=x.aval.shape[1:])) for x in rows]
         with building(Builder()) as inner:
-            inner.site_override = self.builder.site_override
             found = self._strip(dict(zip([*self.whole, *self.rows], [*consts, *xs], strict=True)), plan.rows)
             merged = [self._merged(v, x, y) for v, x, y in zip(self.split.parts, before, found, strict=False)]
             outs = [*merged, *found[len(merged) :]]
@@ -374,6 +384,7 @@ class _InStrips:
     def _strip(self, values: dict[Var, Atom], length: int) -> list[Atom]:
         """Parts of totals, and kept values with the long axis first, of a strip of this *length*."""
         for node in self.split.nodes:
+            current_builder().site_override = node.site
             inputs = [values[x] if isinstance(x, Var) else x for x in node.inputs]
             params = node.params
             if node.out in self.split.within and "shape" in params:

@@ -18,6 +18,7 @@ from . import (
     lstm,
     mlp,
     newton,
+    passes,
     rk4,
     rk45,
     rosenbrock,
@@ -25,7 +26,7 @@ from . import (
     transforms,
 )
 
-_STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm, linalg)
+_STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm, linalg, passes)
 _LOOPS = (rk4, lstm, kalman, hmm, newton, branches, rk45, lotka_volterra)
 
 STRAIGHT: dict[str, Workload] = {workload.name: workload for module in _STRAIGHT for workload in module.WORKLOADS}

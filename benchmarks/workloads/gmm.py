@@ -82,50 +82,52 @@ def by_hand(alphas, means, icf, X):
     return value, (shares - n * a_weights / a_total, d_means, d_icf)
 
 
+BLOCK = 256  # points of a block: what is made of them stays in a second-level cache of 2 MB
+
+
 def limit() -> Callable[..., Any]:
-    """The two large products through BLAS; between them one loop, by blocks of points that stay in cache."""
+    """One pass over the points, by blocks: the two products through BLAS, one loop between them, nothing larger than a
+    block in memory."""
     from numba import njit
 
     from ..vecmath import FASTMATH, exp, log
 
     @njit(fastmath=FASTMATH)
-    def points(product, shift, bias, shares, k, d, n):
-        """Log-sum-exp over the components; leave in `product` its derivative with respect to `product`."""
-        block = 256
-        inner, top, mass = np.empty((k, block)), np.empty(block), np.empty(block)
-        total = 0.0
-        for start in range(0, n, block):
-            size = min(block, n - start)
-            for c in range(k):
-                row = inner[c]
-                for p in range(size):
-                    row[p] = bias[c]
-                for a in range(d):
-                    y, s = product[c * d + a, start : start + size], shift[c * d + a]
-                    for p in range(size):
-                        row[p] -= 0.5 * (y[p] - s) * (y[p] - s)
+    def block(y, shift, bias, shares, sums, inner, top, mass, k, d):
+        """Log-sum-exp over the components; leaves in `y` its derivative with respect to `y`."""
+        size, total = y.shape[1], 0.0
+        for c in range(k):
+            row = inner[c, :size]
             for p in range(size):
-                top[p], mass[p] = inner[0, p], 0.0
-            for c in range(1, k):
+                row[p] = bias[c]
+            for a in range(c * d, c * d + d):
+                z, s = y[a], shift[a]
                 for p in range(size):
-                    top[p] = max(top[p], inner[c, p])
-            for c in range(k):
-                for p in range(size):
-                    inner[c, p] = exp(inner[c, p] - top[p])
-                    mass[p] += inner[c, p]
+                    row[p] -= 0.5 * (z[p] - s) * (z[p] - s)
+        for p in range(size):
+            top[p], mass[p] = inner[0, p], 0.0
+        for c in range(1, k):
             for p in range(size):
-                total += log(mass[p]) + top[p]
-                mass[p] = 1.0 / mass[p]
-            for c in range(k):
-                row, share = inner[c], 0.0
+                top[p] = max(top[p], inner[c, p])
+        for c in range(k):
+            for p in range(size):
+                inner[c, p] = exp(inner[c, p] - top[p])
+                mass[p] += inner[c, p]
+        for p in range(size):
+            total += log(mass[p]) + top[p]
+            mass[p] = 1.0 / mass[p]
+        for c in range(k):
+            row, share = inner[c, :size], 0.0
+            for p in range(size):
+                row[p] *= mass[p]
+                share += row[p]
+            shares[c] += share
+            for a in range(c * d, c * d + d):
+                z, s, slope = y[a], shift[a], 0.0
                 for p in range(size):
-                    row[p] *= mass[p]
-                    share += row[p]
-                shares[c] += share
-                for a in range(d):
-                    y, s = product[c * d + a, start : start + size], shift[c * d + a]
-                    for p in range(size):
-                        y[p] = -row[p] * (y[p] - s)
+                    z[p] = -row[p] * (z[p] - s)
+                    slope += z[p]
+                sums[a] += slope
         return total
 
     @njit(fastmath=FASTMATH)
@@ -134,6 +136,7 @@ def limit() -> Callable[..., Any]:
         k = alphas.size
         factors, shift, bias = np.zeros((k * d, d)), np.zeros(k * d), alphas.copy()
         d_alphas, d_means, d_icf = np.zeros(k), np.zeros((k, d)), np.empty_like(icf)
+        d_factors, part, sums = np.zeros((k * d, d)), np.empty((k * d, d)), np.zeros(k * d)
         for c in range(k):
             for j in range(d):
                 factors[c * d + j, j] = math.exp(icf[c, j])
@@ -143,17 +146,23 @@ def limit() -> Callable[..., Any]:
             for i in range(d):
                 for j in range(i + 1):
                     shift[c * d + i] += factors[c * d + i, j] * means[c, j]
-        product = factors @ X.T
-        value = points(product, shift, bias, d_alphas, k, d, n)
-        d_factors = product @ X
+        room, value = np.empty(k * d * BLOCK), 0.0
+        inner, top, mass = np.empty((k, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
+        for start in range(0, n, BLOCK):
+            points = X[start : min(start + BLOCK, n)]
+            y = room[: k * d * len(points)].reshape(k * d, len(points))
+            np.dot(factors, np.ascontiguousarray(points.T), y)
+            value += block(y, shift, bias, d_alphas, sums, inner, top, mass, k, d)
+            np.dot(y, points, part)
+            for a in range(k * d):
+                for j in range(d):
+                    d_factors[a, j] += part[a, j]
         top = alphas.max()
         mass = np.sum(np.exp(alphas - top))
         value -= n * (math.log(mass) + top) + constant
         for c in range(k):
             for i in range(d):
-                row, total = product[c * d + i], 0.0
-                for p in range(n):
-                    total += row[p]
+                total = sums[c * d + i]
                 for j in range(i + 1):
                     factor = factors[c * d + i, j]
                     slope = d_factors[c * d + i, j] - total * means[c, j]

@@ -63,6 +63,12 @@ def parts_work(frame: Frame, op: CanonicalOp) -> tuple[ir.Value, ir.Value]:
     return batch, b.select(alone, b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), I64(0))
 
 
+def product_dims(op: CanonicalOp) -> tuple[Dim, Dim, Dim]:
+    """Rows and columns of the product *op*, and the length of its sums."""
+    rows, columns = op.out.dims[-2:]
+    return rows, columns, op.ins[0].dims[-2 if op.params["ta"] else -1]
+
+
 class CallEmitter:
     """Writes library steps into the kernel's entry function."""
 
@@ -106,9 +112,7 @@ class CallEmitter:
                 b.ret(answer)
 
     def _sizes(self, op: CanonicalOp) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Rows and columns of the product *op*, and the length of its sums."""
-        inner = op.ins[0].dims[-2 if op.params["ta"] else -1]
-        m, n, k = map(self.size, (*op.out.dims[-2:], inner))
+        m, n, k = map(self.size, product_dims(op))
         return m, n, k
 
     def _element(self, op: CanonicalOp, place: ir.Value) -> None:

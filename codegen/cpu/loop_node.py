@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.primitive import PRODUCT
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
@@ -31,13 +32,14 @@ from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Stat
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments, given
 from .hints import hints_by_name
-from .library_calls import CallEmitter, has_parts, parts_work
+from .library_calls import CallEmitter, has_parts, parts_work, product_dims
 from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
 from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
 from .pool_calls import POLL
-from .scalar import I8, I64, declare, least, memory_type, unique_name
+from .products import product_work
+from .scalar import I1, I8, I64, declare, least, memory_type, unique_name
 
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
@@ -275,9 +277,11 @@ def is_map(plan: LoopPlan) -> bool:
 
 
 def steps_work(frame: Frame, plan: LoopPlan) -> ir.Value:
-    """Flops, about, of one step of the loop of *plan*, for the sizes of the whole."""
+    """Flops, about, of one step of the loop of *plan*, for the sizes of the whole; 0 where BLAS is to divide a product
+    in it between its own threads."""
     b, values = frame.b, LoopValues(frame, plan)
     total: ir.Value = I64(STEP_WORK)
+    ours: ir.Value = I1(True)
     for item in plan.schedule.body:
         if isinstance(item, Loop):
             for dims, cost in work_of(plan.program, plan.schedule, item).items():
@@ -285,8 +289,15 @@ def steps_work(frame: Frame, plan: LoopPlan) -> ir.Value:
         elif isinstance(item, LibraryCall) and item.op in plan.nested:
             inner = replace(frame, program=plan.program, sizes=values.sizes, consts=values.consts)
             length = least(b, values.numbers.size(item.op.params["length"]), I64(NESTED_STEPS))
-            total = b.add(total, b.mul(length, steps_work(inner, plan.nested[item.op])))
-    return total
+            each = steps_work(inner, plan.nested[item.op])
+            ours = b.and_(ours, b.icmp_signed("!=", each, I64(0)))
+            total = b.add(total, b.mul(length, each))
+        elif isinstance(item, LibraryCall) and item.op.prim.kind == PRODUCT:
+            sizes = [*map(values.numbers.size, product_dims(item.op))]
+            batch, turned = values.numbers.count(b, item.op.out.dims[:-2]), I1(item.op.params["tb"])
+            flops, alone = product_work(b, batch, sizes, turned)
+            total, ours = b.add(total, flops), b.and_(ours, alone)
+    return b.select(ours, total, I64(0))
 
 
 def _position(schedule: Schedule, sym: Sym) -> int:

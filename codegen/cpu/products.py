@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import llvmlite.ir as ir
 import numpy as np
@@ -218,8 +218,7 @@ def product_function(module: ir.Module, product: ProductKind, divides: bool, has
         with small:
             run(I64(BATCH), batch, b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), tiles)
         with large:
-            longest = _largest(b, m, _largest(b, n, k))
-            narrow = b.icmp_signed("<=", b.udiv(each, longest), b.select(w.tb, I64(NARROW[True]), I64(NARROW[False])))
+            longest, narrow = _longest_of(b, (m, n, k), w.tb)
             pieces = b.udiv(b.add(longest, I64(SIDE - 1)), I64(SIDE))
             first = w.x, w.y, w.out
             with counting(b, batch) as i:
@@ -239,6 +238,22 @@ def product_function(module: ir.Module, product: ProductKind, divides: bool, has
         run(I64(ELEMENTS), count, b.mul(count, I64(2)), _elements(module, product))
     w.done(I64(-1))
     return function
+
+
+def _longest_of(b: ir.IRBuilder, sizes: Sequence[ir.Value], tb: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(the longest of m, n, k, whether such a product is narrow)"""
+    longest = reduce(partial(_largest, b), sizes, I64(1))
+    others = b.udiv(reduce(b.mul, sizes), longest)
+    return longest, b.icmp_signed("<=", others, b.select(tb, I64(NARROW[True]), I64(NARROW[False])))
+
+
+def product_work(
+    b: ir.IRBuilder, batch: ir.Value, sizes: Sequence[ir.Value], tb: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """(flops of a batch of products of the *sizes* m, n, k; whether each is done in one thread)"""
+    each, (_, narrow) = reduce(b.mul, sizes), _longest_of(b, sizes, tb)
+    alone = b.or_(narrow, b.icmp_signed("<=", each, I64(OF_ONE_THREAD)))
+    return b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), alone
 
 
 def _largest(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:

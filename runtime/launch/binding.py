@@ -11,6 +11,7 @@ import numpy as np
 from ...codegen.cpu.program import Program, host_step
 from ...codegen.lower.canonical import Canonical, canonicalise
 from ...codegen.lower.simplify import simplify
+from ...codegen.lower.strips import in_strips
 from ...tracer.ir.graph import Graph, Var
 from . import bind as launch
 from .kernel_cache import kernels
@@ -20,7 +21,7 @@ def compiled(
     graph: Graph, args: Sequence[launch.Arg] | None = None, single: bool = False
 ) -> tuple[Callable[..., Any], bool]:
     """(*graph* as a callable of *args*, as ``bind_graph`` makes it, whether its kernel was there already)"""
-    graph = simplify(graph)
+    graph, _ = in_strips(simplify(graph))
     canonical = canonicalise(graph)
     program, hit = kernels.get(canonical, len(graph.inputs))
     return bind_graph(graph, canonical, program, single, args), hit

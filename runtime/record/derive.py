@@ -20,6 +20,7 @@ from ...codegen.derive.loop_adjoint import fresh
 from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.half_precision import CUDA_PRODUCTS
 from ...codegen.lower.simplify import simplify
+from ...codegen.lower.strips import in_strips
 from ...tracer.ir.aval import FLOAT_KINDS, is_number
 from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.evaluate import HOST, Backend
@@ -159,6 +160,9 @@ def recording_of(
     with Working("simplification", len(graph.nodes)):
         if simplified:
             graph = simplify(graph, () if recorder.backend is HOST else CUDA_PRODUCTS)
+        if recorder.backend is HOST:
+            graph, decisions = in_strips(graph)
+            recorder.notes += decisions
         derived = time.perf_counter()
         canonical = canonicalise(graph)
     seconds = {"derive": derived - began, "sign": time.perf_counter() - derived}

@@ -16,10 +16,13 @@ from typing import Any
 import optree
 
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
+from ..launch import tree_reader
 from .plain_objects import is_object, kept_results, maker, slots_of
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
+_READ = (*_SEQUENCES, optree.PyTreeKind.DICT)  # what may stand above others where machine code reads a tree
+_NATIVE = 6  # nodes from which on it does
 _OF_CLASSES = (optree.PyTreeKind.NAMEDTUPLE, optree.PyTreeKind.CUSTOM)
 # Containers that a function may change; the order of items and keys is in their structure.
 MUTABLE = frozenset((
@@ -137,6 +140,17 @@ class Source:
 def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
     """Append statements that take *value* apart as *spec* says; yields the text of each leaf."""
     kind = spec.kind
+    if spec.num_nodes >= _NATIVE and kind in _READ and (read := _reader(spec)) is not None:
+        native, inner = read
+        parts = [source.fresh() for _ in inner]
+        leaves = source.fresh()
+        source.lines.append(f"{leaves} = {source.constant(native)}({value})")
+        source.give_up_if(f"{leaves} is None")
+        if parts:
+            source.lines.append(f"({', '.join(parts)},) = {leaves}")
+        for part, child in zip(parts, inner, strict=True):
+            yield from unpacking(source, child, part)
+        return
     if kind == optree.PyTreeKind.LEAF:
         yield value
     elif kind == optree.PyTreeKind.NONE:
@@ -169,6 +183,35 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
         if parts:
             source.lines.append(f"({', '.join(parts)},) = {leaves}")
         yield from parts
+
+
+@lru_cache(maxsize=256)
+def _reader(spec: Any) -> tuple[Callable[[object], tuple[Any, ...] | None], list[Any]] | None:
+    """(a native reader of trees of this structure, the structures of what it leaves alone); None where it is of no
+    use."""
+    structure: list[tuple[int, Any]] = []
+    inner: list[Any] = []
+    _describe(spec, structure, inner)
+    if len(structure) - len(inner) < 2 and len(inner) < _NATIVE:
+        return None
+    found = tree_reader.reader(structure, len(inner))
+    return None if found is None else (found, inner)
+
+
+def _describe(spec: Any, structure: list[tuple[int, Any]], inner: list[Any]) -> None:
+    kind = spec.kind
+    if kind == optree.PyTreeKind.NONE:
+        structure.append((tree_reader.NONE, 0))
+    elif kind in _SEQUENCES:
+        structure.append((tree_reader.TUPLE if spec.type is tuple else tree_reader.LIST, spec.num_children))
+    elif kind == optree.PyTreeKind.DICT and all(type(key) is str for key in spec.entries()):
+        structure.append((tree_reader.DICT, tuple(spec.entries())))
+    else:
+        structure.append((tree_reader.LEAF, 0))
+        inner.append(spec)
+        return
+    for child in spec.children():
+        _describe(child, structure, inner)
 
 
 def _unpacking_object(source: Source, spec: Any, value: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ from ...tracer.record.integers import limit_of
 from .data_objects import plain_form
 from .kept_list import LENGTH
 from .libraries import LibrarySetting
-from .pins import MISSING, context_value, lookup
+from .pins import MISSING, context_value, distinct_of, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
 from .uses import STORE
 from .values import (
@@ -42,7 +42,6 @@ from .values import (
     all_same,
     array_token,
     content,
-    distinct,
     identity,
     is_empty,
     keys_same,
@@ -209,7 +208,7 @@ class _Emitter:
                 pairs = [f"{a} is {b}" for i, a in enumerate(variables) for b in variables[i + 1 :]]
                 self.fail_if(" or ".join(pairs))
             elif len(variables) > 4:
-                self.fail_if(f"not {self.constant(distinct)}({', '.join(variables)})")
+                self.fail_if(f"not {self.constant(distinct_of(len(variables)))}({', '.join(variables)})")
         names = [
             f"{self.constant(float)}({self.variables[id(node)]})" if type(node.obj) is int else self.variables[id(node)]
             for node in self.arrays
@@ -379,7 +378,8 @@ class _Emitter:
             f"if {type_test} or (({kind} := {name}.dtype) is not {dtype} and {kind} != {dtype}) "
             f"or {name}.shape != {shape} or {layout}{_FAIL}"
         )
-        self.light.append(f"if {type_test}{_FAIL}")
+        if node.fixed or not node.sub:  # the launcher looks at those that it is given
+            self.light.append(f"if {type_test}{_FAIL}")
         self.groups.setdefault(("array", str(array.dtype), array.shape), []).append(name)
         if node.sub:
             self.arrays.append(node)
@@ -426,8 +426,24 @@ class _Emitter:
             elements = self.fresh()
             self.line(f"{elements} = (*{name},)")
             name = elements
+        if node.kind in ("list", "tuple") and [(e.how, e.arg) for e in edges] == [
+            ("item", k) for k in range(len(edges))
+        ]:
+            self.items(name, node)
+            return
         for edge in edges:
             self.edge(name, node, edge)
+
+    def items(self, name: str, node: StateNode) -> None:
+        """All items of a sequence, whose length has been compared, in one instruction."""
+        found = [self.fresh("i") for _ in node.edges]
+        if found:
+            self.line(f"({', '.join(found)},) = {name}")
+        for item, edge in zip(found, node.edges, strict=True):
+            self.tokens.append((edge.how, edge.arg))
+            self.child(
+                item, edge.child, edge.child.label if isinstance(edge.child, StateNode) else _leaf_label(node, edge)
+            )
 
     def flat(self, name: str, node: StateNode) -> bool:
         """A container of leaves only: one comparison in C."""

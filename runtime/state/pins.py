@@ -30,9 +30,9 @@ from ...tracer.bytecode.versions import FORM
 from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch import object_layout as layout
 from ..launch.native import builtins_of, filled
-from ..launch.native_code import compile_function
+from ..launch.native_code import compile_functions
 from .trust import Trust
-from .values import DICT_VERSION, dict_version, identity, is_leaf, same, token
+from .values import DICT_VERSION, dict_version, distinct, identity, is_leaf, same, token
 
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag, behind which nothing fills the word
 _OneObject: Any = ctypes.py_object * 1
@@ -153,6 +153,34 @@ same:
   $hold_true
   ret ptr $true
 }
+
+define ptr @tracegrad_distinct(ptr %self, ptr %args, i64 %n) {
+entry:
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %inner ]
+  %i.done = icmp eq i64 %i, %n
+  br i1 %i.done, label %distinct, label %one
+one:
+  %i.next = add i64 %i, 1
+  %object = load ptr, ptr %args[ptr %i]
+  br label %inner
+inner:
+  %j = phi i64 [ 0, %one ], [ %j.next, %other ]
+  %j.done = icmp eq i64 %j, %i
+  br i1 %j.done, label %next, label %other
+other:
+  %before = load ptr, ptr %args[ptr %j]
+  %j.next = add i64 %j, 1
+  %again = icmp eq ptr %before, %object
+  br i1 %again, label %repeated, label %inner
+repeated:
+  call void $Py_IncRef(ptr $false)
+  ret ptr $false
+distinct:
+  $hold_true
+  ret ptr $true
+}
 """
 _FUNCTIONS = ("PyObject_GenericGetDict", "Py_DecRef", "Py_IncRef", "PyDict_Size", "PyDict_Next", "PyErr_Clear",
               "PyContextVar_Get")  # fmt: skip
@@ -223,7 +251,7 @@ class Pins:
         self.same: Callable[[], bool] = _never
         self.native = _ready()
         if self.native:
-            self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+            self.same = _builtins()[0](struct.pack("q", self._cell.buffer_info()[0]))
 
     def __bool__(self) -> bool:
         return bool(self.classes or self._stores or self._lists or self.abstract or self._spaces)
@@ -497,12 +525,24 @@ def _ready() -> bool:
     return ready
 
 
+#: Objects from which on a set takes less time than to compare each with each.
+_MANY = 100
+
+
+def distinct_of(count: int) -> Callable[..., bool]:
+    """``distinct`` for so many objects."""
+    return _builtins()[1] if count < _MANY and _ready() else distinct
+
+
 @lru_cache(None)
-def _builtins() -> Callable[[object], Callable[..., Any]]:
+def _builtins() -> tuple[Callable[[object], Callable[..., Any]], Callable[..., bool]]:
+    """(what makes a ``same`` of the address of a table, ``distinct``)"""
     numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"
     hold = counted if FORM.counts_constants else ""  # a call would be a tenth of the time that there is
     addresses = {name: id(value) for name, value in objects.items()}
     text = filled(SAME.replace("$hold_true", hold), numbers, addresses, _FUNCTIONS)
-    return builtins_of(compile_function(text, "tracegrad_same"), b"same", b"Whether all that is pinned is as it was.")
+    same, each = compile_functions(text, ("tracegrad_same", "tracegrad_distinct"))
+    of_self = builtins_of(same, b"same", b"Whether all that is pinned is as it was.")
+    return of_self, builtins_of(each, b"distinct", b"Whether no two are one object.")(None)

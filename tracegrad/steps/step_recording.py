@@ -26,6 +26,7 @@ from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.host_device_split import divide
 from ..codegen.lower.simplify import simplify
+from ..codegen.lower.strips import in_strips
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.silent_backend import Unwatched
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
@@ -686,6 +687,9 @@ def _finish(
         changes.append(Refusal.STEP_SCHEDULER())
         program.consts += [(var, recorder.env[var]) for var in outside.late]  # so that it is a program
     graph = simplify(program.finish(atoms), CUDA_PRODUCTS if on_device else ())
+    if not on_device:
+        graph, decisions = in_strips(graph)
+        program.notes += decisions
     placement = None
     if on_device:
         placement = Placement([_on_host(kind, payload, call) for kind, payload in capture.sources], on_host)

@@ -112,6 +112,10 @@ class Refusal(enum.Enum):
     FUSE_ARRAYS = "{value} not fused with {other}: too many arrays in one loop"
     FUSE_COST = "{value} is stored: recomputing it would cost more"
 
+    # Are the rows of a long axis taken in strips, so that what goes from product to product stays in cache?
+    STRIP_SMALL = "an axis of {count} is not taken in strips: all rows of it, {size} bytes, fit into cache"
+    STRIP_LARGE = "an axis of {count} is not taken in strips: {size} numbers that they share, or of a row, are too many"
+
     # Is a loop one CUDA kernel, whose threads run a trajectory each?
     KERNEL_FOREIGN = "{value} in its body is the array module's"
     KERNEL_CUPY = "runs on the host: {operation}, which CuPy does not have"

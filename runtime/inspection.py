@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..tracer.ir.aval import COMPLEX, Aval
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.errors import UnsupportedError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.shape_struct import ShapeDtypeStruct, shape_struct

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from ..tracer.ir.data_classes import dataclass
 
 VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
 MISS: Any = object()  # the answer of a slot that does not know the call

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ..tracer.ir.data_classes import dataclass
 
 _MAX_REASONS = 64  # kept apart
 _MAX_SHOWN = 32  # paths

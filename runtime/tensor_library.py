@@ -8,9 +8,9 @@ tensors. The visitors of its objects in outside state are registered in ``state/
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..tracer.ir.data_classes import dataclass
 from .stats import Stats
 
 

@@ -14,13 +14,13 @@ import builtins
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import optree
 
 from .tracer.ir import trees as _trees
+from .tracer.ir.data_classes import dataclass
 from .tracer.ir.errors import ShapeError
 from .tracer.ir.foreign_code import foreign_code
 

@@ -10,13 +10,13 @@ the entry puts the totals together, chunk by chunk.  Start reading at ``DividedW
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.data_classes import dataclass
 from ..lower.canonical import Dim, Sym
 from ..schedule.division import Division, kept_dims
 from ..schedule.loop_tree import Statement

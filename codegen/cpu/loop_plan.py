@@ -8,9 +8,10 @@ of the whole program's.  Another target decides this by other ``Rules``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Dim, Sym

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
+from ...tracer.ir.data_classes import dataclass
 from ..lower.canonical import Body, Canonical, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of
 from ..schedule.loop_tree import Loop, Schedule, Statement

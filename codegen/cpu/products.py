@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 
 import llvmlite.ir as ir
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ..lower.canonical import CanonicalOp, Dim, Sym
 from .divided import CHUNK_WORK, PARTS, DividedWork, Own, once_in_a_chunk, total_function
 from .lapack import library_function

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import Canonical, CanonicalOp, Const, Sym

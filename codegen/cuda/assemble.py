@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.primitive import LOOP, RECURRENCE, SCATTER
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Sym
 from ..schedule.buffers import buffer_of, lifetimes

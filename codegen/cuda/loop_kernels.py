@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import llvmlite.ir as ir
 
+from ...tracer.ir.data_classes import dataclass
 from ..cpu.loop_node import LoopEmitter, LoopFrame
 from ..cpu.loop_plan import LoopPlan, results_of
 from ..cpu.reductions import accumulating

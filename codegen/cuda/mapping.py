@@ -16,8 +16,8 @@ device.  ``mapping_of`` is about correctness; ``Geometry`` has the number of thr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.primitive import RECURRENCE
 from ..lower.canonical import Canonical, Dim
 from ..schedule.dependences import carries, domain, reduced_depths

@@ -9,9 +9,10 @@ nothing of sizes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from ...tracer.ir.data_classes import dataclass
 from ..lower.canonical import Canonical, Sym
 from ..schedule.loop_tree import Schedule
 from ..schedule.memory import ALIGN, Sizes, Temporary, plan

@@ -8,10 +8,10 @@ batched in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from ...tracer.ir.aval import Aval
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Atom, Builder, Lit, Node, Var, building, current_builder
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.ops.custom import custom_vjp

@@ -14,11 +14,11 @@ long a row is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from .sparsity import Pattern
 
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import Ints
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.evaluate import HOST, as_stored, params_of
 from ...tracer.ir.graph import Atom, Builder, Lit, Node, Var, building

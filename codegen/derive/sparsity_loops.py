@@ -15,11 +15,12 @@ of xs is any row.  Loops of a few steps are run step by step, which is exact.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ...tracer.ir.aval import Aval
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Atom, Builder, Node, Var, building
 from ...tracer.ops.control import LoopView, loop_view
 from .batch import batch

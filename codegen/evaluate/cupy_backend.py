@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS, HALF, held_dtype
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import OutOfMemoryError
 from ...tracer.ir.evaluate import Env, params_of
 from ...tracer.ir.graph import Atom, Graph, Guard, Lit, Node, Var

@@ -17,11 +17,11 @@ import inspect
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.primitive import Primitive
 from ...tracer.ops.threefry import rounds
 

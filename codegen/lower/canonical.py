@@ -13,13 +13,14 @@ a kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...tracer.ir.axes import Axes
 from ...tracer.ir.check import check_graph
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Graph, Lit, Node, Var
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP, Primitive
 from ...tracer.ir.settings import checks

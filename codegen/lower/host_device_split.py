@@ -8,8 +8,8 @@ device's program.  ``divide`` returns a ``Divided``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var, live_nodes, read_vars
 
 

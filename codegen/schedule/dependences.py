@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
 from .affine import ZERO, Index, add, constant, loop_var, term

@@ -8,8 +8,8 @@ from which ``codegen/cpu/divided.py`` decides whether that is worth it, when the
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.primitive import ELEMENTWISE, REDUCE
 from ..lower.canonical import ONE, Canonical, Dim, Sym
 from .affine import depends_on

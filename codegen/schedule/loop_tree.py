@@ -7,9 +7,10 @@ body of an outermost pseudo-loop, with what is stored where.  ``schedule.py`` bu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.refusals import Reason
 from ..lower.canonical import ONE, CanonicalOp, Dim, Sym
 from .dependences import Reads

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ..lower.canonical import ONE, Dim
 
 ALIGN = 64

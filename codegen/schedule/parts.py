@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ...tracer.ir.data_classes import dataclass
 from ..lower.canonical import COPY, ONE, Canonical, CanonicalOp, Dim, Operand, Sym
 from .loop_tree import PartWindow, ResultRun, Schedule, Statement
 from .schedule import make_schedule

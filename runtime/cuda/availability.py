@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...codegen.evaluate.cupy_exceptions import Modules
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import DeviceError
 
 IN_USE = [False]  # whether a device has been found: before that no array can be on one

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...codegen.cuda import ptx
@@ -14,6 +13,7 @@ from ...codegen.cuda.assemble import assemble
 from ...codegen.cuda.intrinsics import device_text
 from ...codegen.cuda.program import CudaProgram
 from ...codegen.lower.canonical import Canonical
+from ...tracer.ir.data_classes import dataclass
 from ..disk.generation import key_text
 from ..disk.store import store
 from ..launch.kernel_cache import KernelCache

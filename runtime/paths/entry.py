@@ -9,9 +9,10 @@ the function's lock.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...tracer.ir.data_classes import dataclass
 from ..config import config
 from ..mode import MISS, Mode
 from ..recent import Recent

@@ -8,8 +8,8 @@ first program is the thousand steps of a ``while`` loop.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import Site
 from ..config import config

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ..launch.bind import MAX_FAMILY, bind_family, natively

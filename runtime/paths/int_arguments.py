@@ -8,10 +8,11 @@ text.  Then it is compared by value for good, and each of its values has a recor
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...tracer.bytecode.concretize import ranges_over
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.site import Site
 from ...tracer.record.integers import IntegersAskedError, limit_of
 from ..config import config

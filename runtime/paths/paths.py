@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...codegen.cpu.program import Program
 from ...codegen.derive.capacity import CAPACITY
 from ...codegen.evaluate.interpreter import evaluate, tolerance
 from ...tracer.ir.aval import FLOAT_KINDS, held_dtype
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.graph import Guard
 from ...tracer.ops.host_call import calls_python

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ...codegen.derive.adjoint import vjp, vjp_seeded
 from ...codegen.derive.loop_adjoint import fresh, materialise
 from ...codegen.evaluate.interpreter import evaluate
 from ...tracer.ir.aval import Aval
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
 from ...tracer.ir.primitive import LOOP

@@ -13,7 +13,7 @@ path alone is another step; to keep the common part out of it would cost every c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ...codegen.cpu.value_numbering import Table, products, step_keys
 from ...codegen.lower.canonical import Sym
 from ...codegen.schedule.early_exit import steps_before
 from ...codegen.schedule.memory import ALIGN, Temporary, plan
+from ...tracer.ir.data_classes import dataclass
 from ..launch.bind import SharedSteps
 from .paths import Path
 

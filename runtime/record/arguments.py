@@ -11,13 +11,13 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import optree
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents

@@ -10,13 +10,14 @@ Data on a CUDA device is unwrapped here to CuPy arrays over the same memory; ``C
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import COMPLEX, HALF, SUPPORTED, check_dtype
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.settings import AUTOCAST
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_unflatten

@@ -14,12 +14,13 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from ...tracer.ir.aval import is_number
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import STAND_INS, TracedArray, to_atom

@@ -7,11 +7,12 @@ Each of those arguments is renamed first (``renamed``), so that a closure over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Atom, Lit, Node, Pair, Var
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text

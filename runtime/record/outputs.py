@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import is_number
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.graph import Atom
 from ...tracer.ir.trees import tree_flatten
 from ...tracer.ops.complex import real_atoms

@@ -11,13 +11,14 @@ How a replay reads its inputs and takes effect stands in the methods of a record
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import optree
 
 from ...codegen.lower.canonical import Canonical
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason

@@ -22,12 +22,13 @@ import types
 from abc import get_cache_token
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
 from .data_objects import plain_form

@@ -14,12 +14,13 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 
 from ...tracer.bytecode.control_flow import flow_of
 from ...tracer.bytecode.instructions import plain_instructions, pushes_null
 from ...tracer.bytecode.versions import PYTHON
+from ...tracer.ir.data_classes import dataclass
 from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
 from .uses import Place, Uses, uses

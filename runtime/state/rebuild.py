@@ -15,13 +15,13 @@ import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...tracer.bytecode.shown_names import as_called, stand_in
 from ...tracer.control.jitted import JittedOver
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.interrupts import kept, surely
 from ...tracer.ir.refusals import Reason, Refusal

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Hashable, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.refusals import Reason
 from .kept_list import Part
 from .libraries import LibrarySetting

@@ -7,12 +7,13 @@ which arrays of the outside are operands, constants, sizes, places of temporarie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ...codegen.cpu.machine_code import MachineCode, ObjectCode
+from ...tracer.ir.data_classes import dataclass
 from ..disk.encoding import decode, encode
 from ..launch.plan import Arg, ArrayArg, ArrayOut, LaunchPlan, Out, ScalarArg, ScalarOut, address_of, fresh_memory, run
 from ..record.sparse_arrays import csr_array, over

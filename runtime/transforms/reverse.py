@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...tracer.ir.data_classes import dataclass
 from ..declare import positions
 from .transform import Transform, TransformRule, rule_of, transformed
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from ...codegen.derive.compressed import (
     jacobian_program,
 )
 from ...codegen.derive.compressed_products import emit, in_full
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Node, Var, live_nodes, structural
 from ...tracer.ir.trees import NAMESPACE

@@ -7,7 +7,6 @@ paired with it as Re(ct * w), without a conjugate, as in JAX: so the lanes have 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ...codegen.derive.loop_adjoint import materialise
 from ...tracer.control.trees import structure_text
 from ...tracer.ir.aval import FLOAT, Aval
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, lanes, structural
 from ...tracer.ir.trees import tree_unflatten

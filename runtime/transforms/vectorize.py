@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import broadcast_shapes
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import ShapeError, UnsupportedError, unrecordable
 from ...tracer.numpy_api.hooks import BATCHED
 from ...tracer.ops.elementwise import cast

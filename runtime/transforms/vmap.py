@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ...tracer.ir.data_classes import dataclass
 from ...tracer.ir.errors import UnsupportedError
 from .transform import Transform, TransformRule, rule_of, transformed
 

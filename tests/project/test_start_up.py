@@ -56,6 +56,7 @@ tracegrad.runtime.transforms.gradient
 tracegrad.runtime.wrapper
 tracegrad.tracer
 tracegrad.tracer.ir
+tracegrad.tracer.ir.data_classes
 tracegrad.tracer.ir.errors
 tracegrad.tracer.ir.foreign_code
 tracegrad.tracer.ir.forks

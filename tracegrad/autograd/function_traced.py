@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..tensors.capture import Capture
 from ..tensors.modes import STATE, no_grad
 from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS, Aval, is_number
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import user_site

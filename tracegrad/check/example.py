@@ -16,11 +16,12 @@ import math
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..tracer.ir.data_classes import dataclass
 
 _SPARE_NAMES = {"np": np, "numpy": np, "math": math}  # for examples of modules that have them not
 

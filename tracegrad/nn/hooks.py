@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..tensors.apply import apply
@@ -17,6 +16,7 @@ from ..tensors.node import RemovableHandle
 from ..tensors.on_device import filled
 from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor, changed, make, raw
+from ..tracer.ir.data_classes import dataclass
 
 IDENTITY = EagerOp("BackwardHookFunctionBackward", lambda *arrays: arrays)
 

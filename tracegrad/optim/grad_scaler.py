@@ -7,7 +7,6 @@ whether its gradients have been divided by the scale, and whether they were all 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ..tensors.modes import no_grad
 from ..tensors.tensor import Tensor, raw
 from ..tracer.ir.aval import FLOAT16
+from ..tracer.ir.data_classes import dataclass
 from .optimizer import Optimizer
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ..tensors.modes import STATE, enable_grad, no_grad
 from ..tensors.ops_join import cat
 from ..tensors.tensor import Tensor
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.refusals import Refusal
 from .optimizer import Optimizer, Params, check_learning_rate, options, zeros_like
 

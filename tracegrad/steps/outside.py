@@ -4,7 +4,6 @@ that it sets, steps of schedulers (``runtime/record/effects.py`` has all others)
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -25,6 +24,7 @@ from ..tensors.inplace import detach, views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT, Aval
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.errors import unrecordable
 from ..tracer.ir.graph import Atom, Node, Var, live_nodes, read_vars
 from ..tracer.ir.refusals import Reason, Refusal

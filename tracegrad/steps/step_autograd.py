@@ -12,7 +12,7 @@ Start reading at ``derive``, which runs inside the capture.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from ..tensors.on_device import filled
 from ..tensors.ops_basic import MUL
 from ..tensors.tensor import Tensor, make, origins, raw
 from ..tracer.ir.aval import Aval
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
 from ..tracer.ir.primitive import ELEMENTWISE, VIEW
 from ..tracer.ir.refusals import Reason, Refusal

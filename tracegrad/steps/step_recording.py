@@ -16,7 +16,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -47,6 +46,7 @@ from ..tensors.inplace import views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
 from ..tracer.bytecode.settled_text import RETURNED
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.errors import TracegradError, unrecordable
 from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars

@@ -18,7 +18,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from ..runtime.cuda.arrays import byte_bounds, upload
 from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.watch import unwatched
 from ..tracer.ir.aval import FLOAT
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import adjoint_site

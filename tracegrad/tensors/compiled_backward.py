@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..runtime.config import config
 from ..runtime.launch.binding import compiled, launched
 from ..runtime.recent import Recent
 from ..tracer.ir.aval import Aval
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.graph import Atom, Var, structural
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import F, broadcast_to

@@ -12,7 +12,6 @@ arrays compute them by NumPy's protocols.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,6 +22,7 @@ from ..runtime.config import config
 from ..runtime.cuda.arrays import full, upload
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.recent import Recent
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.graph import Atom, Graph
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off

@@ -8,12 +8,13 @@ laid out (``_layout``), and size, dtype and gradient are appended where needed (
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.data_classes import dataclass
 
 PACKAGE = "tracegrad"  # dtypes are shown as members of it
 

@@ -12,7 +12,6 @@ import math
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from ..runtime.cuda.arrays import download
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import SETTINGS_CHANGED
 from ..tracer.ir.site import is_internal

@@ -12,7 +12,6 @@ Start reading at ``fused_update``.  Its one data structure is ``_families``: bou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -30,6 +29,7 @@ from ..runtime.launch.tape import Tape
 from ..runtime.paths.paths import compare_result
 from ..runtime.recent import Recent
 from ..tracer.ir.aval import FLOAT32, HALF
+from ..tracer.ir.data_classes import dataclass
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording

@@ -10,10 +10,11 @@ import ast
 import linecache
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import Any
+
+from ..ir.data_classes import dataclass
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _READERS = frozenset(("locals", "vars", "dir", "eval", "exec", "globals", "_getframe"))

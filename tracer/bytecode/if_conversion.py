@@ -22,11 +22,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from ..ir.data_classes import dataclass
 from .arm_statements import (
     OWN,
     Plainly,

@@ -21,11 +21,12 @@ import itertools
 import math
 import types
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ..ir.data_classes import dataclass
 from ..ir.refusals import Reason, Refusal
 from .control_flow import Flow, flow_of, loads, stores
 from .frame_snapshot import Asked, Many, Other, Plain, Traced, is_array_like

@@ -12,7 +12,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from ..ir.data_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

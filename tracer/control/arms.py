@@ -15,7 +15,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NoReturn
@@ -26,6 +26,7 @@ from ..bytecode.function_source import parts_of
 from ..bytecode.if_conversion import ARMS, Choice, Converted, convert
 from ..bytecode.purity import PLAINLY, harmless_arms
 from ..ir.aval import FLOAT_KINDS
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Guard, Lit
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, like

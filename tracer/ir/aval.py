@@ -10,12 +10,12 @@ float16 and bfloat16 (``HALF``) are dtypes of arrays, not of arithmetic: values 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from .data_classes import dataclass
 from .errors import ShapeError, UnsupportedError
 
 Ints = tuple[int, ...]  # shapes, axes

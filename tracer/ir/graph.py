@@ -14,13 +14,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .aval import COMPLEX, FLOAT, Aval, held_dtype, scalar_aval
 from .axes import Axes
+from .data_classes import dataclass
 from .errors import GraphError
 from .interrupts import kept
 from .primitive import Primitive

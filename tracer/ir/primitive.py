@@ -21,10 +21,11 @@ All but the elementwise ones say in ``axes`` which axis of an operand is which a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .axes import AxesRule, same_axes
+from .data_classes import dataclass
 
 PRIMITIVES: dict[str, Primitive] = {}
 

@@ -14,13 +14,13 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
+from ..ir.data_classes import dataclass
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_array
 from ..record.recorder import current_recorder

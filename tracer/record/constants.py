@@ -10,13 +10,14 @@ is made again over the array as it is, whose contents are guarded then (``NeedsC
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import optree
 
 from ..ir.aval import REAL
+from ..ir.data_classes import dataclass
 from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.evaluate import Producers, as_stored, demand
 from ..ir.graph import Atom, Lit, Var

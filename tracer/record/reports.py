@@ -12,13 +12,13 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
 from typing import Any
 
 from ..bytecode.settled_text import LOG_METHODS, REPORTERS, WRITES, is_dropped
 from ..bytecode.shown_names import show_functions
+from ..ir.data_classes import dataclass
 from ..ir.refusals import Refusal
 from ..ir.site import OWN_FOLDER
 from .array import TracedArray

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ..ir.data_classes import dataclass
 
 _MARK = re.compile(r"<traced \(recording: \.\.\.\) #(\d+)>")
 _CONVERSION = re.compile(r"%(?:\([^)]*\))?([#0\- +]*\d*(?:\.\d+)?[diuoxXeEfFgG])")  # of `%`, to a number

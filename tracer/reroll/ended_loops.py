@@ -7,7 +7,6 @@ next one that has the same answer and leads to the same instruction.  ``while_lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from types import CodeType, MappingProxyType
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..bytecode.control_flow import flow_of
 from ..bytecode.frame_snapshot import Asked, Traced, traced_in
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Guard, Lit, Node, Var, by_value
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site

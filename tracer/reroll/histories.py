@@ -9,10 +9,11 @@ is written row by row, as if the user's Python had filled an array in place of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from ..ir.aval import Aval
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Guard, Lit, Node, Var, structural
 from ..ir.primitive import Primitive
 from ..ir.site import Site

@@ -19,11 +19,11 @@ of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Guard, Lit, Node, Var
 
 Item: TypeAlias = Node | Guard

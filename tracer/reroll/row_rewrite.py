@@ -9,12 +9,13 @@ repeats within a step, whose rows are arrays that are written in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import Aval
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Builder, Node, Var, bind, building
 from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.site import Site

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 
+from ..ir.data_classes import dataclass
 from ..ir.graph import Node, Var
 from ..ir.refusals import Reason, Refusal
 from .repeats import Carried, Local, Step

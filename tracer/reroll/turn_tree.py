@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from ..bytecode.control_flow import flow_of
 from ..bytecode.frame_snapshot import Many, Other, Plain, Traced
 from ..bytecode.purity import Proof
 from ..ir.aval import BOOL, Aval
+from ..ir.data_classes import dataclass
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, structural
 from ..ir.refusals import Reason, Refusal

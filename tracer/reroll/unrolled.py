@@ -8,8 +8,8 @@ in their order, with the guards that they were recorded under.  When all is over
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Guard, Node
 from ..record.recorder import Recorder
 from .followed_loop import FollowedLoop, wholes_of

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import INT
+from ..ir.data_classes import dataclass
 from ..ir.graph import Atom, Node, Var, bind, structural
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.indexing import SCATTER_SET, gather

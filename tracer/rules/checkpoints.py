@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any
 
 from ..control.sub_program import FunctionRecorder
 from ..ir.aval import Aval
+from ..ir.data_classes import dataclass
 from ..ir.equality import same_graph
 from ..ir.errors import BadIndexError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..ir.data_classes import dataclass
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph
 from ..ir.interrupts import kept

@@ -11,12 +11,13 @@ not converged, unless Newton's step from where it stopped shows that it has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import Aval
+from ..ir.data_classes import dataclass
 from ..ir.equality import same_graph
 from ..ir.errors import DifferentiationError
 from ..ir.graph import Atom, Builder, Graph, Var, building, structural

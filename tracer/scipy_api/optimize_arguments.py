@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import FunctionType
 from typing import Any, NoReturn
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..control.sub_program import SubProgram, record_function
 from ..ir.aval import FLOAT, Aval
+from ..ir.data_classes import dataclass
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom
 from ..numpy_api.assemble import nested_atom

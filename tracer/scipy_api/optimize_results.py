@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
-from dataclasses import dataclass
 from typing import Any, NoReturn
 from zlib import crc32
 
 import numpy as np
 
 from ..ir.aval import INT, Aval
+from ..ir.data_classes import dataclass
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph
 from ..ir.site import user_site

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..codegen.cpu.loop_plan import LoopPlan
 from ..codegen.cpu.program import Program
 from ..codegen.lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
 from ..codegen.schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
+from ..tracer.ir.data_classes import NamedTuple
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.interrupts import put_back, state

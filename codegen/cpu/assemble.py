@@ -13,10 +13,11 @@ import itertools
 import re
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.ir as ir
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.working import Working
 from ..lower.canonical import ONE, Canonical, Sym

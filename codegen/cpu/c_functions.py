@@ -12,8 +12,9 @@ import functools
 import platform
 import re
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...tracer.ir.data_classes import NamedTuple
 from .symbols import capsule_signature, capsule_symbol, capsules
 
 

@@ -15,7 +15,9 @@ import mmap
 import struct
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from ...tracer.ir.data_classes import NamedTuple
 
 _WRITE, _ALLOC, _TLS = 0x1, 0x2, 0x400
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.data_classes import dataclass
+from ...tracer.ir.data_classes import NamedTuple, dataclass
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import NamedTuple
 
-from ...tracer.ir.data_classes import dataclass
+from ...tracer.ir.data_classes import NamedTuple, dataclass
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Dim, Sym

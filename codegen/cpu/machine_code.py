@@ -26,10 +26,11 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.foreign_code import foreign_code
 from .elf import UnsupportedObjectError, image, undefined_symbols
 from .symbols import address_of

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP, SCATTER
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ops.control import before_consts, before_rows

@@ -15,9 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from ...tracer.ir.data_classes import dataclass
+from ...tracer.ir.data_classes import NamedTuple, dataclass
 from ...tracer.ir.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from ...tracer.ir.refusals import Reason, Refusal
 from ..cpu.library_calls import native

@@ -10,9 +10,9 @@ what the step reads at one position of all rows lies side by side then, and is w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...tracer.ir.aval import Ints
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Atom, Node, Var
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import LoopView, before_consts, loop_view

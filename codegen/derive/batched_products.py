@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...tracer.ir.aval import Ints
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Atom, Node, Var, bind
 from ...tracer.ir.primitive import Primitive
 from ...tracer.ops.product import MATMUL, MATMULZ

@@ -11,11 +11,11 @@ greatest number so far.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from ...tracer.ir.aval import INT, Aval
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
 from ...tracer.ir.primitive import LOOP

@@ -14,11 +14,10 @@ There are three ways:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from ...tracer.ir.data_classes import dataclass
+from ...tracer.ir.data_classes import NamedTuple, dataclass
 from ...tracer.ir.graph import Atom, Node, Var, live_nodes
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .compressed_copies import copies_of, sources_of

@@ -7,11 +7,11 @@ program does the same for each of many rows, cotangents are taken of columns (``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ...tracer.ir.aval import INT, Aval
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Atom, Builder, Var, bind, building, current_builder, live_nodes, structural
 from ...tracer.ops.closure_conversion import closed
 from ...tracer.ops.control import loop

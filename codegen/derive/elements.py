@@ -7,10 +7,10 @@ than number k.  Elements there are p slices with the step d, side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Atom, Var
 from ...tracer.ops.indexing import gather
 from ...tracer.ops.shape import concat, reshape, slice_axis

@@ -14,8 +14,9 @@ them as further results (``add_results``): a sum is not.  The derivative is made
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.closure_conversion import needed_carries

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import NamedTuple
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Atom, Node, Var
 from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER
 from ...tracer.ir.settings import loop_memory

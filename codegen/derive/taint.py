@@ -8,10 +8,10 @@ free of exact zeros where one of the shares is, or where the slices that the sha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.graph import Node, Var
 from ...tracer.ops.shape import python_slices
 

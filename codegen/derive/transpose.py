@@ -13,9 +13,10 @@ computed with zeros for the stand-ins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ...tracer.ir.aval import Aval
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError
 from ...tracer.ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes, read_vars
 from ...tracer.ir.primitive import LOOP, PRIMITIVES

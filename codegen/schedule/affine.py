@@ -7,7 +7,9 @@ dim)``, and values computed by the program ``("v", sym, indices)`` (a gather).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from ...tracer.ir.data_classes import NamedTuple
 
 Term = tuple[Any, ...]
 

@@ -7,8 +7,7 @@ they are read, are stored for that.  Then a step costs what it writes, whatever 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import before_consts
 from ..lower.canonical import Body, Canonical, CanonicalOp, Sym

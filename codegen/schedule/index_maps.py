@@ -7,8 +7,9 @@ also where it is what remains.  The scheduler walks them to see what a loop touc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...tracer.ir.data_classes import NamedTuple
 from ..lower.canonical import ONE, CanonicalOp, Dim, Operand, Sym
 from .affine import ZERO, Index, add, divide, start_index, term
 

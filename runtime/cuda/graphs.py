@@ -12,8 +12,9 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...tracer.ir.data_classes import NamedTuple
 from ..recent import Recent
 
 MAX_GRAPHS = 64  # of a process

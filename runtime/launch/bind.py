@@ -28,14 +28,13 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from ...codegen.cpu.machine_code import immortal
 from ...tracer.ir import forks
 from ...tracer.ir.aval import is_number
-from ...tracer.ir.data_classes import dataclass
+from ...tracer.ir.data_classes import NamedTuple, dataclass
 from . import launcher_ir as ir
 from . import object_layout as layout
 from .native import builtins_of

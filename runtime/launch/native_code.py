@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...codegen.cpu.machine_code import MachineCode, immortal, load, loaded
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.foreign_code import uninterrupted
 from ..disk.generation import key_text
 from ..disk.store import store

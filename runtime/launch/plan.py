@@ -11,13 +11,12 @@ import ctypes
 import importlib
 import mmap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ...codegen.cpu import symbols
 from ...codegen.cpu.machine_code import immortal
-from ...tracer.ir.data_classes import dataclass
+from ...tracer.ir.data_classes import NamedTuple, dataclass
 from ..threads import threads
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.

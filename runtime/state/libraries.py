@@ -21,10 +21,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.data_classes import NamedTuple
 from ...tracer.ir.refusals import Refusal
 from .values import DICT_VERSION, IdentityKey, dict_version
 

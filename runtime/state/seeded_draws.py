@@ -12,7 +12,9 @@ import random
 import sys
 from collections.abc import Callable, Container, Iterator
 from types import FrameType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
+
+from ...tracer.ir.data_classes import NamedTuple
 
 _WORDS = 2500  # bytes of the state of a Mersenne twister: 624 words and a position
 _STATES = frozenset(("get_state", "set_state", "getstate", "setstate", "get_bit_generator", "set_bit_generator"))

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Hashable
 from functools import lru_cache
 from types import CodeType
-from typing import NamedTuple
 
 from ...tracer.bytecode.stack_flow import POPS, StackFlow, pushes
+from ...tracer.ir.data_classes import NamedTuple
 
 READ, STORE, DELETE = "read", "store", "delete"
 COUNT = "count"  # += or -= of a value, by whatever else

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..tensors.op import EagerOp
 from ..tensors.ops_basic import to_dtype
 from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import Aval
+from ..tracer.ir.data_classes import NamedTuple
 from ..tracer.record.array import TracedArray
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
+
+from ..tracer.ir.data_classes import NamedTuple
 
 _STEPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 _CLOSE = 1e-6  # relative

@@ -17,11 +17,11 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.data_classes import dataclass
+from ..tracer.ir.data_classes import NamedTuple, dataclass
 
 _SPARE_NAMES = {"np": np, "numpy": np, "math": math}  # for examples of modules that have them not
 

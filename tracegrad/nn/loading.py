@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..tensors.modes import no_grad
 from ..tensors.ops_basic import copy_
 from ..tensors.tensor import Tensor, changed
+from ..tracer.ir.data_classes import NamedTuple
 from .parameter import Parameter
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..ir.data_classes import NamedTuple
 from ..ir.site import Site
 from .concretize import instructions_of, offset_of
 from .versions import PYTHON

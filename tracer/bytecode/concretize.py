@@ -15,10 +15,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import UnsupportedError
 from ..ir.site import OWN_FOLDER, Site, is_internal
 from .instructions import NULL_ABOVE, plain_instructions

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..ir.data_classes import NamedTuple
 from ..ir.graph import Atom
 from ..ir.site import is_internal
 from .records import parts_of

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..ir.data_classes import NamedTuple
 from ..ir.site import is_internal
 from .concretize import UNKNOWN, Path, called_path, instructions_of, offset_of, resolve
 from .shown_names import CALLED_AS, is_shown, shown_builtins

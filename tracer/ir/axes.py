@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from .data_classes import NamedTuple
 
 Shape: TypeAlias = Sequence[Any]  # lengths, or symbols for them
 Shapes: TypeAlias = Sequence[Shape]

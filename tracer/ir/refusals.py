@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from .data_classes import NamedTuple
 
 _LISTED = 8
 _DRAW = "pass them as an argument, or draw them with tracegrad.random"

@@ -9,7 +9,8 @@ import sys
 import warnings
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+
+from .data_classes import NamedTuple
 
 
 class Site(NamedTuple):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS, INT, Ints, broadcast_shapes
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import BadIndexError, UnsupportedError
 from ..ir.graph import Atom, Lit, bind
 from ..ir.primitive import Primitive

@@ -22,12 +22,13 @@ The derivative takes a derivative of the body, so it stands with the adjoint (``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..ir.aval import INT, Aval
 from ..ir.axes import unrelated
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import GraphError
 from ..ir.evaluate import HOST, Backend, Env
 from ..ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from types import MethodType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..ir.aval import HALF, INEXACT_KINDS, Aval
 from ..ir.axes import unrelated
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import DifferentiationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Graph, Node, Var, current_builder
 from ..ir.primitive import HOST, Primitive, register

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import COMPLEX, INT
+from ..ir.data_classes import NamedTuple
 from ..ir.graph import Atom, Pair, Var, structural
 from .complex import by_lane, conjugate, square_of_size
 from .elementwise import F, cast, like, whole_lanes

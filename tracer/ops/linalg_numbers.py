@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import COMPLEX as LANES
 from ..ir.aval import Aval
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Pair, Var
 from ..ir.primitive import Primitive

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import Aval
 from ..ir.axes import PART, Axes, Params, Shape, Shapes
+from ..ir.data_classes import NamedTuple
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import LAPACK, VIEW, Primitive, register
 from .complex import by_lane, conjugate

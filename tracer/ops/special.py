@@ -15,11 +15,12 @@ is for arguments that are integers by nature.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import COMPLEX, FLOAT32, HALF, Aval
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import GraphError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, bind, current_builder, elementwise_by_name, lanes
 from ..ir.primitive import ELEMENTWISE, Primitive, register

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from ..ir.aval import Aval, check_dtype
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.errors import TracegradError, UnsupportedError, unrecordable
 from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, demand, params_of
 from ..ir.graph import (

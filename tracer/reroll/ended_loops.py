@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import itemgetter
 from types import CodeType, MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ..bytecode.control_flow import flow_of
 from ..bytecode.frame_snapshot import Asked, Traced, traced_in
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.graph import Atom, Guard, Lit, Node, Var, by_value
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site

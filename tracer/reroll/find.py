@@ -11,11 +11,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.graph import Atom, Guard, Node, Var
 from ..ir.primitive import LOOP, VIEW
 from ..ir.refusals import Reason

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import INT, Aval
+from ..ir.data_classes import NamedTuple
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, strong
 from ..ir.site import Site, own_site

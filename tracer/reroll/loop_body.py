@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
+from ..ir.data_classes import NamedTuple
 from ..ir.graph import (
     Atom,
     Builder,

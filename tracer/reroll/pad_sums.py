@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
+from ..ir.data_classes import NamedTuple
 from ..ir.graph import Node, Var
 from ..ops.shape import PAD, SLICE, UPDATE
 from .repeats import Carried, Item, Key, Local, Slot, Step

@@ -19,11 +19,11 @@ of them.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.graph import Atom, Guard, Lit, Node, Var
 
 Item: TypeAlias = Node | Guard

@@ -13,10 +13,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
+from ..ir.data_classes import NamedTuple
 from ..ir.graph import Atom, Guard, Node, Var, building
 from ..ir.primitive import PRIMITIVES
 from ..ir.refusals import Refusal

@@ -18,11 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import field
-from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.graph import Node, Var
 from ..ir.refusals import Reason, Refusal
 from .repeats import Carried, Local, Step

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..control.trees import function_name, structure_text
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import ShapeError, TracegradError
 from ..ir.graph import Atom, Lit
 from ..ir.site import user_site

@@ -22,13 +22,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..control.sub_program import FunctionRecorder
 from ..ir.aval import COMPLEX, Aval
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.equality import same_graph
 from ..ir.errors import DifferentiationError, UnrecordableError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, structural

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..control.scan import scan
 from ..control.trees import as_result, strong, truth
 from ..control.while_loop import while_loop
 from ..ir.aval import INT
-from ..ir.data_classes import dataclass
+from ..ir.data_classes import NamedTuple, dataclass
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Guard, Lit, Var
 from ..ir.trees import tree_flatten, tree_unflatten

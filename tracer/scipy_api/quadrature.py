@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..control.loop_recording import finish_loop
 from ..control.scan import map as each
 from ..control.trees import as_result, strong
 from ..control.while_loop import while_loop
+from ..ir.data_classes import NamedTuple
 from ..ir.errors import UnsupportedError
 from ..ir.site import at_site
 from ..numpy_api.hooks import hook, when_loaded

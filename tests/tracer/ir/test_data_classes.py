@@ -1,7 +1,8 @@
-"""Our data classes are those of the standard library, as far as ours go."""
+"""Our data classes and named tuples are those of the standard library, as far as ours go."""
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 import itertools
@@ -11,9 +12,11 @@ from dataclasses import dataclass as standard
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
+from typing import NamedTuple as StandardTuple
 
 import pytest
 
+from tracegrad.tracer.ir.data_classes import NamedTuple
 from tracegrad.tracer.ir.data_classes import dataclass as ours
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -129,14 +132,44 @@ def test_they_can_be_pickled_and_have_cycles() -> None:
     assert repr(made) == "Frozen(a=1, b=[2, ...])"
 
 
+def tuples(base: Any) -> type:
+    class Row(base):
+        """A row."""
+
+        name: str
+        values: list[int]
+        more: Any = None
+
+        @property
+        def first(self) -> int:
+            return self.values[0]
+
+        def longer(self) -> Any:
+            return self._replace(values=[*self.values, 1])
+
+    return Row
+
+
+def test_named_tuples_are_those_of_the_standard_library() -> None:
+    cases: list[Callable[[Any], Any]] = [
+        lambda row: row("a", [1]), lambda row: row("a", [1], more=2).longer(), lambda row: row("a", [1]).first,
+        lambda row: row("a"), lambda row: row("a", [1]) == ("a", [1], None), lambda row: row._fields,
+        lambda row: row("a", [1])._asdict(), lambda row: row._field_defaults, lambda row: row.__doc__,
+        lambda row: row.__qualname__, lambda row: row.__module__, lambda row: row.__match_args__,
+        lambda row: row.__slots__, lambda row: row.__bases__, lambda row: list(row.__annotations__),
+    ]  # fmt: skip
+    theirs, mine = tuples(StandardTuple), tuples(NamedTuple)
+    for case in cases:
+        assert outcome(lambda case=case: case(mine)) == outcome(lambda case=case: case(theirs))
+
+
+MADE_HERE = {"dataclasses": "dataclass", "typing": "NamedTuple"}
+
+
 def test_ours_are_all_made_so() -> None:
-    others = [
-        path.relative_to(ROOT)
-        for layer in ("tracer", "codegen", "runtime", "tracegrad")
-        for path in (ROOT / layer).rglob("*.py")
-        if any(
-            line.startswith("from dataclasses import") and "dataclass" in line.replace("dataclasses", "").split()
-            for line in path.read_text().replace(",", " ").splitlines()
-        )
-    ]
-    assert others == []
+    own = {ROOT / "tracer/ir/data_classes.py", ROOT / "tracegrad/tracer/ir/data_classes.py"}
+    for layer in ("tracer", "codegen", "runtime", "tracegrad"):
+        for path in {*(ROOT / layer).rglob("*.py")} - own:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module in MADE_HERE and not node.level:
+                    assert MADE_HERE[node.module] not in [name.name for name in node.names], path

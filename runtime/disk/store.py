@@ -24,12 +24,8 @@ import time
 import warnings
 from collections.abc import Iterator
 
-try:
-    from _blake2 import blake2b  # hashlib loads OpenSSL for it, which takes ten times as long as all that is done here
-except ImportError:  # pragma: no cover
-    from hashlib import blake2b
-
 from ...tracer.ir.data_classes import NamedTuple
+from ...tracer.ir.digests import blake2b
 from ..config import config
 from .location import cache_directory
 

@@ -57,6 +57,7 @@ tracegrad.runtime.wrapper
 tracegrad.tracer
 tracegrad.tracer.ir
 tracegrad.tracer.ir.data_classes
+tracegrad.tracer.ir.digests
 tracegrad.tracer.ir.errors
 tracegrad.tracer.ir.foreign_code
 tracegrad.tracer.ir.forks

@@ -237,7 +237,7 @@ class _Emitter:
         if pins.abstract:
             self.add(REGISTRATIONS, pins.registrations)
         if pins or pins.native:
-            other = f"not {self.constant(pins.same)}()"
+            other = f"not {self.cell(pins.quick)}()"
             if pins.abstract:
                 known = self.constant(pins.registrations)
                 other = f"({other} or {known} != {self.constant(get_cache_token)}())"

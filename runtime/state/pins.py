@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Container, Hashable, Iterable,
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import chain
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 from ...tracer.bytecode.versions import FORM
@@ -220,10 +220,9 @@ class Pins:
         self._cell = array("q", [0])
         self._words = array("q")
         self._note(words)
-        self.same: Callable[[], bool] = _never
         self.native = _ready()
-        if self.native:
-            self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+        self.quick = CellType(_never)  # whose contents ``same`` calls
+        self._settled = False
 
     def __bool__(self) -> bool:
         return bool(self.classes or self._stores or self._lists or self.abstract or self._spaces)
@@ -261,8 +260,18 @@ class Pins:
         self._cell[0] = self._words.buffer_info()[0]
         del before  # read until now
 
+    def same(self) -> bool:
+        """Whether all that is pinned is known to be as it was."""
+        return self.quick.cell_contents()
+
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
+        if self.native and self._settled and self.quick.cell_contents is _never:
+            try:
+                self.quick.cell_contents = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+            except Exception:  # no such target, an LLVM that reads the text otherwise
+                self.native = False
+        self._settled = True  # the first time here: a state that is asked for once does without compiled code
         errors = settings(None)
         if errors is not self._errors[0]:
             if raising() is not self._raising:
@@ -488,13 +497,7 @@ def _ready() -> bool:
     base.attribute = None  # type: ignore[attr-defined]
     third = versions()
     ready = first == second and all(first) and len(set(first)) == 3
-    ready = ready and third[2] == first[2] and all(third) and not {*third[:2]} & {*first}
-    if ready:
-        try:
-            _builtins()
-        except Exception:  # no such target, an LLVM that reads the text otherwise
-            return False
-    return ready
+    return ready and third[2] == first[2] and all(third) and not {*third[:2]} & {*first}
 
 
 @lru_cache(None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tracegrad.tracer.ir.gc_pause import lives_on
+from tracegrad.tracer.ir.gc_pause import _live_on
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def is_old(value: object) -> bool:
 
 
 @pytest.mark.usefixtures("without_passes")
-def test_what_lives_on_is_old_and_not_frozen() -> None:
+def test_what__live_on_is_old_and_not_frozen() -> None:
     made: list[object] = [[]]
     assert not is_old(made)
     frozen = gc.get_freeze_count()
-    lives_on()
+    _live_on()
     assert gc.get_freeze_count() == frozen
     assert frozen or is_old(made)
 
@@ -39,5 +39,5 @@ def test_what_lives_on_is_old_and_not_frozen() -> None:
 def test_what_the_user_has_frozen_stays_frozen() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
-    lives_on()
+    _live_on()
     assert gc.get_freeze_count() == frozen

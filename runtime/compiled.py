@@ -9,14 +9,13 @@ the dispatcher (``paths/dispatcher.py``).
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..tracer.ir import forks
-from ..tracer.ir.gc_pause import fewer_collections
+from ..tracer.ir.gc_pause import imported_to_stay
 from .declare import check_function, positions, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
@@ -186,8 +185,7 @@ if hasattr(os, "register_at_fork"):  # a child must not begin in the middle of a
 
 def module_of_runtime(name: str) -> Any:
     """A module of the runtime's that a first call from disk does without."""
-    with fewer_collections():
-        return importlib.import_module(f".{name}", __package__)
+    return imported_to_stay(f".{name}", __package__)
 
 
 OWNERS.append(CompiledFunction)

@@ -7,7 +7,6 @@ where a program's values lie.
 from __future__ import annotations
 
 import ctypes
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tracer.ir.gc_pause import fewer_collections
+from ...tracer.ir.gc_pause import imported_to_stay
 from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import Canonical, CanonicalOp, Const, Sym
 from ..lower.depth import recursion_for
@@ -35,8 +34,7 @@ def compile_canonical(canonical: Canonical, arguments: int) -> Program:
 
 
 def _assemble() -> Any:
-    with fewer_collections():
-        return importlib.import_module(".assemble", __package__)
+    return imported_to_stay(".assemble", __package__)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,12 +12,12 @@ Numbers are given by interning into one dict: one for each *value* (what is comp
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.digests import blake2b
 from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import Body, Canonical, CanonicalOp, Dim, Operand, Sym
 from ..schedule.early_exit import stored_reads
@@ -120,4 +120,4 @@ class _ValueNumbering:
 
 
 def _digest(array: np.ndarray) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(array).data.cast("B") if array.size else b"", digest_size=32).digest()
+    return blake2b(np.ascontiguousarray(array).data.cast("B") if array.size else b"", digest_size=32).digest()

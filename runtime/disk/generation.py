@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.digests import blake2b
 from .encoding import EncodingError, encode
 from .location import cache_directory
-from .store import blake2b, store
+from .store import store
 
 _LOADED = time.time()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -72,7 +73,7 @@ def _sources() -> bytes | None:
         if known is None:
             digest = blake2b(digest_size=32)
             for name, path in files:
-                with open(path, "rb") as file:
+                with open(path, "rb", buffering=0) as file:
                     content = file.read()
                 digest.update(encode((name, len(content))))
                 digest.update(content)

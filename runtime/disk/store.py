@@ -29,11 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-try:
-    from _blake2 import blake2b  # hashlib loads OpenSSL for it, which takes ten times as long as all that is done here
-except ImportError:  # pragma: no cover
-    from hashlib import blake2b
-
+from ...tracer.ir.digests import blake2b
 from ..config import config
 from ..memory import fresh_memory
 from .location import cache_directory

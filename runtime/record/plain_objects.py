@@ -8,7 +8,6 @@ derivative with respect to them, objects stay what they are.
 
 from __future__ import annotations
 
-import argparse
 import enum
 import functools
 import types
@@ -24,8 +23,8 @@ from ..state.c_state import keeps_c_state
 from ..state.pins import lookup
 from ..state.rebuild import slots
 from ..state.trust import Trust
+from ..state.values import holders
 
-_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 _FIELDS_SET = "__pydantic_fields_set__"  # of a pydantic model: which fields were given, and no data
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # made by a class statement
@@ -36,16 +35,16 @@ _trust = Trust()
 @lru_cache(maxsize=1024)
 def is_plain(cls: type) -> bool:
     """Whether the objects of *cls* are nothing but attributes."""
-    if cls in _HOLDERS:
+    if cls in holders():
         return True
-    own = [base for base in cls.__mro__ if base is not object and base not in _HOLDERS]
+    own = [base for base in cls.__mro__ if base is not object and base not in holders()]
     return (
         bool(cls.__flags__ & _HEAP_TYPE)
         and not issubclass(cls, type | enum.Enum | BaseException)
         and not _trust.cls(cls)
         and not any(base.__module__.partition(".")[0] == "tracegrad" for base in own)
         and not any(hasattr(cls, name) for name in ("__array__", "__dlpack__", "__next__"))
-        and (not keeps_c_state(cls) or issubclass(cls, _HOLDERS))
+        and (not keeps_c_state(cls) or issubclass(cls, holders()))
         and cls.__getattribute__ in (object.__getattribute__, types.SimpleNamespace.__getattribute__)
         and all(type(lookup(cls, name)) is types.MemberDescriptorType for name in slots(cls))
     )

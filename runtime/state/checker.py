@@ -208,7 +208,7 @@ class _Emitter:
                 pairs = [f"{a} is {b}" for i, a in enumerate(variables) for b in variables[i + 1 :]]
                 self.fail_if(" or ".join(pairs))
             elif len(variables) > 4:
-                self.fail_if(f"not {self.constant(distinct_of(len(variables)))}({', '.join(variables)})")
+                self.fail_if(f"not {self.cell(distinct_of(len(variables)))}({', '.join(variables)})")
         names = [
             f"{self.constant(float)}({self.variables[id(node)]})" if type(node.obj) is int else self.variables[id(node)]
             for node in self.arrays
@@ -235,7 +235,7 @@ class _Emitter:
         if pins.abstract:
             self.add(REGISTRATIONS, pins.registrations)
         if pins or pins.native:
-            other = f"not {self.constant(pins.same)}()"
+            other = f"not {self.cell(pins.quick)}()"
             if pins.abstract:
                 known = self.constant(pins.registrations)
                 other = f"({other} or {known} != {self.constant(get_cache_token)}())"

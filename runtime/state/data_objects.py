@@ -10,11 +10,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.digests import blake2b
 from ...tracer.ir.refusals import Refusal
 from .state_graph import Leaf, StateNode
 from .walker import Walker

@@ -12,9 +12,9 @@ So a package that is merely installed is no library here: only what is known to 
 
 from __future__ import annotations
 
+import _locale
 import decimal
 import functools
-import locale
 import operator
 import os
 import sys
@@ -96,7 +96,7 @@ def _environment() -> dict[Any, Any]:
 
 ENVIRONMENT = LibrarySetting("os.environ", Contents(_environment))
 DECIMAL = LibrarySetting("the decimal context", _decimal_context)
-LOCALE = LibrarySetting("the locale", functools.partial(locale.setlocale, locale.LC_ALL, None))
+LOCALE = LibrarySetting("the locale", functools.partial(_locale.setlocale, _locale.LC_ALL, None))
 PRINT_OPTIONS = LibrarySetting(
     "np.get_printoptions()", _print_options, _context_variable("printoptions", "format_options")
 )

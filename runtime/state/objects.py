@@ -9,7 +9,6 @@ a library's class counts with all its attributes. Whatever answers attribute rea
 from __future__ import annotations
 
 import abc
-import argparse
 import enum
 import functools
 import sys
@@ -41,7 +40,7 @@ from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, setting_of
 from .uses import STORE
-from .values import is_leaf
+from .values import holders, is_leaf
 from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
@@ -74,7 +73,6 @@ _ITEM_METHODS: dict[type, frozenset[str]] = {
     )),
 }  # fmt: skip
 _OF_DATA = ("scipy.sparse.", "scipy.interpolate.")  # modules with classes of this kind
-_DATA_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 
 
 def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
@@ -393,7 +391,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     store = getattr(value, "__dict__", None)
     if not trusted and any(_reads_by_itself(walker, base) for base in cls.__mro__):
         walker.names.everything = True
-    data_holder = cls in _DATA_HOLDERS or cls.__module__.startswith(_OF_DATA)
+    data_holder = cls in holders() or cls.__module__.startswith(_OF_DATA)
     everything = walker.names.everything or trusted
     fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not MISSING
     names = set(walker.names.attrs)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Container, Hashable, Iterable,
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import chain
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 from ...tracer.bytecode.versions import FORM
@@ -248,10 +248,9 @@ class Pins:
         self._cell = array("q", [0])
         self._words = array("q")
         self._note(words)
-        self.same: Callable[[], bool] = _never
         self.native = _ready()
-        if self.native:
-            self.same = _builtins()[0](struct.pack("q", self._cell.buffer_info()[0]))
+        self.quick = CellType(_never)  # whose contents ``same`` calls
+        self._settled = False
 
     def __bool__(self) -> bool:
         return bool(self.classes or self._stores or self._lists or self.abstract or self._spaces)
@@ -289,8 +288,18 @@ class Pins:
         self._cell[0] = self._words.buffer_info()[0]
         del before  # read until now
 
+    def same(self) -> bool:
+        """Whether all that is pinned is known to be as it was."""
+        return self.quick.cell_contents()
+
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
+        if self.native and self._settled and self.quick.cell_contents is _never:
+            try:
+                self.quick.cell_contents = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+            except Exception:  # no such target, an LLVM that reads the text otherwise
+                self.native = False
+        self._settled = True  # the first time here: a state that is asked for once does without compiled code
         errors = settings(None)
         if errors is not self._errors[0]:
             if raising() is not self._raising:
@@ -516,27 +525,22 @@ def _ready() -> bool:
     base.attribute = None  # type: ignore[attr-defined]
     third = versions()
     ready = first == second and all(first) and len(set(first)) == 3
-    ready = ready and third[2] == first[2] and all(third) and not {*third[:2]} & {*first}
-    if ready:
-        try:
-            _builtins()
-        except Exception:  # no such target, an LLVM that reads the text otherwise
-            return False
-    return ready
+    return ready and third[2] == first[2] and all(third) and not {*third[:2]} & {*first}
 
 
 #: Objects from which on a set takes less time than to compare each with each.
 _MANY = 100
+_few_distinct, _all_distinct = CellType(distinct), CellType(distinct)  # the first in machine code, once there is any
 
 
-def distinct_of(count: int) -> Callable[..., bool]:
-    """``distinct`` for so many objects."""
-    return _builtins()[1] if count < _MANY and _ready() else distinct
+def distinct_of(count: int) -> CellType:
+    """The cell of ``distinct`` for so many objects."""
+    return _few_distinct if count < _MANY else _all_distinct
 
 
 @lru_cache(None)
-def _builtins() -> tuple[Callable[[object], Callable[..., Any]], Callable[..., bool]]:
-    """(what makes a ``same`` of the address of a table, ``distinct``)"""
+def _builtins() -> Callable[[object], Callable[..., Any]]:
+    """What makes a ``same`` of the address of a table."""
     numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"
@@ -544,5 +548,5 @@ def _builtins() -> tuple[Callable[[object], Callable[..., Any]], Callable[..., b
     addresses = {name: id(value) for name, value in objects.items()}
     text = filled(SAME.replace("$hold_true", hold), numbers, addresses, _FUNCTIONS)
     same, each = compile_functions(text, ("tracegrad_same", "tracegrad_distinct"))
-    of_self = builtins_of(same, b"same", b"Whether all that is pinned is as it was.")
-    return of_self, builtins_of(each, b"distinct", b"Whether no two are one object.")(None)
+    _few_distinct.cell_contents = builtins_of(each, b"distinct", b"Whether no two are one object.")(None)
+    return builtins_of(same, b"same", b"Whether all that is pinned is as it was.")

@@ -80,10 +80,14 @@ class SeededDraws:
 
     def seed_numpy(self) -> None:
         """NumPy's global generator is about to be seeded."""
-        self._numpy_seeded |= self._seeds and _state(self._numpy, True) == self._before
+        known = self._numpy is not None
+        self._numpy_seeded |= known and self._seeds and _state(self._numpy, True) == self._before
 
     def unseeded(self) -> bool:
-        """Whether NumPy's global generator has been drawn from before it was seeded."""
+        """Whether NumPy's global generator has been drawn from before it was seeded, or perhaps so: it was not there
+        when the run began."""
+        if self._numpy is None:
+            return _numpy() is not None
         return not self._numpy_seeded and _state(self._numpy, self._seeds) != self._before
 
     def allows(self, frame: FrameType, owner: Any, name: str) -> bool:

@@ -39,6 +39,7 @@ from ...tracer.bytecode.shown_names import asks, nested
 from ...tracer.control.arms import Choices
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.float_errors import sets_float_errors
 from ...tracer.record.integers import ITEMS
 from ..config import config
@@ -218,7 +219,10 @@ class StatePlan:
         be taken out."""
         now = self._names
         names = (now if after is None else after.graph.names).copy()
+        hook_loaded()
         graph = build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes)
+        if graph.codes.keys() != self._codes.keys() and hook_loaded(graph.codes.values()):
+            return self.snapshot(objects, after)
         if self._names is now and (after is None or after.graph.names is now):  # another thread may have learned more
             self._names = graph.names
         self._static = [r for r in graph.reasons if not (after is not None and r.code is Refusal.STATE_TRACED)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-import sysconfig
 import types
 from functools import lru_cache
 from typing import Any
@@ -50,7 +49,10 @@ def _folder_of(file: str) -> str:
 
 @lru_cache(None)
 def _standard_folders() -> list[str]:
-    paths = [os.path.dirname(os.__file__), *(sysconfig.get_paths().get(k, "") for k in ("stdlib", "platstdlib"))]
+    own = os.path.dirname(os.__file__)
+    prefixes = sys.base_exec_prefix, sys.exec_prefix
+    # as sysconfig has them, which reads how Python was built
+    paths = [own, *[os.path.join(prefix, sys.platlibdir, os.path.basename(own)) for prefix in prefixes]]
     return list(dict.fromkeys(os.path.join(os.path.abspath(p), "") for p in paths if p))
 
 

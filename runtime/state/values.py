@@ -13,6 +13,7 @@ import fractions
 import pathlib
 import re
 import struct
+import sys
 import types
 import uuid
 from collections.abc import Hashable, Iterable
@@ -32,6 +33,12 @@ _ATOMS = _PLAIN | _BY_REPR | {float, complex, re.Pattern}
 _NUMPY_SCALARS = {t for t in np.sctypeDict.values() if t not in (np.void, np.object_)}
 # Types whose == is identity: such objects stand for themselves in a key.
 _IDENTITY_TYPES = {types.FunctionType, types.ModuleType, type, np.ufunc}
+
+
+def holders() -> tuple[type, ...]:
+    """Classes whose objects hold attributes for anybody: that of argparse once it has been imported."""
+    parsed = getattr(sys.modules.get("argparse"), "Namespace", None)
+    return (types.SimpleNamespace,) if parsed is None else (types.SimpleNamespace, parsed)
 
 
 class IdentityKey:

@@ -30,6 +30,7 @@ from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.shape_struct import ShapeDtypeStruct
+from ...tracer.numpy_api.hooks import when_loaded
 from ...tracer.record.made_arrays import MadeArray
 from . import data_objects, modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
@@ -532,7 +533,7 @@ OF_CLASS.update({
     weakref.ProxyType: _proxy, weakref.CallableProxyType: _proxy,
     operator.attrgetter: _getter, operator.methodcaller: _getter,
     types.MethodType: _method, functools.partial: _partial,
-    types.BuiltinFunctionType: objects.c_function, type(np.random.default_rng): objects.c_function,
+    types.BuiltinFunctionType: objects.c_function,
     type("".__str__): objects.c_function,
     type(str.__str__): _by_identity, type(str.upper): _by_identity,
     type(dict.__dict__["fromkeys"]): _by_identity, type(np.sum): objects.c_function,
@@ -543,4 +544,11 @@ OF_CLASS.update({
     property: _descriptor, staticmethod: _descriptor, classmethod: _descriptor,
     functools.cached_property: _descriptor, CACHE: _cached,
 })  # fmt: skip
+
+
+@when_loaded("numpy.random", "default_rng")
+def _know_cython(module: types.ModuleType) -> None:
+    OF_CLASS[type(module.default_rng)] = objects.c_function
+
+
 OF_SUBCLASSES.update({np.ndarray: _array_subclass, logging.Logger: _logger, object: _other})

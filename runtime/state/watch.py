@@ -48,6 +48,8 @@ _MAKERS = ("dataclasses", "collections")  # modules that make code of the names 
 _SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name is the user's
 _FOR_THE_USER = (constants.__name__, made_in_code.__name__)  # from which NumPy is called in the user's name
 
+is_internal(__file__)  # the first time it asks the finders of modules, whose Python no run may call
+
 
 class Watch:
     """Context manager around a recorded run; ``reasons`` is filled while it runs."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from ...codegen.cpu.program import Program
 from ...codegen.cpu.symbols import in_any_process
+from ...tracer.ir.digests import blake2b
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import tree_unflatten

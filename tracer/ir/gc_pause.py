@@ -8,11 +8,14 @@ and what the user sets meanwhile stays.
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
 from contextlib import AbstractContextManager
+from typing import Any
 
 from .forks import SharedChange
 
-OBJECTS = 50_000  # new objects between two passes, at least
+OBJECTS = 100_000  # new objects between two passes, at least: more than the tracer has
 
 _before: tuple[int, int, int] = gc.get_threshold()
 
@@ -35,3 +38,21 @@ RECORDINGS = SharedChange(_begin, _end)
 def fewer_collections() -> AbstractContextManager[None]:
     """A context in which the garbage collector runs less often (where it is enabled)."""
     return RECORDINGS.needed()
+
+
+def imported_to_stay(name: str, package: str | None) -> Any:
+    """The module *name*, whose import makes objects that live on."""
+    known = len(sys.modules)
+    with fewer_collections():
+        module = importlib.import_module(name, package)
+        if len(sys.modules) > known:  # before the collector runs as often as ever
+            _live_on()
+    return module
+
+
+def _live_on() -> None:
+    """Tell the collector that what has been made lately is not garbage: it counts as old from now on, and has cost no
+    pass. (What the user has frozen stays frozen.)"""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()

@@ -77,4 +77,3 @@ from . import (  # noqa: F401  (each fills the tables)
 
 dispatch.install()
 made_in_code.show_takers_of_lists()
-generators.show_generators()

@@ -6,7 +6,9 @@ distribution that scales and shifts is its standard form, scaled and shifted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
+from .hooks import when_loaded
 
 
 def _shifted(z: Any, loc: Any, scale: Any) -> Any:
@@ -112,30 +115,29 @@ def _draws(kind: type) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _subclass(kind: type) -> Any:
+@functools.cache
+def _subclass(kind: Any) -> Any:
     space = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
     return type(kind.__name__, (kind,), {**space, **_draws(kind)})
 
 
-_Generator, _RandomState = _subclass(np.random.Generator), _subclass(np.random.RandomState)
-
-
 def _generator(bit_generator: Any) -> Any:
     made = np.random.Generator(bit_generator)
-    return made if current_recorder() is None else _Generator(made.bit_generator)
+    return made if current_recorder() is None else _subclass(np.random.Generator)(made.bit_generator)
 
 
 def _default_rng(seed: Any = None) -> Any:
     made = np.random.default_rng(seed)
-    return made if made is seed or current_recorder() is None else _Generator(made.bit_generator)
+    return made if made is seed or current_recorder() is None else _subclass(np.random.Generator)(made.bit_generator)
 
 
 def _random_state(seed: Any = None) -> Any:
     if current_recorder() is None:
         return np.random.RandomState(seed)
     if seed is None or hasattr(seed, "capsule"):
-        return _RandomState(seed)
-    made = _RandomState(np.random.MT19937(np.random.SeedSequence(0)))  # no call of the system's, as by its constructor
+        return _subclass(np.random.RandomState)(seed)
+    first = np.random.MT19937(np.random.SeedSequence(0))  # no call of the system's, as by the constructor
+    made = _subclass(np.random.RandomState)(first)
     made.seed(seed)
     return made
 
@@ -156,9 +158,12 @@ def _of_module(name: str, method: Callable[..., Any], plain: Any) -> Callable[..
     return draw
 
 
-def show_generators() -> None:
+@when_loaded("numpy.random", "default_rng", "Generator", "RandomState", "seed", *_FORMS, sought=True)
+def _show_generators(module: ModuleType) -> None:
     """Let calls of the functions of ``np.random`` find these."""
-    methods = _draws(np.random.RandomState)
-    drawn = {name: _of_module(name, method, getattr(np.random, name)) for name, method in methods.items()}
+    for kind in (module.Generator, module.RandomState):
+        _subclass(kind)
+    methods = _draws(module.RandomState)
+    drawn = {name: _of_module(name, method, getattr(module, name)) for name, method in methods.items()}
     made = {"default_rng": _default_rng, "Generator": _generator, "RandomState": _random_state}
-    show_functions(np.random, {**made, "seed": _seed, **drawn})
+    show_functions(module, {**made, "seed": _seed, **drawn})

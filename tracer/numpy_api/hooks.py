@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.forks import lock
+from ..ir.late_modules import imported
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_array
 from ..record.recorder import current_recorder
@@ -109,40 +111,64 @@ class _Waiting:
     module: str
     names: tuple[str, ...]
     hooks: Callable[[Any], None]
+    sought: bool
     done: bool = False
+
+    def is_named(self, codes: Iterable[CodeType]) -> bool:
+        """Whether code has the name of the module in it."""
+        names = {self.module, self.module.rpartition(".")[2]}
+        return any(not names.isdisjoint(code.co_names) or self.module in code.co_consts for code in codes)
 
 
 _waiting: list[_Waiting] = []
+_lock = lock()
 
 
-def when_loaded(module: str, *names: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+def when_loaded(
+    module: str, *names: str, sought: bool = False
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Decorate what hooks the functions of *module*, which nothing here imports; the first recording after it has been
-    loaded, up to these *names*, calls it with the module."""
+    loaded, up to these *names*, calls it with the module.  *sought*: the module is imported for code that names it,
+    since calls of its functions must not go unnoticed, or can't be made again."""
 
     def note(hooks: Callable[[Any], None]) -> Callable[[Any], None]:
-        _waiting.append(_Waiting(module, names, hooks))
+        _waiting.append(_Waiting(module, names, hooks, sought))
         return hooks
 
     return note
 
 
-def hook_loaded() -> bool:
-    """Hook the functions of modules that have been loaded since the last call; whether there are any."""
+def hook_loaded(codes: Collection[CodeType] = ()) -> bool:
+    """Hook the functions of modules that have been loaded since the last call, or which the *codes* name; whether there
+    are any."""
     found = False
     for library in _waiting:
-        module = None if library.done else sys.modules.get(library.module)
+        if library.done:
+            continue
+        if library.sought and library.module not in sys.modules and library.is_named(codes):
+            imported(library.module)
+        module = sys.modules.get(library.module)
         if module is not None and all(hasattr(module, name) for name in library.names):
-            found = library.done = True
-            try:
-                library.hooks(module)
-            except AttributeError as error:  # a release in which its parts have other names
-                warnings.warn(
-                    f"this release of {library.module} is not one that tracegrad knows ({error}): some of its "
-                    "functions raise where they are given traced values",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+            with _lock:
+                found |= _hook(library, module)
     return found
+
+
+def _hook(library: _Waiting, module: Any) -> bool:
+    if library.done:  # by another thread, just now
+        return True
+    try:
+        library.hooks(module)
+    except AttributeError as error:  # a release in which its parts have other names
+        warnings.warn(
+            f"this release of {library.module} is not one that tracegrad knows ({error}): some of its "
+            "functions raise where they are given traced values",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    finally:
+        library.done = True
+    return True
 
 
 def hook_to_source(function: Any, applies: Callable[..., bool] = _given_traced) -> None:

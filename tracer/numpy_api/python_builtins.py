@@ -10,8 +10,6 @@ import ast
 import builtins
 import decimal
 import fractions
-import json
-import locale
 import numbers
 import pickle
 import re
@@ -39,6 +37,7 @@ from ..record.recorder import Recorder, current_recorder
 from ..record.reports import KeptFile
 from ..record.shown_text import PRINT, VALUE, Printed
 from ..record.undecided import Undecided, chosen, number_of
+from .hooks import when_loaded
 
 _NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
 _ABSENT = object()
@@ -521,9 +520,7 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
     np: {name: _scalars[getattr(np, name)] for name in _SCALARS}
     | {name: _read(getattr(np, name)) for name in ("fromstring", "loadtxt", "genfromtxt")},
     builtins: _called,
-    json: {"dumps": _of_plain(json.dumps, TracedArray.shown), "loads": _read(json.loads)},
     ast: {"literal_eval": _read(ast.literal_eval)},
-    locale: {name: _read(getattr(locale, name)) for name in ("atof", "atoi")},
     struct: {"pack": _of_plain(struct.pack, _number_of(struct.pack))},
     pickle: {"dumps": _of_plain(pickle.dumps, _number_of(pickle.dumps))},
     fractions: {"Fraction": _exact(fractions.Fraction)},
@@ -531,3 +528,13 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
 }
 for _module, _found in _functions.items():
     show_functions(_module, _found)
+
+
+@when_loaded("json", "dumps", "loads", sought=True)
+def _show_json(module: types.ModuleType) -> None:
+    show_functions(module, {"dumps": _of_plain(module.dumps, TracedArray.shown), "loads": _read(module.loads)})
+
+
+@when_loaded("locale", "atof", "atoi", sought=True)
+def _show_locale(module: types.ModuleType) -> None:
+    show_functions(module, {name: _read(getattr(module, name)) for name in ("atof", "atoi")})

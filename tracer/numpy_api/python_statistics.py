@@ -6,8 +6,9 @@ itself, which sorts and compares.
 
 from __future__ import annotations
 
-import statistics
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
 from .assemble import nested_atom
+from .hooks import when_loaded
 
 
 def _function(plain: Any, compute: Callable[..., Any], least: int, columns: int = 1) -> Any:
@@ -30,7 +32,9 @@ def _function(plain: Any, compute: Callable[..., Any], least: int, columns: int 
             found = compute(*[wrap_array(nested_atom(x)) for x in data], *args[columns:], **kwargs)
         if found is None:
             plain(*[[-1.0] * len(x) for x in data], *args[columns:], **kwargs)
-        return statistics.LinearRegression(*found) if type(found) is tuple else found.number()  # type: ignore[union-attr]
+        if type(found) is tuple:
+            return sys.modules[plain.__module__].LinearRegression(*found)
+        return found.number()  # type: ignore[union-attr]
 
     return function
 
@@ -79,4 +83,8 @@ _COMPUTED: dict[str, tuple[Callable[..., Any], int, int]] = {  # function: (of a
     "covariance": (_covariance, 2, 2), "correlation": (_correlation, 2, 2),
     "linear_regression": (_linear_regression, 2, 2),
 }  # fmt: skip
-show_functions(statistics, {name: _function(getattr(statistics, name), *row) for name, row in _COMPUTED.items()})
+
+
+@when_loaded("statistics", *_COMPUTED, sought=True)
+def _show_statistics(module: ModuleType) -> None:
+    show_functions(module, {name: _function(getattr(module, name), *row) for name, row in _COMPUTED.items()})

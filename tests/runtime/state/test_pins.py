@@ -27,7 +27,9 @@ def ready(request, monkeypatch):
 
 
 def made(names=(), classes=(), stores=(), lists=(), abstract=False, spaces=(), functions=()):
-    return Pins(set(names), Trust(), classes, stores, lists, abstract, spaces, functions)
+    found = Pins(set(names), Trust(), classes, stores, lists, abstract, spaces, functions)
+    assert found.settle() and found.settle()  # from the second time on there is compiled code
+    return found
 
 
 def holds(pinned):
@@ -61,6 +63,26 @@ def test_classes(ready, change):
     assert pinned.same() is ready
     CHANGES[change](low, high)
     assert not pinned.same()
+    assert not pinned.settle()
+
+
+def test_the_first_comparison_is_made_in_python(ready):
+    low, high = classes()
+    pinned = Pins({"rate"}, Trust(), [high], [], [], False, [])
+    assert not pinned.same() and pinned.settle()
+    assert not pinned.same() and pinned.settle()
+    assert pinned.same() is ready
+    del low.rate
+    assert not pinned.same() and not pinned.settle()
+
+
+def test_where_it_does_not_compile_all_is_compared_in_python(monkeypatch):
+    monkeypatch.setattr(pins, "_builtins", lambda: 1 / 0)
+    low, high = classes()
+    pinned = made({"rate"}, [high])
+    for _ in range(3):
+        assert not pinned.same() and pinned.settle()
+    del low.rate
     assert not pinned.settle()
 
 

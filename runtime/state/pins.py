@@ -540,7 +540,7 @@ def distinct_of(count: int) -> CellType:
 
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
-    """What makes a ``same`` of the address of a table."""
+    """The maker of a ``same`` of the address of a table."""
     numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"

@@ -16,6 +16,7 @@ import functools
 import logging
 import operator
 import os
+import reprlib
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -154,6 +155,15 @@ def _function(walker: Walker, fn: types.FunctionType, label: str, site: str) -> 
     return node
 
 
+def _is_repr_of_fields(fn: types.FunctionType) -> bool:
+    """Whether *fn* is the ``__repr__`` that a data class is given, which names what it reads; since Python 3.12 a
+    wrapper of ``reprlib``'s around that."""
+    if fn.__name__ != "__repr__" or fn.__code__.co_filename not in (dataclasses.__file__, reprlib.__file__):
+        return False
+    made = [cell.cell_contents for cell in fn.__closure__ or ()]
+    return any(getattr(part, "__qualname__", "").startswith("__create_fn__.") for part in made)
+
+
 def _fill_function(
     walker: Walker, node: StateNode, fn: types.FunctionType, label: str, site: str, trusted: bool
 ) -> None:
@@ -162,7 +172,7 @@ def _fill_function(
         why = impurity(fn)
         if why:
             walker.refuse(why, f"{fn.__module__}.{fn.__qualname__}", site)
-        if reads_by_itself(fn) and not (fn.__code__.co_filename == dataclasses.__file__ and fn.__name__ == "__repr__"):
+        if reads_by_itself(fn) and not _is_repr_of_fields(fn):
             walker.names.everything = True
         setting = setting_of(fn)
         if setting is not None:

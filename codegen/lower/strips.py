@@ -18,7 +18,7 @@ so that threads divide them, or of loops in the steps of one where there are man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -52,6 +52,8 @@ MAX_ROW = CACHE // FEWEST  # bytes of a row
 WHOLE = 1 << 15  # elements of the factor that all strips share, or of a total: larger ones had better be BLAS's at once
 CHUNKS = 64  # steps of the outer loop, which threads take
 STACKED = 1 << 20  # bytes of the parts of totals
+ENOUGH = 16  # chunks, for threads
+TRIED = 4  # axes that are looked at
 
 _VIEW_PARAMS = frozenset({"shape", "dims", "perm", "start", "step", "axis"})
 _MERGES: dict[str, Callable[[Any, Any], Any]] = {
@@ -85,16 +87,20 @@ def in_strips(graph: Graph) -> tuple[Graph, list[str | Reason]]:
     return _InStrips(graph, split, plan).run(), [text]
 
 
-def _long_axes(graph: Graph, classes: EqualAxes) -> Iterable[Any]:
-    """The classes of the leading axes of operands that are long enough."""
-    found: dict[Any, None] = {}
+def _long_axes(graph: Graph, classes: EqualAxes) -> list[Any]:
+    """The classes of axes that are long enough, and the leading ones of operands: those of the most products."""
+    found: dict[Any, int] = {}
     for v in (*graph.inputs, *[v for v, _ in graph.consts]):
         for axis, n in enumerate(v.shape):
             if n >= 2 * FEWEST:
-                found[classes.find((v, axis))] = None
+                found[classes.find((v, axis))] = 0
             if n != 1:
                 break
-    return found
+    for node in graph.nodes if found else ():
+        if node.prim.kind == PRODUCT:
+            for root in {classes.find((node.out, axis)) for axis in range(node.out.ndim)} & found.keys():
+                found[root] += 1
+    return sorted(found, key=found.__getitem__, reverse=True)[:TRIED]
 
 
 # ---- what is correct ----------------------------------------------------------------------------------------------
@@ -258,17 +264,22 @@ def worth_it(split: _RowSplit) -> _StripPlan | Reason | None:
     if factor > WHOLE or row_bytes > MAX_ROW:
         return Refusal.STRIP_LARGE(count=n, size=max(factor, row_bytes))
     most = max(FEWEST, min(MOST, CACHE // max(row_bytes, 1), n // 2))
-    rows = _divisor(n, most)
     parts = sum(x.aval.nbytes for x in split.parts)
-    strips = n // rows
-    chunks = next(c for c in range(max(1, min(CHUNKS, strips, STACKED // max(parts, 1))), 0, -1) if strips % c == 0)
-    return _StripPlan(n, rows, strips // chunks, chunks, saved)
+    rows, chunks = _borders(n, most, max(1, min(CHUNKS, STACKED // max(parts, 1))))
+    return _StripPlan(n, rows, n // rows // chunks, chunks, saved)
 
 
-def _divisor(n: int, most: int) -> int:
-    """Rows of a strip, at most *most*: of those that leave nothing over the most, in eights if there are such."""
-    fitting = [r for r in range(most, max(FEWEST, most // 2) - 1, -1) if n % r == 0]
-    return next((r for r in fitting if r % 8 == 0), fitting[0] if fitting else most // 8 * 8 or most)
+def _borders(n: int, most: int, most_chunks: int) -> tuple[int, int]:
+    """(rows of a strip, at most *most* of the *n*; chunks of as many strips each): if possible none is left over, rows
+    are eights, and there are chunks enough."""
+
+    def chunks(rows: int) -> int:
+        strips = n // rows
+        return next(c for c in range(min(most_chunks, strips), 0, -1) if strips % c == 0)
+
+    wanted = sorted(range(max(FEWEST, most // 2), most + 1), key=lambda rows: (n % rows != 0, rows % 8 != 0, -rows))
+    found = next((rows for rows in wanted if chunks(rows) >= min(ENOUGH, most_chunks, n // rows)), wanted[0])
+    return found, chunks(found)
 
 
 def _factor(split: _RowSplit, node: Node) -> int:
@@ -370,16 +381,25 @@ class _InStrips:
         rows = [self._cut(values[v], v, plan.strips, plan.rows) for v in self.rows]
         whole = [values[v] for v in self.whole]
         consts = [Var(x.aval) for x in whole]
-        inits = [_neutral(self.split.totals[v]) for v in self.split.parts]
+        nodes = [self.split.totals[v] for v in self.split.parts]
+        exact = [k for k, node in enumerate(nodes) if _is_exact(node)]
+        inits = [*map(_neutral, nodes), *[_neutral(nodes[k]) for k in exact]]
         before = [Var(replace(x.aval, weak=False)) for x in inits]
         xs = [Var(replace(x.aval, shape=x.aval.shape[1:])) for x in rows]
         with building(Builder()) as inner:
             found = self._strip(dict(zip([*self.whole, *self.rows], [*consts, *xs], strict=True)), plan.rows)
             merged = [self._merged(v, x, y) for v, x, y in zip(self.split.parts, before, found, strict=False)]
-            outs = [*merged, *found[len(merged) :]]
+            lost = [
+                _lost(before[k], found[k], merged[k], so_far)
+                for k, so_far in zip(exact, before[len(merged) :], strict=True)
+            ]
+            outs = [*merged, *lost, *found[len(merged) :]]
         body = Graph([*consts, *before, *xs], live_nodes(inner.nodes, outs), outs)
         results = loop(body, whole, inits, rows, plan.strips)
-        return [*results[: len(merged)], *[self._joined(x) for x in results[len(merged) :]]]
+        totals: list[Atom] = [*results[: len(merged)]]
+        for k, rest in zip(exact, results[len(merged) :], strict=False):
+            totals[k] = F.select(F.isfinite(totals[k]), totals[k] + rest, totals[k])  # else what was lost is no number
+        return [*totals, *[self._joined(x) for x in results[len(before) :]]]
 
     def _strip(self, values: dict[Var, Atom], length: int) -> list[Atom]:
         """Parts of totals, and kept values with the long axis first, of a strip of this *length*."""
@@ -416,6 +436,19 @@ class _InStrips:
     def _merged(self, v: Var, x: Atom, y: Atom) -> Atom:
         result: Atom = _MERGES[self.split.totals[v].prim.name](x, y)
         return result
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether what rounding takes from the total *node* is added up aside: as in one loop over all rows, where it is a
+    single number."""
+    return node.prim is REDUCE_SUM and node.out.dtype.kind in FLOAT_KINDS and not node.out.ndim
+
+
+def _lost(x: Any, y: Any, total: Any, before: Any) -> Atom:
+    """*before*, and what rounding took from *total*, the sum of *x* and *y* (Knuth's TwoSum)."""
+    taken = total - x
+    result: Atom = before + ((x - (total - taken)) + (y - taken))
+    return result
 
 
 def _reduction(node: Node) -> Any:

@@ -301,6 +301,26 @@ def test_the_same_bits_for_any_number_of_threads(monkeypatch, seen):
     np.testing.assert_allclose(gradients[3], 2 * np.sum(plain, axis=0) / plain.size, rtol=1e-9)
 
 
+def test_sums_over_many_strips_are_as_exact_as_over_all_rows(monkeypatch, seen):
+    n = 4096
+    use(monkeypatch, Sizes(n, 2, 2, 1))  # all strips in one chunk
+
+    def fn(W, V, X):
+        return np.sum(np.abs(X @ W) @ V)
+
+    X = np.full((n, 1), 0.1)
+    X[0] = 1e15
+    args = np.ones((1, 1)), np.ones((1, 1)), X
+    f = compile_grad(fn, argnums=(0, 1))
+    value = f.value_and_grad(*args)[0]
+    assert seen.loops == 1
+    assert value == 1e15 + 0.1 * (n - 1)
+    X[5] = np.inf
+    assert f.value_and_grad(*args)[0] == np.inf
+    X[7] = np.nan
+    assert np.isnan(f.value_and_grad(*args)[0])
+
+
 def test_explain_says_what_was_decided():
     args = network_args(200)
     text = compile_grad(network).explain(*args)

@@ -24,6 +24,7 @@ from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from ..schedule.affine import Index, depends_on
 from ..schedule.index_maps import Alternative, Condition, Indices, known, read
 from ..schedule.loop_tree import PartWindow, ResultRun, Schedule
+from ..schedule.tiles import TILE
 from .scalar import I1, I8, I64, PTR, Scalars, constant, from_memory, lower, memory_type, register_type, to_memory
 
 
@@ -369,8 +370,11 @@ class ValueEmitter:
         if x in self.schedule.tiled:
             assert self.tile_start is not None
             row: ir.Value = self.b.sub(self.loops[0], self.tile_start, flags=("nsw",))
-            for a in wide:
-                row = self.b.mul(row, self.size(dims[a]), flags=("nsw",))
+            if all(dims[a] in self.program.static for a in wide):  # loops over them are unrolled: rows are vectorised
+                offset = self.b.mul(offset, I64(TILE), flags=("nsw",))
+            else:
+                for a in wide:
+                    row = self.b.mul(row, self.size(dims[a]), flags=("nsw",))
             offset = self.b.add(row, offset, flags=("nsw",))
         return offset
 

@@ -37,6 +37,11 @@ SMALLER = {  # workloads whose arguments are cut to size
     ),
     "cholesky_500": lambda a, weights: (a[:20, :20], weights[:20, :20]),
     "solves_100000x3x3": lambda a, b: (a[:50], b[:50]),
+    "attention_512x64_f32": lambda *arrays: [a[:24, :16] for a in arrays],
+    "student_2k_K50": lambda *args: (*[a[:6] for a in args[:4]], args[4][:40]),
+    "poisson_100000x30": lambda w, X, y: (w[:20], X[:50, :20], y[:50]),
+    "spline_100000": lambda c, x, y: (c, x[:50], y[:50]),
+    "lennard_jones_1000": lambda positions: (positions[:20],),
 }  # fmt: skip
 TOO_LARGE = {"black_scholes_1e6", "rosenbrock_1e6", "gmm_10k_d10_K25"}  # and others are like them
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if name not in TOO_LARGE}

@@ -136,16 +136,16 @@ def test_wrong_calls():
 
 
 def test_nothing_leaks():
-    leaf, none = Leaf(), sys.getrefcount(None)
+    leaf, turns = Leaf(), 10_000
     tree = {"a": [leaf, (leaf, None)], "b": leaf}
     read = read_by(tree)
-    counts = sys.getrefcount(leaf), sys.getrefcount(tree), sys.getrefcount("a")
-    for _ in range(1000):
+    counts, none = (sys.getrefcount(leaf), sys.getrefcount(tree), sys.getrefcount("a")), sys.getrefcount(None)
+    for _ in range(turns):
         assert len(read(tree)) == 3
         assert read({"a": [leaf, (leaf, 1)], "b": leaf}) is None
     gc.collect()
     assert (sys.getrefcount(leaf), sys.getrefcount(tree), sys.getrefcount("a")) == counts
-    assert abs(sys.getrefcount(None) - none) < 50
+    assert abs(sys.getrefcount(None) - none) < turns // 2  # other threads have some, too
 
 
 def test_slots_read_what_python_takes_apart_within():

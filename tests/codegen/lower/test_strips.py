@@ -25,8 +25,9 @@ class Sizes(NamedTuple):
     chunks: int = 3
 
 
-#: strips alone; chunks of strips; a rest; a rest after chunks; one row in the rest
-SIZES = [Sizes(12), Sizes(24), Sizes(11, 3, 4), Sizes(47, 4, 4), Sizes(29, 4, 4), Sizes(64, 2, 8, 5)]
+#: chunks of strips; a rest after chunks, of one row; strips alone; a rest; more chunks
+SIZES = [Sizes(24), Sizes(29, 4, 4), Sizes(12), Sizes(11, 3, 4), Sizes(47, 4, 4), Sizes(64, 2, 8, 5)]
+QUICK = 2
 
 
 class Seen:
@@ -155,7 +156,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize(
+    "sizes", [*SIZES[:QUICK], *[pytest.param(s, marks=pytest.mark.slow) for s in SIZES[QUICK:]]], ids=str
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_without_strips(name, sizes, monkeypatch, seen):
     fn, make, argnums = PROGRAMS[name]
@@ -177,7 +180,7 @@ def test_as_without_strips(name, sizes, monkeypatch, seen):
 def test_float32(name, monkeypatch, seen):
     fn, make, argnums = PROGRAMS[name]
     args = [a.astype(np.float32) for a in make(24)]
-    use(monkeypatch, SIZES[1])
+    use(monkeypatch, SIZES[0])
     value, gradients = compile_grad(fn, argnums=argnums).value_and_grad(*args)
     assert seen.loops == 1
     exact = compile_grad(fn, argnums=argnums).value_and_grad(*[a.astype(float) for a in args])
@@ -212,7 +215,7 @@ def test_what_needs_a_total_stands_after_the_strips(monkeypatch, seen):
 
     args = extremes_args(24)
     expected = compile_grad(normed, argnums=(0, 1)).value_and_grad(*args)
-    use(monkeypatch, SIZES[1])
+    use(monkeypatch, SIZES[0])
     value, gradients = compile_grad(normed, argnums=(0, 1)).value_and_grad(*args)
     assert value == pytest.approx(expected[0])
     for found, known in zip(gradients, expected[1], strict=True):
@@ -236,7 +239,7 @@ def test_what_needs_a_total_stands_after_the_strips(monkeypatch, seen):
 def test_rows_that_depend_on_others(fn, monkeypatch, seen):
     args = extremes_args(24)
     expected = compile_grad(fn, argnums=(0, 1)).value_and_grad(*args)
-    use(monkeypatch, SIZES[1])
+    use(monkeypatch, SIZES[0])
     value, gradients = compile_grad(fn, argnums=(0, 1)).value_and_grad(*args)
     assert value == pytest.approx(expected[0])
     for found, known in zip(gradients, expected[1], strict=True):
@@ -250,7 +253,7 @@ def test_branches_on_totals_and_on_data(monkeypatch, seen):
             return np.sum(z * z)
         return np.sum(np.exp(z))
 
-    use(monkeypatch, SIZES[1])
+    use(monkeypatch, SIZES[0])
     f = compile_grad(fn, argnums=(0, 1))
     W, V, X = extremes_args(24)
     for sign in (1, -1, 1, -1, 1):
@@ -272,7 +275,7 @@ def test_second_derivatives(monkeypatch, seen):
         return np.sum(autograd.grad(network)(W, *rest) * direction)
 
     expected = compile_grad(slope).value_and_grad(*args)
-    use(monkeypatch, SIZES[1])
+    use(monkeypatch, SIZES[0])
     f = compile_grad(slope)
     value, gradient = f.value_and_grad(*args)
     assert seen.loops == 1

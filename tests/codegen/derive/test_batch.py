@@ -121,7 +121,7 @@ def test_kernels_of_many_rows(kernel: Any, kinds: tuple[str, ...]) -> None:
             inputs, nodes, outputs = inputs + many.inputs, nodes + many.nodes, outputs + many.outputs
             given += stacked(values, which)
             expected += row_by_row(graph, values, which)
-    assert len(outputs) > 10
+    assert len(outputs) > 5  # HOST has as many rows of our own; other tests may add some
     for ours, theirs in zip(kernel(Graph(inputs, nodes, outputs), given), expected, strict=True):
         assert_close(ours, theirs, 1e-10, 1e-10)
 

@@ -20,7 +20,7 @@ from .expressions import Numbers
 from .fourier import takes_all
 from .lapack import PerMatrix
 from .loop_values import Frame
-from .products import MATRIX_WORK, OF_ONE_THREAD, ProductKind, element, product_function
+from .products import OF_ONE_THREAD, ProductKind, batch_work, element, product_function
 from .scalar import I1, I64, counting, least, memory_type, ranging, to_memory
 from .small_matrices import is_small
 
@@ -60,7 +60,7 @@ def parts_work(frame: Frame, op: CanonicalOp) -> tuple[ir.Value, ir.Value]:
     third = op.out.dims[-1] if op.prim.kind == PRODUCT else x.dims[-1]
     each = b.mul(b.mul(*sides), numbers.size(third))
     alone = b.icmp_signed("<=", each, I64(OF_ONE_THREAD))
-    return batch, b.select(alone, b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), I64(0))
+    return batch, b.select(alone, batch_work(b, batch, each), I64(0))
 
 
 def product_dims(op: CanonicalOp) -> tuple[Dim, Dim, Dim]:

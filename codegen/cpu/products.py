@@ -216,7 +216,7 @@ def product_function(module: ir.Module, product: ProductKind, divides: bool, has
         b.ret(I64(-1))
     with b.if_else(b.icmp_signed("<=", each, I64(OF_ONE_THREAD))) as (small, large):
         with small:
-            run(I64(BATCH), batch, b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), tiles)
+            run(I64(BATCH), batch, batch_work(b, batch, each), tiles)
         with large:
             longest, narrow = _longest_of(b, (m, n, k), w.tb)
             pieces = b.udiv(b.add(longest, I64(SIDE - 1)), I64(SIDE))
@@ -247,13 +247,18 @@ def _longest_of(b: ir.IRBuilder, sizes: Sequence[ir.Value], tb: ir.Value) -> tup
     return longest, b.icmp_signed("<=", others, b.select(tb, I64(NARROW[True]), I64(NARROW[False])))
 
 
+def batch_work(b: ir.IRBuilder, batch: ir.Value, each: ir.Value) -> ir.Value:
+    """Flops, about, of a batch of calls with *each* so many multiplications."""
+    return b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK)))
+
+
 def product_work(
     b: ir.IRBuilder, batch: ir.Value, sizes: Sequence[ir.Value], tb: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """(flops of a batch of products of the *sizes* m, n, k; whether each is done in one thread)"""
     each, (_, narrow) = reduce(b.mul, sizes), _longest_of(b, sizes, tb)
     alone = b.or_(narrow, b.icmp_signed("<=", each, I64(OF_ONE_THREAD)))
-    return b.mul(batch, b.add(b.mul(each, I64(2)), I64(MATRIX_WORK))), alone
+    return batch_work(b, batch, each), alone
 
 
 def _largest(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -169,7 +169,7 @@ def capsule_signature(capsule: Any) -> str:
 
 
 def capsule_address(capsule: Any) -> int:
-    """The address of the C function in a *capsule*."""
+    """The address in a *capsule*."""
     return _capsule_pointer(capsule, _capsule_name(capsule))
 
 

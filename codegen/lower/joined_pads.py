@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.graph import Atom, Builder, Graph, Node, Var, bind, building, live_nodes, read_vars
+from ...tracer.ir.graph import Atom, Builder, Graph, Node, Var, bind, building, live_graph
 from ...tracer.ops.elementwise import like
 from ...tracer.ops.shape import PAD, concat, take_slice, zeros
 
@@ -42,14 +41,8 @@ def join_pads(graph: Graph) -> Graph:
                 builder.site_override = node.site
                 renamed[node.out] = sums[node.out].joined(node, current)
                 continue
-            inputs = tuple(map(current, node.inputs))
-            same = inputs == node.inputs
-            builder.nodes.append(node if same else Node(node.prim, inputs, node.params, node.outs, node.site))
-    outputs, guards = [*map(current, graph.outputs)], [replace(g, atom=current(g.atom)) for g in graph.guards]
-    roots = [*outputs, *[g.atom for g in guards]]
-    kept = live_nodes(builder.nodes, roots)
-    read = read_vars(kept, roots)
-    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in read])
+            builder.nodes.append(node.on(tuple(map(current, node.inputs))))
+    return live_graph(graph, builder.nodes, current)
 
 
 def _sums(graph: Graph) -> dict[Var, _Sum]:

@@ -23,8 +23,7 @@ from ...tracer.ir.graph import (
     building,
     by_value,
     identity,
-    live_nodes,
-    read_vars,
+    live_graph,
 )
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
@@ -268,7 +267,7 @@ def _without_aliases(graph: Graph) -> Graph:
         if node.prim.name == "alias":
             sources[node.out] = inputs[0]
         else:
-            nodes.append(node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site))
+            nodes.append(node.on(inputs))
     if not sources:
         return graph
     guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
@@ -337,7 +336,7 @@ def apply_rules(graph: Graph) -> Graph:
                 changed = True
                 renamed.update(zip(node.outs, inputs, strict=False))
                 continue
-            moved = node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site)
+            moved = node.on(inputs)
             builder.site_override = node.site
             rule = RULES.get(node.prim.name)
             if node.prim.kind == VIEW and node.prim.lower is not None:
@@ -360,9 +359,4 @@ def apply_rules(graph: Graph) -> Graph:
                 producers.setdefault(new.out, new)
     if not changed:
         return graph
-    outputs = [current(a) for a in graph.outputs]
-    guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
-    roots = [*outputs, *[g.atom for g in guards]]
-    kept = live_nodes(builder.nodes, roots)
-    read = read_vars(kept, roots)
-    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in read])
+    return live_graph(graph, builder.nodes, current)

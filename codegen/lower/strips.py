@@ -18,7 +18,7 @@ so that threads divide them, or of loops in the steps of one where there are man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from ...tracer.ir.graph import (
     bind,
     building,
     current_builder,
+    live_graph,
     live_nodes,
     read_vars,
 )
@@ -44,7 +45,7 @@ from ...tracer.ops.control import loop
 from ...tracer.ops.elementwise import F
 from ...tracer.ops.reduce import REDUCE_SUM
 from ...tracer.ops.shape import concat, full, move_axis, reshape, slice_axis
-from .equal_axes import EqualAxes, size_of
+from .equal_axes import EqualAxes, Place, size_of
 
 CACHE = 1 << 20  # bytes that a strip may take, of a second-level cache of 1 or 2 MB
 FEWEST, MOST = 64, 1024  # rows of a strip
@@ -69,10 +70,13 @@ def in_strips(graph: Graph) -> tuple[Graph, list[str | Reason]]:
         return graph, []
     if any(node.prim.kind == LOOP for node in graph.nodes):
         return graph, []
+    leading = list(_leading(graph))
+    if not leading:
+        return graph, []
     classes = EqualAxes(graph, {})
     best: tuple[_RowSplit, _StripPlan] | None = None
     notes: list[str | Reason] = []
-    for root in _long_axes(graph, classes):
+    for root in _most_used(graph, classes, leading):
         split = _RowSplit(graph, classes, root)
         split.run()
         plan = worth_it(split)
@@ -87,16 +91,20 @@ def in_strips(graph: Graph) -> tuple[Graph, list[str | Reason]]:
     return _InStrips(graph, split, plan).run(), [text]
 
 
-def _long_axes(graph: Graph, classes: EqualAxes) -> list[Any]:
-    """The classes of axes that are long enough, and the leading ones of operands: those of the most products."""
-    found: dict[Any, int] = {}
+def _leading(graph: Graph) -> Iterator[Place]:
+    """The leading axes of operands that are long enough."""
     for v in (*graph.inputs, *[v for v, _ in graph.consts]):
         for axis, n in enumerate(v.shape):
             if n >= 2 * FEWEST:
-                found[classes.find((v, axis))] = 0
+                yield v, axis
             if n != 1:
                 break
-    for node in graph.nodes if found else ():
+
+
+def _most_used(graph: Graph, classes: EqualAxes, axes: Sequence[Place]) -> list[Any]:
+    """The classes of *axes* that most products have."""
+    found = {classes.find(place): 0 for place in axes}
+    for node in graph.nodes:
         if node.prim.kind == PRODUCT:
             for root in {classes.find((node.out, axis)) for axis in range(node.out.ndim)} & found.keys():
                 found[root] += 1
@@ -317,24 +325,17 @@ class _InStrips:
                     late.append(node)
                 else:
                     self._copy(node)
-            self.builder.site_override = self.split.nodes[0].site
+            self.builder.site_override = split.nodes[0].site
             self._loop()
             for node in late:
                 self._copy(node)
-        outputs = [*map(self._now, graph.outputs)]
-        guards = [replace(g, atom=self._now(g.atom)) for g in graph.guards]
-        roots = [*outputs, *[g.atom for g in guards]]
-        kept = live_nodes(self.builder.nodes, roots)
-        read = read_vars(kept, roots)
-        return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in read])
+        return live_graph(graph, self.builder.nodes, self._now)
 
     def _now(self, atom: Atom) -> Atom:
         return self.renamed.get(atom, atom) if isinstance(atom, Var) else atom
 
     def _copy(self, node: Node) -> None:
-        inputs = tuple([self._now(x) for x in node.inputs])
-        same = inputs == node.inputs
-        self.builder.nodes.append(node if same else Node(node.prim, inputs, node.params, node.outs, node.site))
+        self.builder.nodes.append(node.on(tuple(map(self._now, node.inputs))))
 
     # -- the loops
 
@@ -342,18 +343,18 @@ class _InStrips:
         """The loop over chunks, and what is made of its results; the rows that no strip has are done apart."""
         plan = self.plan
         done = plan.chunks * plan.strips * plan.rows
-        whole = [self._now(x) for x in self.whole]
-        rows = [self._now(x) for x in self.rows]
-        firsts = [self._part(x, v, 0, done) for x, v in zip(rows, self.rows, strict=True)]
-        stacked = self._steps(whole, firsts, plan.chunks, plan.strips * plan.rows, self._chunk)
+        whole = {v: self._now(v) for v in self.whole}
+        firsts = {v: self._part(v, 0, done) for v in self.rows}
+        stacked = self._steps(
+            whole | firsts, plan.chunks, plan.strips * plan.rows, [], lambda values, _: self._chunk(values)
+        )
         parts: list[Atom] = [
             bind(_reduction(self.split.totals[v]), x, axes=(0,))
             for v, x in zip(self.split.parts, stacked, strict=False)
         ]
         kept = [self._joined(x) for x in stacked[len(self.split.parts) :]]
         if done < plan.n:
-            lasts = [self._part(x, v, done, plan.n) for x, v in zip(rows, self.rows, strict=True)]
-            rest = self._strip(dict(zip([*self.whole, *self.rows], [*whole, *lasts], strict=True)), plan.n - done)
+            rest = self._strip(whole | {v: self._part(v, done, plan.n) for v in self.rows}, plan.n - done)
             parts = [self._merged(v, x, y) for v, x, y in zip(self.split.parts, parts, rest, strict=False)]
             kept = [concat([x, y], 0) for x, y in zip(kept, rest[len(self.split.parts) :], strict=True)]
         self.renamed.update(zip(self.split.parts, parts, strict=True))
@@ -361,45 +362,41 @@ class _InStrips:
             self.renamed[v] = move_axis(x, 0, self.split.within[v])
 
     def _steps(
-        self, whole: Sequence[Atom], rows: Sequence[Atom], steps: int, length: int,
-        step: Callable[[dict[Var, Atom]], list[Atom]],
+        self, values: Mapping[Var, Atom], steps: int, length: int, inits: Sequence[Atom],
+        step: Callable[[dict[Var, Atom], Sequence[Var]], list[Atom]],
     ) -> Sequence[Atom]:  # fmt: skip
-        """The stacked results of *step* for each of *steps* stretches of *rows* of this *length*."""
-        cut = [self._cut(x, v, steps, length) for x, v in zip(rows, self.rows, strict=True)]
-        consts = [Var(x.aval) for x in whole]
-        xs = [Var(replace(x.aval, shape=x.aval.shape[1:])) for x in cut]
+        """The results of a loop whose *step* is given the operands for one of *steps* stretches of this *length* in
+        their *values*, and the carries, which begin as *inits*."""
+        whole = [values[v] for v in self.whole]
+        rows = [self._cut(values[v], v, steps, length) for v in self.rows]
+        consts, before = [Var(x.aval) for x in whole], [Var(replace(x.aval, weak=False)) for x in inits]
+        xs = [Var(replace(x.aval, shape=x.aval.shape[1:])) for x in rows]
         with building(Builder()) as inner:
-            outs = step(dict(zip([*self.whole, *self.rows], [*consts, *xs], strict=True)))
-        body = Graph([*consts, *xs], live_nodes(inner.nodes, outs), outs)
-        return loop(body, whole, [], cut, steps)
+            outs = step(dict(zip([*self.whole, *self.rows], [*consts, *xs], strict=True)), before)
+        body = Graph([*consts, *before, *xs], live_nodes(inner.nodes, outs), outs)
+        return loop(body, whole, inits, rows, steps)
 
     def _chunk(self, values: dict[Var, Atom]) -> list[Atom]:
         """Totals of the strips of one chunk, and the kept values, the long axis first."""
         plan = self.plan
         if plan.strips == 1:
             return self._strip(values, plan.rows)
-        rows = [self._cut(values[v], v, plan.strips, plan.rows) for v in self.rows]
-        whole = [values[v] for v in self.whole]
-        consts = [Var(x.aval) for x in whole]
         nodes = [self.split.totals[v] for v in self.split.parts]
         exact = [k for k, node in enumerate(nodes) if _is_exact(node)]
         inits = [*map(_neutral, nodes), *[_neutral(nodes[k]) for k in exact]]
-        before = [Var(replace(x.aval, weak=False)) for x in inits]
-        xs = [Var(replace(x.aval, shape=x.aval.shape[1:])) for x in rows]
-        with building(Builder()) as inner:
-            found = self._strip(dict(zip([*self.whole, *self.rows], [*consts, *xs], strict=True)), plan.rows)
+        count = len(nodes)
+
+        def step(values: dict[Var, Atom], before: Sequence[Var]) -> list[Atom]:
+            found = self._strip(values, plan.rows)
             merged = [self._merged(v, x, y) for v, x, y in zip(self.split.parts, before, found, strict=False)]
-            lost = [
-                _lost(before[k], found[k], merged[k], so_far)
-                for k, so_far in zip(exact, before[len(merged) :], strict=True)
-            ]
-            outs = [*merged, *lost, *found[len(merged) :]]
-        body = Graph([*consts, *before, *xs], live_nodes(inner.nodes, outs), outs)
-        results = loop(body, whole, inits, rows, plan.strips)
-        totals: list[Atom] = [*results[: len(merged)]]
-        for k, rest in zip(exact, results[len(merged) :], strict=False):
+            lost = [_lost(before[k], found[k], merged[k], b) for k, b in zip(exact, before[count:], strict=True)]
+            return [*merged, *lost, *found[count:]]
+
+        results = self._steps(values, plan.strips, plan.rows, inits, step)
+        totals: list[Atom] = [*results[:count]]
+        for k, rest in zip(exact, results[count:], strict=False):
             totals[k] = F.select(F.isfinite(totals[k]), totals[k] + rest, totals[k])  # else what was lost is no number
-        return [*totals, *[self._joined(x) for x in results[len(before) :]]]
+        return [*totals, *[self._joined(x) for x in results[len(inits) :]]]
 
     def _strip(self, values: dict[Var, Atom], length: int) -> list[Atom]:
         """Parts of totals, and kept values with the long axis first, of a strip of this *length*."""
@@ -416,12 +413,10 @@ class _InStrips:
 
     # -- pieces of arrays
 
-    def _part(self, x: Atom, v: Var, low: int, high: int) -> Atom:
-        """Rows *low* to *high* of the operand *v*, which is *x* now."""
-        if (low, high) == (0, self.plan.n):
-            return x
+    def _part(self, v: Var, low: int, high: int) -> Atom:
+        """Rows *low* to *high* of the operand *v*."""
         (axis,) = self.split.along(v)
-        return slice_axis(x, axis, low, high - low)
+        return slice_axis(self._now(v), axis, low, high - low)
 
     def _cut(self, x: Atom, v: Var, steps: int, length: int) -> Atom:
         """*x*, rows of the operand *v*, in *steps* stretches of this *length*."""

@@ -17,6 +17,7 @@ import sys
 
 import numpy as np
 
+from ...codegen.cpu.symbols import capsule_address
 from ...tracer.bytecode.versions import doubt
 
 #: NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED.  (The byte order is part of the dtype.)
@@ -53,10 +54,7 @@ def offsets() -> dict[str, int]:
 def numpy_api() -> dict[str, int]:
     """Addresses of NumPy's C functions for the launcher, through the capsule which extension modules use too."""
     core = np._core._multiarray_umath  # type: ignore[attr-defined]
-    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    table = (ctypes.c_int64 * (max(_API.values()) + 1)).from_address(get_pointer(core._ARRAY_API, None))
+    table = (ctypes.c_int64 * (max(_API.values()) + 1)).from_address(capsule_address(core._ARRAY_API))
     return {name: table[position] for name, position in _API.items()}
 
 

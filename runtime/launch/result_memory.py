@@ -19,6 +19,7 @@ import mmap
 import sys
 
 from ...codegen.cpu.machine_code import immortal
+from ...codegen.cpu.symbols import capsule_address
 from . import object_layout as layout
 from .native import filled
 from .native_code import compile_functions
@@ -137,7 +138,7 @@ class _Handler(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("allocator", _Allocator))
 
 
-_NAME = b"mem_handler"  # of the capsules that NumPy takes
+_NAME = immortal(b"mem_handler")  # of the capsules that NumPy takes
 
 #: The address of the capsule of the handler, once a result is large.
 handler_cell = immortal(ctypes.c_int64(0))
@@ -161,10 +162,8 @@ def _handler() -> int:
     madvise = getattr(ctypes.CDLL(None), "madvise", None) if _FREE is not None else None
     if madvise is None:
         return 0
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    own = _Handler.from_address(pointer(default_handler(), _NAME)).allocator
+    default = ctypes.py_object.from_address(layout.numpy_api()["PyDataMem_DefaultHandler"]).value
+    own = _Handler.from_address(capsule_address(default)).allocator
     addresses = {
         "kept": ctypes.addressof(kept), "total": ctypes.addressof(total), "hand": ctypes.addressof(_hand),
         "numpy_malloc": own.malloc, "numpy_free": own.free,
@@ -183,9 +182,4 @@ def _handler() -> int:
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)
     )
-    return id(immortal(new(ctypes.addressof(made), immortal(_NAME), None)))
-
-
-def default_handler() -> int:
-    """The address of the capsule of NumPy's own handler."""
-    return ctypes.c_void_p.from_address(layout.numpy_api()["PyDataMem_DefaultHandler"]).value or 0
+    return id(immortal(new(ctypes.addressof(made), _NAME, None)))

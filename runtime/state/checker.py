@@ -426,24 +426,14 @@ class _Emitter:
             elements = self.fresh()
             self.line(f"{elements} = (*{name},)")
             name = elements
-        if node.kind in ("list", "tuple") and [(e.how, e.arg) for e in edges] == [
-            ("item", k) for k in range(len(edges))
-        ]:
-            self.items(name, node)
-            return
-        for edge in edges:
-            self.edge(name, node, edge)
-
-    def items(self, name: str, node: StateNode) -> None:
-        """All items of a sequence, whose length has been compared, in one instruction."""
-        found = [self.fresh("i") for _ in node.edges]
-        if found:
+        items: list[str | None] = [None] * len(edges)
+        in_order = [("item", k) for k in range(len(edges))]
+        if edges and node.kind in ("list", "tuple") and [(edge.how, edge.arg) for edge in edges] == in_order:
+            found = [self.fresh("i") for _ in edges]  # all, whose number has been compared, in one instruction
             self.line(f"({', '.join(found)},) = {name}")
-        for item, edge in zip(found, node.edges, strict=True):
-            self.tokens.append((edge.how, edge.arg))
-            self.child(
-                item, edge.child, edge.child.label if isinstance(edge.child, StateNode) else _leaf_label(node, edge)
-            )
+            items = [*found]
+        for edge, item in zip(edges, items, strict=True):
+            self.edge(name, node, edge, item)
 
     def flat(self, name: str, node: StateNode) -> bool:
         """A container of leaves only: one comparison in C."""
@@ -460,7 +450,8 @@ class _Emitter:
         self.fail_if(f"not {quick} and not {self.constant(all_same)}({source}, {constant})")
         return True
 
-    def edge(self, owner: str, node: StateNode, edge: Edge) -> None:
+    def edge(self, owner: str, node: StateNode, edge: Edge, item: str | None = None) -> None:
+        """Guard one part of *node*, which is *owner* in the checker, and the part *item*, if it has been read."""
         how, arg, child = edge.how, edge.arg, edge.child
         label = child.label if isinstance(child, StateNode) else _leaf_label(node, edge)
         if how in ("global", "builtin", "noglobal"):
@@ -479,7 +470,7 @@ class _Emitter:
         elif how == "const" or how == "quiet":
             self.child("", child, label, guard=False)
         elif how in ("item", "element"):
-            self.child(f"{owner}[{arg}]", child, label)
+            self.child(item or f"{owner}[{arg}]", child, label)
         elif how == "key":
             self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
         elif how == "plain":

@@ -12,9 +12,9 @@ structural; a size or a number of the user's is data and has to be a ``Lit`` of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -178,6 +178,10 @@ class Node:
     def axes(self) -> Axes:
         """The correspondence of operand axes to axes of ``out``."""
         return self.prim.axes([x.aval.shape for x in self.inputs], self.outs[0].aval.shape, self.params)
+
+    def on(self, inputs: tuple[Atom, ...]) -> Node:
+        """The same node of these *inputs*: itself, where they are its own."""
+        return self if inputs == self.inputs else Node(self.prim, inputs, self.params, self.outs, self.site)
 
     def __repr__(self) -> str:
         return f"Node({self.prim.name}, {self.out.aval})"
@@ -367,3 +371,13 @@ def live_nodes(nodes: Sequence[Node], roots: Sequence[Atom]) -> list[Node]:
             needed.update(a for a in node.inputs if isinstance(a, Var))
     kept.reverse()
     return kept
+
+
+def live_graph(graph: Graph, nodes: Sequence[Node], current: Callable[[Atom], Atom]) -> Graph:
+    """*graph* with *nodes* in place of its own, as far as its results and guards need them; *current*: what stands for
+    one of its values now."""
+    outputs, guards = [*map(current, graph.outputs)], [replace(g, atom=current(g.atom)) for g in graph.guards]
+    roots = [*outputs, *[g.atom for g in guards]]
+    kept = live_nodes(nodes, roots)
+    read = read_vars(kept, roots)
+    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in read])

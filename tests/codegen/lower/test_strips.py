@@ -151,6 +151,7 @@ PROGRAMS = {
     "classes": (classes, classes_args, (0, 1)),
     "mixture": (mixture, mixture_args, (0, 1, 2)),
     "attention": (attention, attention_args, (0, 1, 2)),
+    "batches": (batches, batches_args, (0, 1)),
     "extremes": (extremes, extremes_args, (0, 1)),
     "extremes of rows": (extremes, extremes_args, (2,)),
 }

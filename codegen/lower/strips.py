@@ -6,20 +6,18 @@ points again; a small network over a long batch does the same.  As they stand, e
 over all rows, and what goes from one to the next is as long as the data.  Here it becomes a loop whose body does all of
 it for a *strip* of rows, which stays in cache:
 
-* values **within** strips have the long axis, and row i of them depends on row i of what they are made of;
-* **totals** are reductions over the long axis (``X.T @ r`` is one): each strip makes a part;
-* all else stands **before** the loop, or **after** it, where it needs totals, or rows in another order.
-
-The axis is a class of ``EqualAxes``; ``Axes`` says of each operation what its result's rows depend on.  ``_RowSplit``
-is about what is correct; ``worth_it`` decides whether it is worth it, and how many rows a strip has.  Both see this
-run's sizes: a short batch has another program.  Strips are steps of a loop without carries (``tracer/ops/control.py``),
-so that threads divide them, or of loops in the steps of one where there are many; borders depend on sizes alone.
+``RowSplit`` (``row_split.py``) is about what is correct.  Two heuristics decide whether strips are worth it, and how
+many rows one has: ``worth_it`` for chains of products, ``worth_lanes`` for what is done to short rows without any,
+where the rows of a strip had better be in the lanes (``strip_body.py``).  All see this run's sizes: a short batch has
+another program.  Strips are steps of a loop without carries (``tracer/ops/control.py``), so that threads divide them,
+or of loops in the steps of one where there are many; borders depend on sizes alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,15 +35,17 @@ from ...tracer.ir.graph import (
     current_builder,
     live_graph,
     live_nodes,
-    read_vars,
 )
-from ...tracer.ir.primitive import ELEMENTWISE, LOOP, PRODUCT, REDUCE, VIEW
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP, PRODUCT, REDUCE
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ops.control import loop
 from ...tracer.ops.elementwise import F
 from ...tracer.ops.reduce import REDUCE_SUM
 from ...tracer.ops.shape import concat, full, move_axis, reshape, slice_axis
+from .canonical import STATIC_LIMIT
 from .equal_axes import EqualAxes, Place, size_of
+from .row_split import MERGES, RowSplit
+from .strip_body import RowsLastBody, StripBody
 
 CACHE = 1 << 20  # bytes that a strip may take, of a second-level cache of 1 or 2 MB
 FEWEST, MOST = 64, 1024  # rows of a strip
@@ -56,39 +56,34 @@ STACKED = 1 << 20  # bytes of the parts of totals
 ENOUGH = 16  # chunks, for threads
 TRIED = 4  # axes that are looked at
 
-_VIEW_PARAMS = frozenset({"shape", "dims", "perm", "start", "step", "axis"})
-_MERGES: dict[str, Callable[[Any, Any], Any]] = {
-    "reduce_sum": lambda x, y: x + y, "matmul": lambda x, y: x + y, "matmulz": lambda x, y: x + y,
-    "reduce_max": lambda x, y: F.maximum(x, y), "reduce_min": lambda x, y: F.minimum(x, y),
-    "reduce_and": lambda x, y: F.logical_and(x, y), "reduce_or": lambda x, y: F.logical_or(x, y),
-}  # fmt: skip
+# rows in the lanes
+MOST_COLUMNS = 128  # numbers of a row: longer ones fill the lanes themselves
+LEAST_WIDE = 1 << 15  # elements of all rows
+LANE_WORK = 4  # operations for each
+LANE_CACHE = 1 << 17  # bytes of one value in a strip
 
 
 def in_strips(graph: Graph) -> tuple[Graph, list[str | Reason]]:
     """(*graph* with its longest chain of products over rows as a loop over strips, or itself; what was decided)"""
-    if sum(node.prim.kind == PRODUCT for node in graph.nodes) < 2:
-        return graph, []
-    if any(node.prim.kind == LOOP for node in graph.nodes):
+    kinds = Counter(node.prim.kind for node in graph.nodes)
+    if kinds[LOOP] or max(kinds[PRODUCT], kinds[REDUCE]) < 2:
         return graph, []
     leading = list(_leading(graph))
     if not leading:
         return graph, []
     classes = EqualAxes(graph, {})
-    best: tuple[_RowSplit, _StripPlan] | None = None
-    notes: list[str | Reason] = []
-    for root in _most_used(graph, classes, leading):
-        split = _RowSplit(graph, classes, root)
+    splits = [RowSplit(graph, classes, root) for root in _most_used(graph, classes, leading)]
+    for split in splits:
         split.run()
-        plan = worth_it(split)
-        if isinstance(plan, Reason):
-            notes.append(plan)
-        elif plan is not None and (best is None or plan.saved > best[1].saved):
-            best = split, plan
-    if best is None:
-        return graph, notes
-    split, plan = best
-    text = f"an axis of {plan.n} is taken in strips of {plan.rows} rows, each of which stays in cache"
-    return _InStrips(graph, split, plan).run(), [text]
+    notes: list[str | Reason] = []
+    for heuristic in (worth_it, worth_lanes):
+        plans = [(split, heuristic(split)) for split in splits]
+        notes += [plan for _, plan in plans if isinstance(plan, Reason)]
+        found = [(split, plan) for split, plan in plans if isinstance(plan, _StripPlan)]
+        if found:
+            split, plan = max(found, key=lambda item: item[1].saved)
+            return _InStrips(graph, split, plan).run(), [str(plan)]
+    return graph, notes
 
 
 def _leading(graph: Graph) -> Iterator[Place]:
@@ -102,152 +97,38 @@ def _leading(graph: Graph) -> Iterator[Place]:
 
 
 def _most_used(graph: Graph, classes: EqualAxes, axes: Sequence[Place]) -> list[Any]:
-    """The classes of *axes* that most products have."""
-    found = {classes.find(place): 0 for place in axes}
+    """The classes of *axes* that most products have, or else most reductions."""
+    found = {classes.find(place): (0, 0) for place in axes}
     for node in graph.nodes:
-        if node.prim.kind == PRODUCT:
-            for root in {classes.find((node.out, axis)) for axis in range(node.out.ndim)} & found.keys():
-                found[root] += 1
+        if node.prim.kind in (PRODUCT, REDUCE):
+            places = [(x, a) for x in (node.out, *node.inputs) if isinstance(x, Var) for a in range(x.ndim)]
+            for root in {classes.find(place) for place in places} & found.keys():
+                products, reductions = found[root]
+                product = node.prim.kind == PRODUCT
+                found[root] = products + product, reductions + (not product)
     return sorted(found, key=found.__getitem__, reverse=True)[:TRIED]
-
-
-# ---- what is correct ----------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _RowSplit:
-    """The nodes of *graph* by how they depend on the axes of the class *root*."""
-
-    graph: Graph
-    classes: EqualAxes
-    root: Any
-    within: dict[Var, int] = field(default_factory=dict)  # values in strips -> the long axis
-    totals: dict[Var, Node] = field(default_factory=dict)
-    after: set[Var] = field(default_factory=set)  # what needs totals, or strips in another order; totals, too
-    makers: dict[Var, Node] = field(default_factory=dict)
-    again: list[Node] = field(default_factory=list)  # of cheap values within strips that are computed as a whole, too
-    kept: list[Var] = field(default_factory=list)  # values within strips that are read outside
-    parts: list[Var] = field(default_factory=list)  # totals that are read
-    nodes: list[Node] = field(default_factory=list)  # that make these
-
-    def run(self) -> None:
-        for node in self.graph.nodes:
-            self.makers.update(dict.fromkeys(node.outs, node))
-            if any(x in self.after for x in node.inputs):
-                self.after.update(node.outs)
-            elif (axis := self._row_of(node)) is not None:
-                self.within[node.out] = axis
-            elif self._is_total(node):
-                self.totals[node.out] = node
-                self.after.add(node.out)
-            elif any(x in self.within for x in node.inputs):
-                self.after.update(node.outs)
-        self._results()
-
-    def along(self, x: Atom) -> list[int]:
-        """The axes of *x* that are the long one."""
-        if not isinstance(x, Var):
-            return []
-        return [a for a in range(x.ndim) if self.classes.find((x, a)) is self.root]
-
-    def _row_of(self, node: Node) -> int | None:
-        """The long axis of the result of *node*, if its row i needs nothing but rows i of operands, and what has no
-        rows."""
-        if len(node.outs) != 1 or not _known(node):
-            return None
-        mine = self.along(node.out)
-        axes = node.axes
-        if len(mine) != 1 or mine[0] in axes.across:
-            return None
-        for x, numbers in zip(node.inputs, axes.operands, strict=True):
-            theirs = self.along(x)
-            if len(theirs) > 1 or (theirs and numbers[theirs[0]] != mine[0]):
-                return None
-            if theirs and not self._has_strips(x, theirs[0]):
-                return None
-        return mine[0]
-
-    def _is_total(self, node: Node) -> bool:
-        """Whether *node* reduces the long axis of what is within strips, or rows of an array."""
-        if node.prim.name not in _MERGES or self.along(node.out):
-            return False
-        theirs = [self.along(x) for x in node.inputs]
-        if any(len(axes) != 1 for axes in theirs):
-            return False
-        if node.prim.kind == PRODUCT:
-            inner = {numbers[axis] for (axis,), numbers in zip(theirs, node.axes.operands, strict=True)}
-            if len(inner) != 1 or inner.pop() != node.out.ndim:
-                return False
-        return all(self._has_strips(x, axis) for x, (axis,) in zip(node.inputs, theirs, strict=True))
-
-    def _has_strips(self, x: Atom, axis: int) -> bool:
-        """Whether strips of *x* are at hand: made within, or rows of an array that is there before."""
-        assert isinstance(x, Var)
-        return x in self.within or (x not in self.after and all(n == 1 for n in x.shape[:axis]))
-
-    def _results(self) -> None:
-        """Find what of the strips is read outside of them, and what they do for it."""
-        roots = [*self.graph.outputs, *[g.atom for g in self.graph.guards]]
-        outside = [n for n in self.graph.nodes if n.out not in self.within and n.out not in self.totals]
-        read = read_vars(outside, roots)
-        self.again = self._again(read)
-        read |= read_vars(self.again, ())
-        twice = {node.out for node in self.again}
-        self.kept = [v for v in self.within if v in read and v not in twice]
-        self.parts = [v for v in self.totals if v in read]
-        wanted = {*self.kept, *self.parts}
-        for node in reversed(self.graph.nodes):
-            if node.out in wanted and (node.out in self.within or node.out in self.totals):
-                self.nodes.append(node)
-                wanted.update(x for x in node.inputs if isinstance(x, Var))
-        self.nodes.reverse()
-
-    def _again(self, read: set[Var]) -> list[Node]:
-        """The nodes within strips that are read outside of them and made of nothing but whole arrays."""
-        cheap: dict[Var, Node] = {}
-        for node in self.graph.nodes:
-            plain = node.out in self.within and node.prim.kind in (ELEMENTWISE, VIEW)
-            if plain and all(x in cheap for x in node.inputs if x in self.within):
-                cheap[node.out] = node
-        wanted = set(read)
-        found = []
-        for node in reversed(cheap.values()):
-            if node.out in wanted:
-                found.append(node)
-                wanted.update(x for x in node.inputs if isinstance(x, Var))
-        return found[::-1]
-
-    def computed(self, x: Atom) -> Var | None:
-        """*x*, or what it is a view of, if that is computed within strips; else None."""
-        while isinstance(x, Var) and x in self.within:
-            node = self.makers[x]
-            if node.prim.kind != VIEW:
-                return x
-            x = node.inputs[0]
-        return None
-
-
-def _known(node: Node) -> bool:
-    """Whether the lengths of the node's axes stand in no other param than ``shape``."""
-    if node.prim.kind == VIEW:
-        return node.prim.lower is None and _VIEW_PARAMS.issuperset(node.params)
-    return node.prim.kind in (ELEMENTWISE, REDUCE, PRODUCT)
 
 
 # ---- what is worth it -----------------------------------------------------------------------------------------------
 
 
 class _StripPlan(NamedTuple):
-    """*chunks* x *strips* x *rows* of the *n* rows, and the rest of them; *saved*: bytes that need not be stored."""
+    """*chunks* x *strips* x *rows* of the *n* rows, and the rest of them; *saved*: bytes that need not be stored,
+    or need no work across lanes; *body*: how values are laid out."""
 
     n: int
     rows: int
     strips: int
     chunks: int
     saved: int
+    body: type[StripBody] = StripBody
+
+    def __str__(self) -> str:
+        where = "each of which stays in cache" if self.body is StripBody else "which are in the lanes of vectors"
+        return f"an axis of {self.n} is taken in strips of {self.rows} rows, {where}"
 
 
-def worth_it(split: _RowSplit) -> _StripPlan | Reason | None:
+def worth_it(split: RowSplit) -> _StripPlan | Reason | None:
     """The strips that *split* is worth, or the reason why there are none; None where nothing would be gained.
 
     What is gained are values between matrix products and reductions, which are stored for all rows otherwise.
@@ -277,6 +158,34 @@ def worth_it(split: _RowSplit) -> _StripPlan | Reason | None:
     return _StripPlan(n, rows, n // rows // chunks, chunks, saved)
 
 
+def worth_lanes(split: RowSplit) -> _StripPlan | Reason | None:
+    """Strips with rows in the lanes, or the reason why there are none; None where nothing would be gained.
+
+    What is gained are reductions across lanes, and rests of rows.  It costs transposing what has rows already.
+    """
+    n = size_of(split.root)
+    work = columns = wide = 0
+    for node in split.nodes:
+        if node.prim.kind == PRODUCT:
+            return None
+        size = node.out.aval.size // n if node.out in split.within else 0
+        if node.prim.kind == ELEMENTWISE:
+            work += node.prim.cost * size
+        elif node.prim.kind == REDUCE and size:
+            elements = node.inputs[0].aval.size // n
+            if elements // size > STATIC_LIMIT:  # others are written out, with rows in the lanes
+                columns, wide = max(columns, elements // size), max(wide, elements)
+    moved = sum(x.aval.size // n for x in {*split.kept, *split.operands()[0]})
+    if not 0 < columns <= MOST_COLUMNS or work < LANE_WORK * wide or moved * 4 > wide:
+        return None
+    if n < 2 * FEWEST or n * wide < LEAST_WIDE:
+        return Refusal.STRIP_SMALL(count=n, size=n * wide)
+    parts = sum(x.aval.nbytes for x in split.parts)
+    most = max(FEWEST, min(MOST, LANE_CACHE // (8 * wide), n // 2))
+    rows, chunks = _borders(n, most, max(1, min(CHUNKS, STACKED // max(parts, 1))))
+    return _StripPlan(n, rows, n // rows // chunks, chunks, 8 * n * wide, RowsLastBody)
+
+
 def _borders(n: int, most: int, most_chunks: int) -> tuple[int, int]:
     """(rows of a strip, at most *most* of the *n*; chunks of as many strips each): if possible none is left over, rows
     are eights, and there are chunks enough."""
@@ -290,7 +199,7 @@ def _borders(n: int, most: int, most_chunks: int) -> tuple[int, int]:
     return found, chunks(found)
 
 
-def _factor(split: _RowSplit, node: Node) -> int:
+def _factor(split: RowSplit, node: Node) -> int:
     """Elements of the factor that the product *node* has in common for all rows, or of a total."""
     if node.out in split.totals:
         return node.out.aval.size
@@ -303,14 +212,11 @@ def _factor(split: _RowSplit, node: Node) -> int:
 class _InStrips:
     """The graph with a loop over strips."""
 
-    def __init__(self, graph: Graph, split: _RowSplit, plan: _StripPlan):
+    def __init__(self, graph: Graph, split: RowSplit, plan: _StripPlan):
         self.graph, self.split, self.plan = graph, split, plan
         self.builder = Builder()
         self.renamed: dict[Var, Atom] = {}
-        inside = {node.out for node in split.nodes}
-        operands = {x: None for node in split.nodes for x in node.inputs if isinstance(x, Var) and x not in inside}
-        self.rows = [x for x in operands if split.along(x)]
-        self.whole = [x for x in operands if not split.along(x)]
+        self.rows, self.whole = split.operands()
 
     def run(self) -> Graph:
         split, graph = self.split, self.graph
@@ -400,21 +306,16 @@ class _InStrips:
 
     def _strip(self, values: dict[Var, Atom], length: int) -> list[Atom]:
         """Parts of totals, and kept values with the long axis first, of a strip of this *length*."""
+        strip = self.plan.body(self.split, values, length)
         for node in self.split.nodes:
             current_builder().site_override = node.site
-            inputs = [values[x] if isinstance(x, Var) else x for x in node.inputs]
-            params = node.params
-            if node.out in self.split.within and "shape" in params:
-                axis, shape = self.split.within[node.out], params["shape"]
-                params = {**params, "shape": (*shape[:axis], length, *shape[axis + 1 :])}
-            values[node.out] = bind(node.prim, *inputs, **params)
-        kept = [move_axis(values[v], self.split.within[v], 0) for v in self.split.kept]
-        return [*[values[v] for v in self.split.parts], *kept]
+            strip.add(node)
+        return [*[values[v] for v in self.split.parts], *[strip.leading(v) for v in self.split.kept]]
 
     # -- pieces of arrays
 
     def _part(self, v: Var, low: int, high: int) -> Atom:
-        """Rows *low* to *high* of the operand *v*."""
+        """StripBody *low* to *high* of the operand *v*."""
         (axis,) = self.split.along(v)
         return slice_axis(self._now(v), axis, low, high - low)
 
@@ -429,7 +330,7 @@ class _InStrips:
         return reshape(x, (shape[0] * shape[1], *shape[2:]))
 
     def _merged(self, v: Var, x: Atom, y: Atom) -> Atom:
-        result: Atom = _MERGES[self.split.totals[v].prim.name](x, y)
+        result: Atom = MERGES[self.split.totals[v].prim.name](x, y)
         return result
 
 

@@ -240,6 +240,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         if home and home not in interiors:
             interiors[home] = set(interior(program, statement.path[-1], len(statement.path) - 1, placer.reads))
         forced |= set(found.forced)
+        forced |= {value for value, at in found.inlined if _reread_across(program, placer, statement, value, at)}
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
@@ -282,6 +283,20 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
                 consumers.setdefault(x, []).append(op.out)
     # a value whose only reader is stored too would be evaluated once: leave it inlined
     return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+
+
+def _reread_across(program: Canonical, placer: Placer, statement: Statement, value: Sym, at: Indices) -> bool:
+    """Whether *statement* reads a transposed array again and again, each time in steps of another axis than its last
+    one: it had better be copied in the order in which it is read."""
+    op = program.producers[value]
+    if op.prim.name != "transpose" or value in placer.stored or op.params["perm"][-1] == len(at) - 1:
+        return False
+    depths = [k for k, loop in enumerate(statement.path) if loop.dim not in program.static]
+    return (
+        bool(depths)
+        and at[-1] == loop_var(depths[-1])
+        and any(all(loop_var(k) != index for index in at) for k in depths)
+    )
 
 
 def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:

@@ -1,4 +1,7 @@
-"""Strips of a long axis: values and gradients as without them, for any number of rows; what has none, and why."""
+"""Strips of a long axis: values and gradients as without them, for any number of rows; what has none, and why.
+
+In ``LANES`` are programs without products, whose rows are in the lanes.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,7 @@ def use(monkeypatch, sizes: Sizes) -> None:
     monkeypatch.setattr(strips, "CHUNKS", sizes.chunks)
     monkeypatch.setattr(strips, "CACHE", 1)
     monkeypatch.setattr(strips, "MAX_ROW", 1 << 20)
+    monkeypatch.setattr(strips, "LEAST_WIDE", 1)
 
 
 def rng() -> np.random.Generator:
@@ -157,12 +161,60 @@ PROGRAMS = {
 }
 
 
+def densities(means, log_scales, freedom, weights, X):
+    """A mixture of Student's t."""
+    z = (X[:, None, :] - means) * np.exp(-log_scales)
+    q = np.log1p(np.sum(z * z, axis=2) / freedom) * (freedom + 3) / 2
+    return -np.sum(special.logsumexp(weights - np.sum(log_scales, axis=1) - q, axis=1))
+
+
+def densities_args(n, k=18):
+    r = rng()
+    return (
+        r.standard_normal((k, 3)), 0.1 * r.standard_normal((k, 3)), 1.0 + r.random(k), r.standard_normal(k),
+        r.standard_normal((n, 3)),
+    )  # fmt: skip
+
+
+def nearest(centres, X):
+    """The distance to the nearest centre, with the number of it."""
+    distances = np.sum(np.abs(X[:, None] - centres) ** 1.5, axis=2)
+    first = np.argmin(distances, axis=1)
+    return np.sum(np.min(distances, axis=1) * (1 + first % 2) + np.max(distances, axis=1) * np.any(X > 1, axis=1))
+
+
+def nearest_args(n):
+    return densities_args(n)[0], densities_args(n)[4]
+
+
+def waves_of(A, w, phase, t, y):
+    """Rows of an operand that are not its first axis, put together and padded ones, and gradients of rows."""
+    waves = A * np.sin(t[0][:, None] * w + phase)
+    waves = (
+        waves[:, ::-1] + np.concatenate([waves[:, 1:], waves[:, :1]], axis=1) + np.pad(waves[:, 2:], [(0, 0), (1, 1)])
+    )
+    return np.mean((np.sum(waves, axis=1) - y) ** 2) + np.sum(y * np.mean(waves.T, axis=0))
+
+
+def waves_args(n):
+    r = rng()
+    return (*[r.standard_normal(20) for _ in range(3)], r.standard_normal((1, n)), r.standard_normal(n))
+
+
+LANES = {
+    "densities": (densities, densities_args, (0, 1, 2, 3)),
+    "gradient of densities": (densities, densities_args, (0, 4)),
+    "nearest": (nearest, nearest_args, (0, 1)),
+    "waves": (waves_of, waves_args, (0, 1, 3, 4)),
+}
+
+
 @pytest.mark.parametrize(
     "sizes", [*SIZES[:QUICK], *[pytest.param(s, marks=pytest.mark.slow) for s in SIZES[QUICK:]]], ids=str
 )
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *LANES])
 def test_as_without_strips(name, sizes, monkeypatch, seen):
-    fn, make, argnums = PROGRAMS[name]
+    fn, make, argnums = (PROGRAMS | LANES)[name]
     args = make(sizes.rows)
     expected = compile_grad(fn, argnums=argnums).value_and_grad(*args)
     assert not seen.loops
@@ -174,12 +226,13 @@ def test_as_without_strips(name, sizes, monkeypatch, seen):
         for found, known in zip(gradients, expected[1], strict=True):
             np.testing.assert_allclose(found, known, rtol=1e-10, atol=1e-12)
     assert seen.loops == 1, seen.notes
+    assert ("in the lanes" in seen.notes[-1]) == (name in LANES)
     assert f(*args) == pytest.approx(fn(*args), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["network", "attention"])
+@pytest.mark.parametrize("name", ["network", "attention", "densities"])
 def test_float32(name, monkeypatch, seen):
-    fn, make, argnums = PROGRAMS[name]
+    fn, make, argnums = (PROGRAMS | LANES)[name]
     args = [a.astype(np.float32) for a in make(24)]
     use(monkeypatch, SIZES[0])
     value, gradients = compile_grad(fn, argnums=argnums).value_and_grad(*args)

@@ -108,6 +108,21 @@ def test_softmax_shares_the_row_loop():
     assert large == [], "rows are kept a tile at a time"
 
 
+def test_what_is_read_again_and_again_across_its_rows_is_transposed_first():
+    def distances(x, centres):
+        columns = shape.reshape(shape.transpose(x, (1, 0)), (1, 3, 40))
+        away = columns - shape.reshape(centres, (20, 3, 1))
+        return reduce.reduce("sum", F.sqrt(reduce.reduce("sum", away * away, (1,))), (0, 1))
+
+    def once(x, y):
+        return reduce.reduce("sum", shape.transpose(x, (1, 0)) * y, (0, 1))
+
+    found = compiled(distances, RNG.random((40, 3)), RNG.random((20, 3)))
+    assert outline(found.program.schedule.body[0]) == [["transpose"]]
+    found = compiled(once, RNG.random((40, 30)), RNG.random((30, 40)), wrt=[])
+    assert [outline(item) for item in found.program.schedule.body] == [[["reduce_sum"]]]
+
+
 def test_a_stencil_and_its_gradient_are_one_pass():
     found = compiled(rosenbrock, RNG.random(5000))
     assert [sorted(outline(item)) for item in found.program.schedule.body] == [["add", "reduce_sum"]]

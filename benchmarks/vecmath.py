@@ -88,5 +88,6 @@ sin = _vectorised("sin", lambda x: math.sin(x))
 cos = _vectorised("cos", lambda x: math.cos(x))
 tanh = _vectorised("tanh", lambda x: math.tanh(x))
 
-#: sums may be reordered and products contracted; NaN and infinity keep their meaning
-FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
+#: options of njit: sums may be reordered and products contracted, while NaN and infinity keep their meaning; a division
+#: by zero is no exception, or loops that divide would not be vectorised
+FAST: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy"}

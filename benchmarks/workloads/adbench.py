@@ -22,6 +22,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 
 from adbench import ba, generate, gmm, hand, lstm
 
+from . import adbench_limits
+
 STEP = 1e-6
 
 # ---- what is right: central differences of the plain function ----
@@ -326,7 +328,9 @@ def _gradient_reference(plain: Callable[..., Any], args: tuple[Any, ...], argnum
     return float(plain(*args)), [part.reshape(args[i].shape) for part, i in zip(parts, argnums, strict=True)]
 
 
-def _gradient_row(name: str, module: Any, args: Callable[[], tuple[Any, ...]], count: int, jax: Any) -> Workload:
+def _gradient_row(
+    name: str, module: Any, args: Callable[[], tuple[Any, ...]], count: int, jax: Any, limit: Any = None
+) -> Workload:
     argnums = tuple(range(count))
     return Workload(
         name=name,
@@ -336,12 +340,13 @@ def _gradient_row(name: str, module: Any, args: Callable[[], tuple[Any, ...]], c
         argnums=argnums,
         tolerance=1e-5,
         expected=lambda: _gradient_reference(module.objective, args(), argnums),
+        limit=limit,
         spellings={"jax": jax, "autograd": None, "torch": None, "drjit": None},
     )
 
 
-def _text(characters: int) -> tuple[Any, ...]:
-    *parameters, text = generate.lstm(2, characters)
+def _text(characters: int, bits: int | None = None) -> tuple[Any, ...]:
+    *parameters, text = generate.lstm(2, characters, bits=bits)
     bits = parameters[1].shape[1]
     numbers = np.array([ord(character) for character in text])
     return *parameters, (numbers[:, None] >> np.arange(bits)[::-1] & 1).astype(float)
@@ -350,6 +355,7 @@ def _text(characters: int) -> tuple[Any, ...]:
 WORKLOADS = [
     _gradient_row("adbench_gmm_1k_d10_K25", gmm, lambda: generate.gmm(1_000, 10, 25), 3, _jax_gmm),
     _gradient_row("adbench_lstm_l2_c1024", lstm, lambda: _text(1_024), 2, _jax_lstm),
+    _gradient_row("adbench_lstm_l2_c128_14_bits", lstm, lambda: _text(128, 14), 2, _jax_lstm, adbench_limits.lstm),
     _hand_row("simple_100", False),
     _hand_row("complicated_100", True),
     _scene_row("n100_m10000_p40000", 100, 10_000, 4),

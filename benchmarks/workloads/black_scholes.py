@@ -39,9 +39,9 @@ def by_hand(S, K, T, sigma):
 def limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH, erf, exp, log
+    from ..vecmath import FAST, erf, exp, log
 
-    @njit(fastmath=FASTMATH, error_model="numpy")
+    @njit(**FAST)
     def kernel(S, K, T, sigma):
         n = S.size
         delta, theta, vega = np.empty(n), np.empty(n), np.empty(n)

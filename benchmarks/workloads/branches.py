@@ -101,9 +101,9 @@ def kernel_by_hand(tanh: Callable[..., Any], sin: Callable[..., Any], cos: Calla
 def limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH, cos, sin, tanh
+    from ..vecmath import FAST, cos, sin, tanh
 
-    return njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand(tanh, sin, cos))
+    return njit(**FAST)(kernel_by_hand(tanh, sin, cos))
 
 
 def _inputs(count: int) -> list[tuple[np.ndarray, np.ndarray]]:

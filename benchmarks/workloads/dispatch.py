@@ -37,9 +37,9 @@ def scalar_limit() -> Callable[..., Any]:
 def small_sum_limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH, cos, sin
+    from ..vecmath import FAST, cos, sin
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def limit(x):
         gradient = np.empty_like(x)
         total = 0.0

@@ -90,9 +90,9 @@ def limit() -> Callable[..., Any]:
     block in memory."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, exp, log
+    from ..vecmath import FAST, exp, log
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def block(y, shift, bias, shares, sums, inner, top, mass, k, d):
         """Log-sum-exp over the components; leaves in `y` its derivative with respect to `y`."""
         size, total = y.shape[1], 0.0
@@ -130,7 +130,7 @@ def limit() -> Callable[..., Any]:
                 sums[a] += slope
         return total
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(alphas, means, icf, X, constant):
         n, d = X.shape
         k = alphas.size

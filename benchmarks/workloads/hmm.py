@@ -149,9 +149,9 @@ def _with_room(kernel: Callable[..., Any]) -> Callable[..., Any]:
 def limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    return _with_room(njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand))
+    return _with_room(njit(**FAST)(kernel_by_hand))
 
 
 def _make_args(steps: int) -> tuple[Any, ...]:

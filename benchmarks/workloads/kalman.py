@@ -178,9 +178,9 @@ def _unpacked(kernel: Callable[..., Any]) -> Callable[..., Any]:
 def limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    return _unpacked(njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand))
+    return _unpacked(njit(**FAST)(kernel_by_hand))
 
 
 def _make_args(steps: int) -> tuple[Any, ...]:

@@ -172,11 +172,11 @@ def straight_line_filter(n: int, k: int) -> str:
 def _filter_limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
     names: dict[str, Any] = {"np": np}
     exec(straight_line_filter(4, 2), names)
-    return njit(fastmath=FASTMATH, error_model="numpy")(names["kernel"])
+    return njit(**FAST)(names["kernel"])
 
 
 def _filter_args(steps: int) -> tuple[Any, ...]:
@@ -248,9 +248,9 @@ def solves_by_hand(a, b):
 def _solves_limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    return njit(fastmath=FASTMATH, error_model="numpy")(solves_by_hand)
+    return njit(**FAST)(solves_by_hand)
 
 
 def _systems(batch: int) -> tuple[Any, ...]:

@@ -27,9 +27,9 @@ def limit() -> Callable[..., Any]:
     """Both products through BLAS, one loop between them (one pass over X by blocks of rows was no faster)."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, exp, log1p
+    from ..vecmath import FAST, exp, log1p
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(w, X, y):
         n, m = X.shape
         r = X @ w

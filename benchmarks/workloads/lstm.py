@@ -100,20 +100,20 @@ def limit() -> Callable[..., Any]:
     """Products through BLAS, those of the inputs and of the weights' gradients once for all steps; the rest fused."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, exp, tanh
+    from ..vecmath import FAST, exp, tanh
 
     # One row at a time, one function a loop: with more arrays in one loop LLVM gives up on vectors.
-    @njit(fastmath=FASTMATH, error_model="numpy")
+    @njit(**FAST)
     def sigmoids(z, start, stop):
         for j in range(start, stop):
             z[j] = 1.0 / (1.0 + exp(-z[j]))
 
-    @njit(fastmath=FASTMATH, error_model="numpy")
+    @njit(**FAST)
     def tanhs_of(x, out):
         for j in range(x.size):
             out[j] = tanh(x[j])
 
-    @njit(fastmath=FASTMATH, error_model="numpy")
+    @njit(**FAST)
     def forward(z, c, c_next, h_next, tanhs):
         n = c.size
         sigmoids(z, 0, 2 * n)
@@ -125,7 +125,7 @@ def limit() -> Callable[..., Any]:
         for j in range(n):
             h_next[j] = z[3 * n + j] * tanhs[j]
 
-    @njit(fastmath=FASTMATH, error_model="numpy")
+    @njit(**FAST)
     def backward(z, c, tanhs, dh, dc, dz):
         n = c.size
         for j in range(n):
@@ -141,7 +141,7 @@ def limit() -> Callable[..., Any]:
         for j in range(n):
             dc[j] *= z[n + j]
 
-    @njit(fastmath=FASTMATH, error_model="numpy")
+    @njit(**FAST)
     def kernel(Wx, Wh, b, w, X, y, h0, c0, room):
         steps, batch, inner = X.shape
         n = Wh.shape[0]

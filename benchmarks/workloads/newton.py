@@ -182,9 +182,9 @@ def scalar_limit() -> Callable[..., Any]:
 def vector_limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH, cos, sin
+    from ..vecmath import FAST, cos, sin
 
-    return vector_kernel(sin, cos, njit(fastmath=FASTMATH, error_model="numpy"))
+    return vector_kernel(sin, cos, njit(**FAST))
 
 
 def vector_workload(size: int) -> Workload:

@@ -36,9 +36,9 @@ def attention_limit() -> Callable[..., Any]:
     """Blocks of 64 queries: six products through BLAS, one loop between them."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, exp
+    from ..vecmath import FAST, exp
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def soften(scores, p):
         for i in range(scores.shape[0]):
             row, out, top, total = scores[i], p[i], scores[i, 0], np.float32(0.0)
@@ -51,7 +51,7 @@ def attention_limit() -> Callable[..., Any]:
             for j in range(row.size):
                 out[j] *= scale
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def harden(p, slopes):
         for i in range(p.shape[0]):
             row, out, mean = p[i], slopes[i], np.float32(0.0)
@@ -60,7 +60,7 @@ def attention_limit() -> Callable[..., Any]:
             for j in range(row.size):
                 out[j] = np.float32(0.125) * row[j] * (out[j] - mean)
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(Q, K, V, target):
         n, d = Q.shape
         block, value = 64, 0.0
@@ -131,11 +131,11 @@ def student_limit() -> Callable[..., Any]:
     """One pass by blocks of 64 points; the points of a block are in the lanes."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, exp, log, log1p
+    from ..vecmath import FAST, exp, log, log1p
 
     block = 64
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def forward(x, size, means, inverse, freedom, half, bias, density, q):
         k, d = means.shape
         for c in range(k):
@@ -150,7 +150,7 @@ def student_limit() -> Callable[..., Any]:
             for p in range(size):
                 out[p] = b - h * log1p(row[p] * f)
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def weigh(density, size, w, top, mass):
         total = 0.0
         for p in range(size):
@@ -169,7 +169,7 @@ def student_limit() -> Callable[..., Any]:
             mass[p] = 1.0 / mass[p]
         return total
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def backward(
         x, size, means, inverse, freedom, half, bias, density, w, q, mass, shares, logs, excess, first, second
     ):
@@ -196,7 +196,7 @@ def student_limit() -> Callable[..., Any]:
                 first[c, a] += one
                 second[c, a] += two
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(means, inverse, freedom, half, bias, X):
         (k, d), n = means.shape, len(X)
         shares, logs, excess = np.zeros(k), np.zeros(k), np.zeros(k)
@@ -256,9 +256,9 @@ def poisson_limit() -> Callable[..., Any]:
     """One pass over X, by blocks of 256 rows: both products through BLAS."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, exp
+    from ..vecmath import FAST, exp
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def link(rate, y):
         total = 0.0
         for i in range(rate.size):
@@ -267,7 +267,7 @@ def poisson_limit() -> Callable[..., Any]:
             rate[i] = e - y[i]
         return total
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(w, X, y):
         n, block = len(X), 256
         gradient, value = np.zeros(w.size), 0.0
@@ -308,11 +308,11 @@ def spline_limit() -> Callable[..., Any]:
     """One pass by blocks of 256 points, whose basis stays in cache."""
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
     knots, block = np.array(KNOTS), 256
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def basis_of(x, y, c, basis, error):
         for p in range(x.size):
             square = x[p] * x[p]
@@ -326,7 +326,7 @@ def spline_limit() -> Callable[..., Any]:
                 row[p], next_row[p] = u * u * u, v * v * v
                 error[p] += one * row[p] + two * next_row[p]
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def sums(basis, error, size, gradient):
         value = 0.0
         for p in range(size):
@@ -346,7 +346,7 @@ def spline_limit() -> Callable[..., Any]:
             gradient[k + 3] += t3
         return value
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(c, x, y):
         n, value, gradient = len(x), 0.0, np.zeros(c.size)
         basis, error = np.empty((c.size, block)), np.empty(block)
@@ -393,9 +393,9 @@ def lennard_jones_limit() -> Callable[..., Any]:
     """Each pair twice, so that nothing is scattered; the partners are in the lanes."""
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def row(x, y, z, i, low, high):
         value, fx, fy, fz = 0.0, 0.0, 0.0, 0.0
         a, b, c = x[i], y[i], z[i]
@@ -410,7 +410,7 @@ def lennard_jones_limit() -> Callable[..., Any]:
             fz += slope * dz
         return value, fx, fy, fz
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(positions):
         n = len(positions)
         x, y, z = positions[:, 0].copy(), positions[:, 1].copy(), positions[:, 2].copy()

@@ -129,9 +129,9 @@ def by_hand(steps: int, kernel: Callable[..., Any] = kernel_by_hand) -> Callable
 def limit(steps: int) -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    return by_hand(steps, njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand))
+    return by_hand(steps, njit(**FAST)(kernel_by_hand))
 
 
 def workload(steps: int) -> Workload:

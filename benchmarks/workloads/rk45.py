@@ -177,9 +177,9 @@ def _by_hand(kernel: Callable[..., Any], capacity: int) -> Callable[..., Any]:
 def limit(capacity: int) -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    return _by_hand(njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand), capacity)
+    return _by_hand(njit(**FAST)(kernel_by_hand), capacity)
 
 
 def workload(end: float, capacity: int) -> Workload:

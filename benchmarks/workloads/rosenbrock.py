@@ -27,9 +27,9 @@ def by_hand(x):
 def limit() -> Callable[..., Any]:
     from numba import njit
 
-    from ..vecmath import FASTMATH
+    from ..vecmath import FAST
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(x):
         n = x.size
         gradient = np.empty(n)

@@ -43,16 +43,16 @@ def limit() -> Callable[..., Any]:
     """The same products through BLAS, everything between them fused."""
     from numba import njit
 
-    from ..vecmath import FASTMATH, tanh
+    from ..vecmath import FAST, tanh
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def activate(h, b):
         rows, columns = h.shape
         for i in range(rows):
             for j in range(columns):
                 h[i, j] = tanh(h[i, j] + b[j])
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def backward(d, h, db):
         rows, columns = h.shape
         for i in range(rows):
@@ -60,7 +60,7 @@ def limit() -> Callable[..., Any]:
                 d[i, j] *= 1.0 - h[i, j] * h[i, j]
                 db[j] += d[i, j]
 
-    @njit(fastmath=FASTMATH)
+    @njit(**FAST)
     def kernel(X, y, W1, b1, W2, b2, W3, b3):
         h1 = X @ W1
         activate(h1, b1)

@@ -21,11 +21,11 @@ def gmm(n=100, d=2, k=5, seed=0):
     return alphas, means, 0.5 * rng.standard_normal((k, d * (d + 1) // 2)), x, 1.0, 0
 
 
-def lstm(layers=2, characters=128, seed=0):
-    """(main, extra, state) and the text."""
+def lstm(layers=2, characters=128, seed=0, bits=None):
+    """(main, extra, state) and the text; the states have as many numbers as its characters have *bits*, or more."""
     rng = np.random.default_rng(seed)
     text = (TEXT * (characters // len(TEXT) + 1))[:characters]
-    bits = int(np.ceil(np.log2(max(map(ord, text)))))
+    bits = bits or int(np.ceil(np.log2(max(map(ord, text)))))
     return (
         rng.uniform(size=(2 * layers, 4 * bits)),
         rng.uniform(size=(3, bits)),

@@ -31,8 +31,8 @@ import numpy as np
 
 from ..lower.canonical import CanonicalOp, Dim, Sym
 from .divided import CHUNK_WORK, PARTS, DividedWork, Own, once_in_a_chunk, total_function
-from .lapack import library_function
-from .scalar import I1, I8, I32, I64, PTR, cell, constant, counting, declare, least, memory_type, ranging
+from .scalar import I1, I8, I64, PTR, cell, constant, counting, declare, least, memory_type, ranging
+from .symbols import blas_symbol
 
 SIDE = 64  # of a tile
 OF_ONE_THREAD = 1 << 18  # multiplications up to which OpenBLAS uses one thread
@@ -112,11 +112,11 @@ def _gemm(module: ir.Module, product: ProductKind) -> ir.Function:
     x, y, out, m, n, k, *leading, ta, tb, more = function.args
     b = ir.IRBuilder(function.append_basic_block())
     name = "dgemm" if product.dtype.itemsize == 8 else "sgemm"
-    gemm = declare(module, library_function(name), ir.VoidType(), *[PTR] * 13)
+    gemm = declare(module, blas_symbol(name), ir.VoidType(), *[PTR] * 13)
     letters = [cell(b, b, b.select(turned, I8(ord("T")), I8(ord("N")))) for turned in (tb, ta)]
     one, zero = [constant(product.dtype, value) for value in (1, 0)]
-    sizes = [cell(b, b, b.trunc(v, I32)) for v in (n, m, k)]
-    ldx, ldy, ldc = [cell(b, b, b.trunc(b.select(b.icmp_signed(">", v, I64(1)), v, I64(1)), I32)) for v in leading]
+    sizes = [cell(b, b, v) for v in (n, m, k)]
+    ldx, ldy, ldc = [cell(b, b, b.select(b.icmp_signed(">", v, I64(1)), v, I64(1))) for v in leading]
     b.call(gemm, [*letters, *sizes, cell(b, b, one), y, ldy, x, ldx, cell(b, b, b.select(more, one, zero)), out, ldc])
     b.ret_void()
     return function

@@ -5,6 +5,7 @@ without a colon is one of the C library's, of libm's or of libmvec's. The others
 
 =================================  ====================================================================================
 ``capsule:MODULE:NAME``            a C function in ``MODULE.__pyx_capi__``, by which Cython modules share them
+``blas:NAME``                      a function of the BLAS that NumPy has, or else of SciPy's; its integers are 64 bits
 ``ufunc:MODULE:NAME:dd_d``         the inner loop of a ufunc for these types
 ``ufunc-data:MODULE:NAME:dd_d``    the last argument of that loop
 ``process:...``                    defined by :func:`define`: of no other process
@@ -16,6 +17,7 @@ Neither LLVM nor a module of SciPy's is imported before a name asks for it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -33,6 +35,8 @@ UFUNC_MODULES = ("numpy", "scipy.special", "numpy.fft._pocketfft_umath")
 # C functions of these modules stand alone: nothing else of their package, which takes 0.1 s to import, is needed
 _ALONE = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 _CAPSULES = (*_ALONE, "scipy.special.cython_special")
+# names in what NumPy is linked with: OpenBLAS of its wheels, now and before, others of 64 bits, all others
+_BLAS_NAMES = ("scipy_{}_64_", "{}64_", "{}_64_", "{}_")
 _LIBRARIES = (None, "libm.so.6", "libmvec.so.1")  # the process, then what it may not have loaded
 
 PROCESS = "process:"
@@ -100,9 +104,35 @@ def is_defined(name: str) -> bool:
         return False
 
 
+def blas_symbol(name: str) -> str:
+    return f"blas:{name}:"
+
+
+@functools.cache
+def _numpys_blas() -> ctypes.CDLL | None:
+    """NumPy's extension module: a name is looked up in the libraries that it is linked with, too."""
+    module = sys.modules.get("numpy._core._multiarray_umath")
+    return _library(module.__file__) if module is not None else None
+
+
+def _blas(name: str) -> int:
+    """The Fortran function *name* of a BLAS.
+
+    Its integers are handed over as 64 bits in memory: where it has those of 32 it reads the lower half, which is the
+    number (on machines whose lower half comes first, as on all of docs/platforms.md).
+    """
+    library = _numpys_blas()
+    for form in _BLAS_NAMES if library is not None else ():
+        with contextlib.suppress(AttributeError):
+            return ctypes.cast(library[form.format(name)], ctypes.c_void_p).value or 0  # type: ignore[index]
+    return capsule_address(capsules(_ALONE[0])[name])
+
+
 def _named(name: str) -> int:
     kind, module, attribute, *rest = name.split(":")
     try:
+        if kind == "blas":
+            return _blas(module)
         if kind == "capsule" and module in _CAPSULES:
             return capsule_address(capsules(module)[attribute])
         if module in UFUNC_MODULES:

@@ -195,7 +195,7 @@ def _borders(n: int, most: int, most_chunks: int) -> tuple[int, int]:
         return next(c for c in range(min(most_chunks, strips), 0, -1) if strips % c == 0)
 
     wanted = sorted(range(max(FEWEST, most // 2), most + 1), key=lambda rows: (n % rows != 0, rows % 8 != 0, -rows))
-    found = next((rows for rows in wanted if chunks(rows) >= min(ENOUGH, most_chunks, n // rows)), wanted[0])
+    found = next((rows for rows in wanted if 2 * chunks(rows) >= min(ENOUGH, most_chunks, n // rows)), wanted[0])
     return found, chunks(found)
 
 

@@ -229,7 +229,7 @@ def tables(store: Store) -> str:
     if store.gpu_static:
         parts.append("## CUDA kernels, looked at without a GPU\n\n" + store.gpu_static)
     rows = {name: row["cells"] for name, row in store.rows.items()}
-    verdicts = []
+    verdicts = [*targets.means(rows), *targets.limits(rows)] if len(rows) > 1 else []
     for which, judge in (
         ("straight", targets.straight),
         ("loops", targets.loops),

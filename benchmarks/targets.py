@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+#: beginnings of names of rows
+BY_HAND = (
+    "gmm", "adbench_lstm", "rk4", "mlp", "logistic", "attention", "student", "poisson", "spline", "lennard_jones",
+)  # fmt: skip
 
 Row = Mapping[str, dict[str, Any]]
 Rows = Mapping[str, Row]
@@ -22,6 +28,27 @@ def _ratio(rows: Rows, row: str, peer: str, key: str = "steady") -> float | None
     """The peer's time in units of tracegrad's."""
     ours, theirs = _time(rows, row, "tracegrad", key), _time(rows, row, peer, key)
     return theirs / ours if ours and theirs else None
+
+
+def means(rows: Rows) -> list[list[str]]:
+    """Those of all rows together: geometric means over the rows that a peer has."""
+    body = []
+    for peer, title, needed in (("jax", "JAX", 6.0), ("drjit", "Dr.Jit", 3.0)):
+        found = [value for row in rows if (value := _ratio(rows, row, peer)) is not None]
+        if found:
+            mean = math.exp(math.fsum(map(math.log, found)) / len(found))
+            body.append(_verdict(f"geometric mean of {len(found)} rows, {title} / tracegrad", needed, mean))
+    return body
+
+
+def limits(rows: Rows) -> list[list[str]]:
+    """Those of the rows whose kernel by hand is as good as we can write it."""
+    body = []
+    for row in rows:
+        by_hand = _ratio(rows, row, "numba") if row.startswith(BY_HAND) else None
+        if by_hand is not None:
+            body.append(_verdict(f"{row}, tracegrad / numba by hand", 1.3, 1.0 / by_hand, at_least=False))
+    return body
 
 
 def straight(rows: Rows) -> list[list[str]]:
@@ -92,7 +119,7 @@ def loops(rows: Rows) -> list[list[str]]:
         add(row, f"{row}, JAX / tracegrad", 3.0, _ratio(rows, row, "jax"))
         if not row.startswith("branches"):
             add(row, f"{row}, PyTorch eager / tracegrad", 100.0, _ratio(rows, row, "torch"))
-        by_hand = _ratio(rows, row, "numba")
+        by_hand = _ratio(rows, row, "numba") if not row.startswith(BY_HAND) else None
         add(row, f"{row}, tracegrad / numba by hand", 2.0, 1.0 / by_hand if by_hand else None, at_least=False)
 
     firsts = {row: _time(rows, row, "tracegrad", "first") for row in rows}

@@ -70,7 +70,7 @@ def _room(steps: int, n: int) -> tuple[np.ndarray, ...]:
 
 def kernel_by_hand(F, Q, r, h, m0, P0, ys, room):
     """Forward keeping what the backward reads; products of 4x4 matrices written out, for which BLAS is no help."""
-    steps, n = ys.size, h.size
+    steps, n = ys.size, STATES  # a constant, so that loops are written out
     ms, Ps, predicted, gs, ws, ss, vs = room
     m, P, T = m0.copy(), P0.copy(), np.empty((n, n))
     value = 0.0

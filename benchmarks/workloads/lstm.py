@@ -102,44 +102,85 @@ def limit() -> Callable[..., Any]:
 
     from ..vecmath import FAST, exp, tanh
 
-    # One row at a time, one function a loop: with more arrays in one loop LLVM gives up on vectors.
+    # One function a loop: with more arrays in one loop LLVM gives up on vectors, as it does where it knows that a loop
+    # is short, and writes it out. Gates: input, forget, change, output.
     @njit(**FAST)
-    def sigmoids(z, start, stop):
-        for j in range(start, stop):
-            z[j] = 1.0 / (1.0 + exp(-z[j]))
+    def sums(z, product, b):
+        n = z.shape[1] // 4
+        for r in range(len(z)):
+            for j in range(4 * n):
+                z[r, j] += product[r, j] + b[j]
 
     @njit(**FAST)
-    def tanhs_of(x, out):
-        for j in range(x.size):
-            out[j] = tanh(x[j])
+    def gates_of(z):
+        n = z.shape[1] // 4
+        for r in range(len(z)):
+            for j in range(2 * n):
+                z[r, j] = 1.0 / (1.0 + exp(-z[r, j]))
+            for j in range(n):
+                z[r, 2 * n + j] = tanh(z[r, 2 * n + j])
+            for j in range(n):
+                z[r, 3 * n + j] = 1.0 / (1.0 + exp(-z[r, 3 * n + j]))
 
     @njit(**FAST)
-    def forward(z, c, c_next, h_next, tanhs):
-        n = c.size
-        sigmoids(z, 0, 2 * n)
-        tanhs_of(z[2 * n : 3 * n], z[2 * n : 3 * n])
-        sigmoids(z, 3 * n, 4 * n)
-        for j in range(n):
-            c_next[j] = z[n + j] * c[j] + z[j] * z[2 * n + j]
-        tanhs_of(c_next, tanhs)
-        for j in range(n):
-            h_next[j] = z[3 * n + j] * tanhs[j]
+    def cells(z, c, c_next):
+        n = c.shape[1]
+        for r in range(len(z)):
+            for j in range(n):
+                c_next[r, j] = z[r, n + j] * c[r, j] + z[r, j] * z[r, 2 * n + j]
+
+    @njit(**FAST)
+    def hiddens(z, c_next, tanhs):
+        n = c_next.shape[1]
+        for r in range(len(z)):
+            for j in range(n):
+                tanhs[r, j] = tanh(c_next[r, j])
+
+    @njit(**FAST)
+    def products_of(z, tanhs, h_next):
+        n = tanhs.shape[1]
+        for r in range(len(z)):
+            for j in range(n):
+                h_next[r, j] = z[r, 3 * n + j] * tanhs[r, j]
+
+    @njit(**FAST)
+    def forward(z, product, b, c, c_next, h_next, tanhs):
+        sums(z, product, b)
+        gates_of(z)
+        cells(z, c, c_next)
+        hiddens(z, c_next, tanhs)
+        products_of(z, tanhs, h_next)
+
+    @njit(**FAST)
+    def through_output(z, tanhs, dh, dz):
+        n = tanhs.shape[1]
+        for r in range(len(z)):
+            for j in range(n):
+                dz[r, 3 * n + j] = dh[r, j] * tanhs[r, j] * z[r, 3 * n + j] * (1.0 - z[r, 3 * n + j])
+
+    @njit(**FAST)
+    def through_cell(z, tanhs, dh, dc):
+        n = tanhs.shape[1]
+        for r in range(len(z)):
+            for j in range(n):
+                dc[r, j] += dh[r, j] * z[r, 3 * n + j] * (1.0 - tanhs[r, j] * tanhs[r, j])
+
+    @njit(**FAST)
+    def through_gates(z, c, dc, dz):
+        n = c.shape[1]
+        for r in range(len(z)):
+            for j in range(n):
+                slope, gate, forget, change = dc[r, j], z[r, j], z[r, n + j], z[r, 2 * n + j]
+                dz[r, j] = slope * change * gate * (1.0 - gate)
+                dz[r, n + j] = slope * c[r, j] * forget * (1.0 - forget)
+                dz[r, 2 * n + j] = slope * gate * (1.0 - change * change)
+                dc[r, j] = slope * forget
 
     @njit(**FAST)
     def backward(z, c, tanhs, dh, dc, dz):
-        n = c.size
-        for j in range(n):
-            dz[3 * n + j] = dh[j] * tanhs[j] * z[3 * n + j] * (1.0 - z[3 * n + j])
-        for j in range(n):
-            dc[j] += dh[j] * z[3 * n + j] * (1.0 - tanhs[j] * tanhs[j])
-        for j in range(n):
-            dz[j] = dc[j] * z[2 * n + j] * z[j] * (1.0 - z[j])
-        for j in range(n):
-            dz[n + j] = dc[j] * c[j] * z[n + j] * (1.0 - z[n + j])
-        for j in range(n):
-            dz[2 * n + j] = dc[j] * z[j] * (1.0 - z[2 * n + j] * z[2 * n + j])
-        for j in range(n):
-            dc[j] *= z[n + j]
+        through_output(z, tanhs, dh, dz)
+        through_cell(z, tanhs, dh, dc)
+        through_gates(z, c, dc, dz)
 
     @njit(**FAST)
     def kernel(Wx, Wh, b, w, X, y, h0, c0, room):
@@ -151,11 +192,7 @@ def limit() -> Callable[..., Any]:
         c[0] = c0
         for t in range(steps):
             np.dot(h[t], Wh, product)
-            z = gates[t]
-            for r in range(batch):
-                for j in range(4 * n):
-                    z[r, j] += product[r, j] + b[j]
-                forward(z[r], c[t, r], c[t + 1, r], h[t + 1, r], tanhs[t, r])
+            forward(gates[t], product, b, c[t], c[t + 1], h[t + 1], tanhs[t])
         error = h[steps] @ w - y
         value, dw = 0.0, h[steps].T @ error
         dh, dc = np.empty((batch, n)), np.zeros((batch, n))
@@ -165,8 +202,7 @@ def limit() -> Callable[..., Any]:
                 dh[r, j] = 2.0 / batch * error[r] * w[j]
         Wt, db = np.ascontiguousarray(Wh.T), np.zeros(4 * n)
         for t in range(steps - 1, -1, -1):
-            for r in range(batch):
-                backward(gates[t, r], c[t, r], tanhs[t, r], dh[r], dc[r], dz[t, r])
+            backward(gates[t], c[t], tanhs[t], dh, dc, dz[t])
             np.dot(dz[t], Wt, dh)
         flat = dz.reshape(steps * batch, 4 * n)
         for r in range(flat.shape[0]):

@@ -45,20 +45,38 @@ def limit() -> Callable[..., Any]:
 
     from ..vecmath import FAST, tanh
 
+    # Elementwise loops are over whole arrays: rows of 50 and 20 would leave rests.
+    @njit(**FAST)
+    def add(h, b):
+        for i in range(len(h)):
+            for j in range(b.size):
+                h[i, j] += b[j]
+
+    @njit(**FAST)
+    def tanhs(h):
+        for k in range(h.size):
+            h[k] = tanh(h[k])
+
+    @njit(**FAST)
+    def slopes(d, h):
+        for k in range(h.size):
+            d[k] *= 1.0 - h[k] * h[k]
+
+    @njit(**FAST)
+    def sums(d, db):
+        for i in range(len(d)):
+            for j in range(db.size):
+                db[j] += d[i, j]
+
     @njit(**FAST)
     def activate(h, b):
-        rows, columns = h.shape
-        for i in range(rows):
-            for j in range(columns):
-                h[i, j] = tanh(h[i, j] + b[j])
+        add(h, b)
+        tanhs(h.reshape(h.size))
 
     @njit(**FAST)
     def backward(d, h, db):
-        rows, columns = h.shape
-        for i in range(rows):
-            for j in range(columns):
-                d[i, j] *= 1.0 - h[i, j] * h[i, j]
-                db[j] += d[i, j]
+        slopes(d.reshape(d.size), h.reshape(h.size))
+        sums(d, db)
 
     @njit(**FAST)
     def kernel(X, y, W1, b1, W2, b2, W3, b3):

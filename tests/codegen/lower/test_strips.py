@@ -5,6 +5,7 @@ In ``LANES`` are programs without products, whose rows are in the lanes.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -388,3 +389,27 @@ def test_explain_says_what_was_decided():
     assert "(strip/large)" in compile_grad(network).explain(*large)
     long = network_args(40_000)
     assert "in strips of" in compile_grad(network).explain(*long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gmm_10k_d10_K25", "lennard_jones_1000", "student_2k_K50", "poisson_100000x30"])
+def test_memory_is_that_of_a_strip(name):
+    """Beside arguments and results less than 2 MB, where a value for all rows takes up to 24."""
+    from benchmarks.workloads import ALL
+
+    workload = ALL[name]
+    text = compile_grad(workload.fn, argnums=workload.argnums).explain(*workload.make_args())
+    (workspace,) = re.findall(r"workspace (\d+) bytes", text)
+    assert int(workspace) < 2_000_000
+
+
+def test_strips_leave_no_rows_over_where_a_size_divides_them():
+    """Or the body would be compiled twice."""
+    for n in (512, 1000, 1024, 2000, 4096, 10_000, 60_000):
+        for most in (80, 200, 512, 1024):
+            most = min(most, n // 2)
+            rows, chunks = strips._borders(n, most, 64)
+            assert rows <= most and chunks <= 64
+            if any(n % fits == 0 for fits in range(max(strips.FEWEST, most // 2), most + 1)):
+                assert n % (rows * chunks) == 0
+    assert strips._borders(512, 96, 3) == (64, 2)

@@ -18,6 +18,7 @@ import numpy as np
 from ...tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.integers import limit_of
+from ..launch.bind import with_tree
 from ..launch.binding import normalised
 from ..mode import MISS
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
@@ -34,8 +35,9 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
     """The slot of *family*, whose *launch* it is, for calls of the form of *call*, which *stats* count."""
     source = Source(otherwise="MISS")
     variant, recording = family.variant, family.members[0].recording  # the others give and do the same
+    in_tree = _in_tree(family, launch)
     source.names.update(missed=family.miss, stats=stats, MISS=MISS)
-    source.names.update(launch=launch, known=family.known)
+    source.names.update(launch=in_tree or launch, known=family.known)
     if AUTOCAST_USE.begun:
         source.names.update(AUTOCAST=AUTOCAST)
         source.give_up_if(f"AUTOCAST.dtype is not {source.constant(AUTOCAST.dtype)}")
@@ -54,7 +56,7 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
         source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
         source.lines.append("state = stream.state")
         operands.append("state")
-    _results(source, family, call, texts, operands)
+    _results(source, family, call, texts, operands, in_tree is not None)
     start, rest = source.lines[:before], source.lines[before:]
     reading = variant.snapshot.reading(objects, "MISS")
     slot = variant.snapshot.function("slot(args, kwargs)", [*start, *reading, *rest], source.names)
@@ -102,7 +104,19 @@ def _check_value(source: Source, text: str, value: Any) -> None:
         source.give_up_if(f"{text} is not {known} and not {source.constant(same)}({text}, {known})")
 
 
-def _results(source: Source, family: Family, call: Call, texts: Sequence[str], operands: Sequence[str]) -> None:
+def _in_tree(family: Family, launch: Callable[..., Any]) -> Callable[..., Any] | None:
+    """*launch* with the user's result, where nothing else asks for the kernel's."""
+    path = family.members[0]
+    recording = path.recording
+    if type(recording) is not Recording or recording.effects or path.numbers:
+        return None
+    tree = recording.output.tree(len(recording.graph.outputs))
+    return None if tree is None else with_tree(launch, tree)
+
+
+def _results(
+    source: Source, family: Family, call: Call, texts: Sequence[str], operands: Sequence[str], in_tree: bool
+) -> None:
     path = family.members[0]
     recording, draws = path.recording, path.recording.draws
     guarded = any(member.recording.graph.guards for member in family.members)
@@ -126,4 +140,4 @@ def _results(source: Source, family: Family, call: Call, texts: Sequence[str], o
         source.give_up_if(f"not advance(state, {draws})")
     for effect in recording.effects:
         effect.write(source, texts, False)
-    source.lines.append(f"return {recording.result(source, texts, operands)}")
+    source.lines.append("return r" if in_tree else f"return {recording.result(source, texts, operands)}")

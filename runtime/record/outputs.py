@@ -6,6 +6,7 @@ the expression as they are.  An argument, or an array from outside, that is retu
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ...tracer.ir.trees import tree_flatten
 from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
+from ..launch.result_tree import FEWEST, Constant, Tree, TreeNode
 from .complex_data import as_result, joins_lanes, text_of
 from .trees import Source, make_function, packing
 
@@ -62,6 +64,17 @@ class Output:
             return results[0] if self.single else tuple(results)
         return Output(self.text, names, self.single, ()).function()(results, leaves)
 
+    def tree(self, results: int) -> Tree | None:
+        """The expression over *results* (a count) as a tree for the launcher; None where it is more than that."""
+        if self.text is None:
+            return None if self.single else TreeNode(tuple, tuple(range(results)))
+        if "\0" in self.text or self.text.count("r[") < FEWEST:
+            return None
+        try:
+            return _tree(ast.parse(self.text, mode="eval").body, self.names)
+        except _NoTreeError:
+            return None
+
     def simplify(self, results: int) -> None:
         """Drop the expression where it is the tuple of all *results* (a count) of the graph, or the only one."""
         if results == 1 and self.text == "r[0]":
@@ -70,6 +83,31 @@ class Output:
             self.text = None
         if self.twin is not None:
             self.twin.simplify(results)
+
+
+class _NoTreeError(Exception):
+    """An expression is not a tree for the launcher."""
+
+
+def _tree(text: ast.expr, names: dict[str, Any]) -> Tree:
+    match text:
+        case ast.Subscript(ast.Name("r"), ast.Constant(int(number))):
+            return number
+        case ast.Constant(value):
+            return Constant(value)
+        case ast.Name(name) if name in names:
+            return Constant(names[name])
+        case ast.Tuple([]):
+            return Constant(())
+        case ast.Tuple(items) | ast.List(items):
+            kind = tuple if isinstance(text, ast.Tuple) else list
+            return TreeNode(kind, tuple([_tree(item, names) for item in items]))
+        case ast.Dict(keys, values):
+            known = [_tree(key, names) if key is not None else None for key in keys]
+            words = tuple([key.value for key in known if isinstance(key, Constant) and type(key.value) is str])
+            if len(set(words)) == len(keys):
+                return TreeNode(dict, tuple([_tree(value, names) for value in values]), words)
+    raise _NoTreeError
 
 
 _ALONE = tree_flatten(0, none_is_leaf=True)[1]

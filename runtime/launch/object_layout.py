@@ -11,9 +11,12 @@ Start reading at :func:`offsets`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import struct
 import sys
+import types
 import weakref
 
 import numpy as np
@@ -65,6 +68,22 @@ def numpy_api() -> dict[str, int]:
 def python_api(name: str) -> int:
     """Address of a function of CPython's C API."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+@functools.lru_cache(maxsize=1024)
+def slot_offsets(cls: type) -> dict[str, int]:
+    """Where an object of *cls* has its slots, but for those that hold no object."""
+    members = [n for c in cls.__mro__ for n, v in vars(c).items() if type(v) is types.MemberDescriptorType]
+    names = [name for name in members if name != "__dict__"]
+    made = object.__new__(cls) if names else None
+    found: dict[str, int] = {}
+    for name in names:
+        with contextlib.suppress(AttributeError, TypeError):  # a read-only member
+            object.__setattr__(made, name, mark := object())
+            words = struct.unpack(f"{cls.__basicsize__ // _WORD}q", ctypes.string_at(id(made), cls.__basicsize__))
+            if id(mark) in words:
+                found[name] = _WORD * words.index(id(mark))
+    return found
 
 
 def fault() -> str | None:

@@ -15,8 +15,9 @@ Two forms of one structure, runs of 64-bit words.  One that is compared (:data:`
 
     array          RESULT  ndarray  number of the result  dtype  flags  dimensions  each dimension ...  each stride ...
     constant       CONST   object
-    tuple, list    TUPLE or LIST  type  number of items
+    tuple, list    TUPLE or LIST  type  number of items                        (named tuples, too)
     dict           DICT    type  number of items  key ...
+    plain object   OBJECT  type  number of slots  offset of weak references or 0  whether it has a dict  offset ...
 
 and one that is built (:data:`MAKE`), children before parents, for a machine with a stack; first the most objects that
 wait on it::
@@ -25,6 +26,7 @@ wait on it::
     constant       CONST   object
     tuple, list    TUPLE or LIST  number of items
     dict           DICT    number of items  key ...
+    another class  CALL    number of items  function
     the end        END     0
 
 The launcher (``launcher_ir.py``) calls ``@taken`` before the kernel runs and ``@in_tree`` after it.  Start reading at
@@ -33,16 +35,19 @@ The launcher (``launcher_ir.py``) calls ``@taken`` before the kernel runs and ``
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..memory import address_of
+from .object_layout import slot_offsets
 from .plan import ArrayOut, Out
 
-RESULT, CONST, TUPLE, LIST, DICT, END = range(6)
+RESULT, CONST, TUPLE, LIST, DICT, OBJECT, CALL, END = range(8)
 
 #: Trees that are kept: with the one before, and the one before that, the caller has let go of the next.
 KEPT = 3
@@ -57,20 +62,24 @@ HEADER = ("kept", "look", "make", "outer", "place")
 class Constant(NamedTuple):
     """An object that stands in every result."""
 
-    value: object
+    value: Any
 
 
 class TreeNode(NamedTuple):
-    """A tuple, a list, or a dict with these *keys*."""
+    """A tuple, a list, or a dict with these *keys*; or the result of the function *kind* of the items.
 
-    kind: type
+    *cls*: that is an object of this class, which is nothing but attributes: the last two items, dicts, are those in its
+    ``__dict__`` and those in slots."""
+
+    kind: Callable[..., Any]
     items: tuple[Tree, ...]
-    keys: tuple[str, ...] = ()
+    keys: tuple[Any, ...] = ()
+    cls: type | None = None
 
 
 Tree = int | Constant | TreeNode  # an int is the number of a kernel's result
 
-_KINDS: dict[type, int] = {tuple: TUPLE, list: LIST, dict: DICT}
+_KINDS: dict[Callable[..., Any], int] = {tuple: TUPLE, list: LIST, dict: DICT}
 
 MAKE = r"""
 ; The object that `words` tell to make of `results`, from which those that it holds are taken; null if that fails.
@@ -81,14 +90,17 @@ entry:
   %first = getelementptr i64, ptr %words, i64 1
   br label %head
 head:
-  %op = phi ptr [ %first, %entry ], [ %op.two, %push ], [ %op.items, %put.done ], [ %op.keys, %entry.done ]
-  %top = phi i64 [ 0, %entry ], [ %top.push, %push ], [ %top.items, %put.done ], [ %top.dict, %entry.done ]
+  %op = phi ptr [ %first, %entry ], [ %op.two, %push ], [ %op.items, %put.done ], [ %op.keys, %entry.done ],
+              [ %op.call, %called ]
+  %top = phi i64 [ 0, %entry ], [ %top.push, %push ], [ %top.items, %put.done ], [ %top.dict, %entry.done ],
+               [ %top.call, %called ]
   %kind = load i64, ptr %op
   %n = load i64, ptr %op[i64 1]
   %base = sub i64 %top, %n
   %parts = getelementptr ptr, ptr %stack, i64 %base
   switch i64 %kind, label %answer [ i64 $RESULT, label %result i64 $CONST, label %constant
-                                    i64 $TUPLE, label %tuple i64 $LIST, label %list i64 $DICT, label %dict ]
+                                    i64 $TUPLE, label %tuple i64 $LIST, label %list i64 $DICT, label %dict
+                                    i64 $CALL, label %call ]
 
 result:
   %result.at = getelementptr ptr, ptr %results, i64 %n
@@ -166,6 +178,18 @@ entry.done:
   store ptr %dict.new, ptr %stack[ptr %base]
   %top.dict = add i64 %base, 1
   %op.keys = getelementptr i64, ptr %keys, i64 %n
+  br label %head
+
+call:                                               ; any Python code may run in here
+  %function = load ptr, ptr %op[i64 2]
+  %call.new = call ptr $PyObject_Vectorcall(ptr %function, ptr %parts, i64 %n, ptr null)
+  %call.failed = icmp eq ptr %call.new, null
+  br i1 %call.failed, label %failed, label %called
+called:
+  call void @drop(ptr %parts, i64 %n)
+  store ptr %call.new, ptr %stack[ptr %base]
+  %top.call = add i64 %base, 1
+  %op.call = getelementptr i64, ptr %op, i64 3
   br label %head
 
 answer:
@@ -248,7 +272,8 @@ owned:
   %n = load i64, ptr %op[i64 2]
   br i1 %so, label %kinds, label %no
 kinds:
-  switch i64 %kind, label %array [ i64 $TUPLE, label %tuple i64 $LIST, label %list i64 $DICT, label %dict ]
+  switch i64 %kind, label %array [ i64 $TUPLE, label %tuple i64 $LIST, label %list i64 $DICT, label %dict
+                                   i64 $OBJECT, label %object.weak ]
 
 array:
   %descr = load ptr, ptr %object[i8 $array_descr]
@@ -345,8 +370,55 @@ pair.one:
   %k.next = add i64 %k, 1
   br label %pair
 
+object.weak:                                        ; n is the number of slots
+  %weak.offset = load i64, ptr %op[i64 3]
+  %weak.none = icmp eq i64 %weak.offset, 0
+  br i1 %weak.none, label %object.dict, label %object.weak.look
+object.weak.look:
+  %object.weak.at = getelementptr i8, ptr %object, i64 %weak.offset
+  %object.weak.list = load ptr, ptr %object.weak.at
+  %object.weak.ok = icmp eq ptr %object.weak.list, null
+  br i1 %object.weak.ok, label %object.dict, label %no
+object.dict:
+  %offsets = getelementptr i64, ptr %op, i64 5
+  %op.behind = getelementptr i64, ptr %offsets, i64 %n
+  %has.dict = load i64, ptr %op[i64 4]
+  %dict.none = icmp eq i64 %has.dict, 0
+  br i1 %dict.none, label %slot, label %object.dict.look
+object.dict.look:
+  %held = call ptr $PyObject_GenericGetDict(ptr %object, ptr null)
+  %held.not = icmp eq ptr %held, null
+  br i1 %held.not, label %object.failed, label %object.dict.held
+object.failed:
+  call void $PyErr_Clear()
+  br label %no
+object.dict.held:
+  call void $Py_DecRef(ptr %held)                   ; the object holds it
+  %op.dict = call ptr @intact(ptr %held, ptr %op.behind, ptr %bufs)
+  %object.dict.ok = icmp ne ptr %op.dict, null
+  br i1 %object.dict.ok, label %slot, label %no
+slot:
+  %s = phi i64 [ 0, %object.dict ], [ 0, %object.dict.held ], [ %s.next, %slot.one ]
+  %op.slot = phi ptr [ %op.behind, %object.dict ], [ %op.dict, %object.dict.held ], [ %op.slot.next, %slot.one ]
+  %slots.done = icmp eq i64 %s, %n
+  br i1 %slots.done, label %yes, label %slot.look
+slot.look:
+  %slot.offset = load i64, ptr %offsets[i64 %s]
+  %slot.at = getelementptr i8, ptr %object, i64 %slot.offset
+  %slot.value = load ptr, ptr %slot.at
+  %slot.empty = icmp eq ptr %slot.value, null
+  br i1 %slot.empty, label %no, label %slot.value.look
+slot.value.look:
+  %op.slot.next = call ptr @intact(ptr %slot.value, ptr %op.slot, ptr %bufs)
+  %slot.ok = icmp ne ptr %op.slot.next, null
+  br i1 %slot.ok, label %slot.one, label %no
+slot.one:
+  %s.next = add i64 %s, 1
+  br label %slot
+
 yes:
-  %behind = phi ptr [ %op.const, %constant ], [ %op.array, %array.yes ], [ %op.item, %item ], [ %op.pair, %pair ]
+  %behind = phi ptr [ %op.const, %constant ], [ %op.array, %array.yes ], [ %op.item, %item ], [ %op.pair, %pair ],
+                  [ %op.slot, %slot ]
   ret ptr %behind
 no:
   ret ptr null
@@ -379,12 +451,22 @@ none:
 
 def numbers() -> dict[str, int]:
     """The numbers in :data:`MAKE` and :data:`LOOK`, but for offsets."""
-    kinds = {"RESULT": RESULT, "CONST": CONST, "TUPLE": TUPLE, "LIST": LIST, "DICT": DICT}
+    kinds = {
+        "RESULT": RESULT,
+        "CONST": CONST,
+        "TUPLE": TUPLE,
+        "LIST": LIST,
+        "DICT": DICT,
+        "OBJECT": OBJECT,
+        "CALL": CALL,
+    }
     return kinds | {name: k for k, name in enumerate(HEADER)} | {"kept_trees": KEPT, "oldest": KEPT - 1}
 
 
-FUNCTIONS = ("PyTuple_New", "PyTuple_SetItem", "PyList_New", "PyList_SetItem", "PyDict_New", "PyDict_SetItem",
-             "PyDict_Size", "PyDict_Next", "Py_IncRef", "Py_DecRef")  # fmt: skip
+FUNCTIONS = (
+    "PyTuple_New", "PyTuple_SetItem", "PyList_New", "PyList_SetItem", "PyDict_New", "PyDict_SetItem", "PyDict_Size",
+    "PyDict_Next", "PyObject_Vectorcall", "PyObject_GenericGetDict", "PyErr_Clear", "Py_IncRef", "Py_DecRef",
+)  # fmt: skip
 
 
 class Described(NamedTuple):
@@ -425,11 +507,48 @@ def _results(tree: Tree) -> Iterator[int]:
 
 
 def _parts(tree: Tree) -> Iterator[tuple[TreeNode, list[int]]]:
-    """The containers in *tree*, and the results in each."""
+    """The parts of *tree* that can be compared, and the results in each."""
     if isinstance(tree, TreeNode):
-        yield tree, list(_results(tree))
-        for item in tree.items:
-            yield from _parts(item)
+        if _is_known(tree):
+            yield tree, list(_results(tree))
+        parts = tree.items if tree.cls is None else itertools.chain(*[dict_.items for dict_ in _attributes(tree)])
+        for part in parts:
+            yield from _parts(part)
+
+
+def _attributes(tree: TreeNode) -> tuple[TreeNode, ...]:
+    """The two dicts of the attributes of an object."""
+    return tuple([item for item in tree.items[-2:] if isinstance(item, TreeNode)])
+
+
+def _is_known(tree: Tree) -> bool:
+    """Whether *tree* is made of what can be compared."""
+    if not isinstance(tree, TreeNode):
+        return True
+    kind = tree.kind
+    if kind is dict:
+        known = all(type(key) is str for key in tree.keys)
+    elif tree.cls is not None:
+        known = _is_plain(tree)
+    else:
+        known = kind in (tuple, list) or _is_named_tuple(kind)
+    return known and all(map(_is_known, tree.items))
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Whether *kind* is a class of named tuples that are nothing but their items."""
+    if not (isinstance(kind, type) and issubclass(kind, tuple)) or kind.__dictoffset__ or kind.__weakrefoffset__:
+        return False
+    makes = getattr(kind.__new__, "__globals__", {}).get("_tuple_new") is tuple.__new__
+    return makes and type(kind) is type and kind.__init__ is object.__init__ and not hasattr(kind, "__del__")
+
+
+def _is_plain(tree: TreeNode) -> bool:
+    """Whether an object is nothing but the attributes that *tree* has."""
+    cls, (stored, in_slots) = tree.cls, _attributes(tree)
+    if cls is None or hasattr(cls, "__del__") or (issubclass(cls, SimpleNamespace) and cls is not SimpleNamespace):
+        return False
+    return bool(cls.__dictoffset__ or not stored.items) and slot_offsets(cls).keys() == set(in_slots.keys)
 
 
 def _is_small(outs: Sequence[Out]) -> bool:
@@ -448,16 +567,23 @@ def _over(tree: Tree, part: Tree, result: int) -> Tree:
 
 
 def _looks(tree: Tree, outs: Sequence[Out]) -> Iterator[int]:
+    items: Sequence[Tree] = tree.items if isinstance(tree, TreeNode) else ()
     if isinstance(tree, int):
         out = outs[tree]
         like = np.empty(out.shape, out.dtype)  # type: ignore[union-attr]
         yield from (RESULT, id(np.ndarray), tree, id(out.dtype), like.flags.num, like.ndim, *like.shape, *like.strides)
     elif isinstance(tree, Constant):
         yield from (CONST, id(tree.value))
+    elif tree.cls is None:
+        yield from (_KINDS.get(tree.kind, TUPLE), id(tree.kind), len(items), *map(id, tree.keys))
     else:
-        yield from (_KINDS[tree.kind], id(tree.kind), len(tree.items), *map(id, tree.keys))
-        for item in tree.items:
-            yield from _looks(item, outs)
+        stored, in_slots = _attributes(tree)
+        offsets, has_dict = slot_offsets(tree.cls), bool(tree.cls.__dictoffset__)
+        yield from (OBJECT, id(tree.cls), len(offsets), tree.cls.__weakrefoffset__, has_dict)
+        yield from [offsets[name] for name in in_slots.keys]
+        items = (*[stored] * has_dict, *in_slots.items)
+    for item in items:
+        yield from _looks(item, outs)
 
 
 def _makes(tree: Tree) -> list[int]:
@@ -470,7 +596,8 @@ def _make(tree: Tree, words: list[int]) -> int:
     """Append the words of *tree*; the most objects that wait while it is made."""
     if isinstance(tree, TreeNode):
         most = max([k + _make(item, words) for k, item in enumerate(tree.items)], default=1)
-        words += (_KINDS[tree.kind], len(tree.items), *map(id, tree.keys))
+        words += (_KINDS.get(tree.kind, CALL), len(tree.items), *map(id, tree.keys))
+        words += [] if tree.kind in _KINDS else [id(tree.kind)]
         return most
     words += (RESULT, tree) if isinstance(tree, int) else (CONST, id(tree.value))
     return 1

@@ -9,6 +9,7 @@ it writes itself (``record/recording.py``).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from ...tracer.random.stream import DEFAULT
 from ...tracer.record.integers import limit_of
 from ..launch.bind import with_tree
 from ..launch.binding import normalised
+from ..launch.result_tree import FEWEST
 from ..mode import MISS
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
@@ -110,8 +112,12 @@ def _in_tree(family: Family, launch: Callable[..., Any]) -> Callable[..., Any] |
     recording = path.recording
     if type(recording) is not Recording or recording.effects or path.numbers:
         return None
-    tree = recording.output.tree(len(recording.graph.outputs))
-    return None if tree is None else with_tree(launch, tree)
+    count = len(recording.graph.outputs)
+    if count < FEWEST:
+        return None
+    with contextlib.suppress(ValueError):
+        return with_tree(launch, recording.output.tree(count))
+    return None
 
 
 def _results(

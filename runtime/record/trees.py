@@ -271,6 +271,8 @@ def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:
         )
     if is_object(spec):
         return _packing_object(source, spec, leaves)
+    if kind == optree.PyTreeKind.NAMEDTUPLE:
+        return f"{source.constant(spec.type)}({', '.join(packing(source, c, leaves) for c in spec.children())})"
     inner = "".join(f"{next(leaves)}, " for _ in range(spec.num_leaves))
     return f"{source.constant(tree_unflatten)}({source.constant(spec)}, ({inner}))"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import gc
@@ -11,7 +12,10 @@ import sys
 import threading
 import tracemalloc
 import weakref
-from collections import Counter
+from collections import Counter, namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -30,10 +34,83 @@ def parameters(seed: int = 0, layers: int = LAYERS) -> dict:
     return {f"layer {k}": {"W": rng.normal(size=(2, 3)), "b": rng.normal(size=3)} for k in range(layers)}
 
 
+class Pair(namedtuple("Pair", "W b")):
+    __slots__ = ()
+
+
+class Typed(NamedTuple):
+    W: np.ndarray
+    b: np.ndarray
+
+
+@dataclass
+class Layer:
+    W: np.ndarray
+    b: np.ndarray
+
+
+@dataclass(frozen=True)
+class Frozen:
+    W: np.ndarray
+    b: np.ndarray
+
+
+@dataclass(slots=True)
+class Slotted:
+    b: np.ndarray
+    W: np.ndarray
+
+
+class Own:
+    """In slots, its own and those of a base, and beside them."""
+
+    class Base:
+        __slots__ = ("W", "__weakref__")
+
+    class Both(Base):
+        __slots__ = ("__dict__",)
+
+        def __init__(self, W, b):
+            self.W, self.b = W, b
+
+
+class Noted(namedtuple("Noted", "W b")):
+    """One that may hold more than its items."""
+
+
+class Doubling(namedtuple("Doubling", "W b")):
+    __slots__ = ()
+
+    def __new__(cls, W, b):
+        return super().__new__(cls, W, np.negative(b) if type(b) is np.ndarray else b)
+
+
+class Ending:
+    ended = 0
+
+    def __init__(self, W, b):
+        self.W, self.b = W, b
+
+    def __del__(self):
+        Ending.ended += 1
+
+
+CLASSES = [Pair, Typed, Layer, Frozen, Slotted, Own.Both, SimpleNamespace, Noted, Ending]
+
+
+def parts_of(p):
+    """The parts of a container or an object, in the order of their names where it is an object."""
+    if isinstance(p, dict):
+        return list(p.values())
+    if isinstance(p, list | tuple):
+        return list(p)
+    return [p.W, p.b] if hasattr(p, "W") else None
+
+
 def loss(p):
     total = 0.0
-    for layer in p.values() if type(p) is dict else p:
-        for part in layer.values() if type(layer) is dict else layer:
+    for layer in parts_of(p):
+        for part in parts_of(layer):
             total = total + np.sum(part * part)
     return total
 
@@ -47,9 +124,8 @@ def compiled(*args, **kwargs):
 
 
 def leaves(tree):
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    return [a for part in tree for a in leaves(part)] if isinstance(tree, list | tuple) else [tree]
+    parts = parts_of(tree)
+    return [tree] if parts is None else [a for part in parts for a in leaves(part)]
 
 
 def check(gradient, p):
@@ -85,6 +161,10 @@ TREES = {
 }
 
 
+TREES |= {cls.__name__: [cls(**layer) for layer in parameters().values()] for cls in CLASSES}
+TREES |= {f"{cls.__name__} outside": cls(**dict(zip("Wb", TREES["lists"], strict=False))) for cls in CLASSES}
+
+
 @pytest.mark.parametrize("p", TREES.values(), ids=TREES)
 def test_dropped_trees_are_written_again(p):
     p = copy.deepcopy(p)
@@ -94,8 +174,11 @@ def test_dropped_trees_are_written_again(p):
         v, g = f.value_and_grad(p)
         check(g, p)
         seen[id(g)] += 1
-        assert repr(g) == repr(autograd.grad(loss)(p)) and v == f(p)
-    assert len(seen) <= result_tree.KEPT  # and not twenty
+        assert type(g) is type(p) and v == f(p)
+        if isinstance(p, dict | list | tuple):
+            assert repr(g) == repr(autograd.grad(loss)(p)) or type(g[0]) in (Own.Both, Ending)
+    whole = not {type(p), *map(type, parts_of(p))} & {Noted, Ending}  # objects of these may be more than they show
+    assert whole is (len(seen) <= result_tree.KEPT)  # and not twenty
     calls(f, p)
 
 
@@ -224,6 +307,69 @@ def test_a_tree_that_was_changed_comes_back_as_new(change):
         change(g)
         del g
     calls(f, p)
+
+
+OBJECT_CHANGES = {
+    "attribute": lambda g: object.__setattr__(g[1], "W", np.ones((2, 3))),
+    "of another": lambda g: object.__setattr__(g[1], "W", g[2].W),
+    "deleted": lambda g: object.__delattr__(g[1], "b"),
+    "more": lambda g: g[1].__dict__.update(more=1),
+    "other dict": lambda g: object.__setattr__(g[1], "__dict__", {"b": g[1].b, "W": g[1].W}),
+    "class": lambda g: object.__setattr__(g[1], "__class__", type("More", (type(g[1]),), {"__slots__": ()})),
+    "shape": lambda g: g[1].b.resize(7, refcheck=False),
+}
+
+
+@pytest.mark.parametrize("cls", [Layer, Frozen, Slotted, Own.Both, SimpleNamespace, Pair, Noted])
+@pytest.mark.parametrize("change", OBJECT_CHANGES.values(), ids=OBJECT_CHANGES)
+def test_objects_that_were_changed_come_back_as_new(cls, change):
+    p = [cls(**layer) for layer in parameters().values()]
+    f = compiled(p)
+    for _ in range(SETS):
+        g = f.value_and_grad(p)[1]
+        with contextlib.suppress(AttributeError, TypeError):  # what this class does not allow
+            change(g)
+        del g
+    calls(f, p)
+    for g in [f.value_and_grad(p)[1] for _ in range(SETS)]:
+        assert not getattr(g[1], "more", None) and type(g[1]) is cls
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("hold", [lambda x: x, lambda x: x.b, lambda x: vars(x), lambda x: x.__repr__, weakref.ref])
+def test_objects_that_somebody_has(cls, hold):
+    p = [cls(**layer) for layer in parameters().values()]
+    f = compiled(p)
+    try:
+        held = hold(f.value_and_grad(p)[1][1])
+    except TypeError:
+        pytest.skip("this class does not allow it")
+    seen = held() if isinstance(held, weakref.ref) else held
+    found = [a.tobytes() for a in leaves(seen)] if parts_of(seen) else repr(seen)
+    del seen
+    calls(f, p)
+    if isinstance(held, weakref.ref):
+        assert held() is None
+    else:
+        assert ([a.tobytes() for a in leaves(held)] if parts_of(held) else repr(held)) == found
+
+
+def test_a_named_tuple_that_makes_something_else_of_its_items():
+    p = [Doubling(**layer) for layer in parameters().values()]
+    f = compiled(p)
+    for _ in range(10):
+        g = f.value_and_grad(p)[1]
+        for x, y in zip(g, p, strict=True):
+            assert np.array_equal(x.W, 2 * y.W) and np.array_equal(x.b, -2 * y.b)
+
+
+def test_what_an_end_does_happens_when_an_object_is_dropped():
+    p = [Ending(**layer) for layer in parameters().values()]
+    f = compiled(p)
+    g = f.value_and_grad(p)[1]
+    before = Ending.ended
+    del g
+    assert Ending.ended == before + len(p)
 
 
 def test_a_constant_that_was_replaced_comes_back():

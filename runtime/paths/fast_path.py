@@ -26,6 +26,7 @@ from ..mode import MISS
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
+from ..state.pins import distinct_of
 from ..state.values import partition, same
 from ..stats import Stats
 from .family import Family
@@ -85,8 +86,11 @@ def _arguments(source: Source, call: Call) -> list[str]:
     else:
         source.give_up_if("kwargs")
     if len(source.objects) > 1:  # two that are one have one gradient
-        known = partition(call.plain_objects)
-        source.give_up_if(f"{source.constant(partition)}(({', '.join(source.objects)})) != {source.constant(known)}")
+        known, objects = partition(call.plain_objects), ", ".join(source.objects)
+        if known == tuple(range(len(known))):
+            source.give_up_if(f"not {source.constant(distinct_of(len(known)).cell_contents)}({objects})")
+        else:
+            source.give_up_if(f"{source.constant(partition)}(({objects})) != {source.constant(known)}")
     for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
         if kind == VALUE:
             _check_value(source, text, unwrap(leaf))

@@ -17,7 +17,7 @@ import optree
 
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..launch import tree_reader
-from ..launch.object_layout import slot_offsets
+from ..launch.object_layout import fault, slot_offsets
 from ..launch.tree_reader import Part
 from .plain_objects import is_object, kept_results, maker, slots_of
 
@@ -195,6 +195,8 @@ def _reader(spec: Any) -> tuple[Callable[[object], tuple[Any, ...] | None], list
     None where it is of no use."""
     structure: list[Part] = []
     inner: list[Any] = []
+    if fault() is not None:
+        return None
     _describe(spec, structure, inner)
     if len(structure) - len(inner) < 2 and len(inner) < _NATIVE:
         return None

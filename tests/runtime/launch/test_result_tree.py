@@ -13,6 +13,7 @@ import threading
 import tracemalloc
 import weakref
 from collections import Counter, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -526,6 +527,25 @@ def test_threads(threads):
     finally:
         sys.setswitchinterval(interval)
     assert not errors
+
+
+def test_threads_whose_kernels_let_go_of_the_gil():
+    """A tree that one call writes into is no other's, though other threads go on meanwhile."""
+    f = compile_grad(lambda p, x: loss(p) * np.sum(np.exp(np.sin(x)) * np.tanh(x)))
+    x = np.linspace(0.0, 1.0, 300_000)
+    inputs = [parameters(k) for k in range(4)]
+    known = [[a.tobytes() for a in leaves(f.grad(p, x))] for _ in range(4) for p in inputs][-4:]
+
+    def work(me):
+        kept = []
+        for k in range(30):
+            kept.append(f.grad(inputs[me], x))
+            if k % 3:
+                del kept[0]
+        return all([a.tobytes() for a in leaves(g)] == known[me] for g in kept)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
 
 
 def test_a_call_within_a_call():

@@ -1,9 +1,9 @@
 """Results in a tree, put together in machine code; and trees whose arrays are written again once nobody has them.
 
 NumPy takes longer to make and free a small array than the launcher takes for all else that it does for one. So the
-launcher keeps what it hands out: of the largest part of a result that consists of small arrays only, in tuples, lists
-and dicts, the latest :data:`KEPT`.  In a loop ``v, g = f.value_and_grad(p)`` the caller has let go of the oldest, and
-the launcher writes into its arrays.
+launcher keeps what it hands out: of the largest part of a result that consists of small arrays only, in tuples, lists,
+dicts and plain objects, the latest :data:`KEPT`.  In a loop ``v, g = f.value_and_grad(p)`` the caller has let go of the
+oldest, and the launcher writes into its arrays.
 
 It does so only where nobody can tell: where each object of the tree has one reference, that of the object it stands in
 or, the outermost, of the keeper; and where all that can be changed in place is as it was made: items and keys; of
@@ -451,15 +451,7 @@ none:
 
 def numbers() -> dict[str, int]:
     """The numbers in :data:`MAKE` and :data:`LOOK`, but for offsets."""
-    kinds = {
-        "RESULT": RESULT,
-        "CONST": CONST,
-        "TUPLE": TUPLE,
-        "LIST": LIST,
-        "DICT": DICT,
-        "OBJECT": OBJECT,
-        "CALL": CALL,
-    }
+    kinds = dict(RESULT=RESULT, CONST=CONST, TUPLE=TUPLE, LIST=LIST, DICT=DICT, OBJECT=OBJECT, CALL=CALL)
     return kinds | {name: k for k, name in enumerate(HEADER)} | {"kept_trees": KEPT, "oldest": KEPT - 1}
 
 

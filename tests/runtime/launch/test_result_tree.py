@@ -16,9 +16,10 @@ from collections import Counter, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import optree
 import pytest
 
 from tracegrad import autograd, compile_grad, pure_callback, stop_gradient
@@ -362,6 +363,72 @@ def test_a_named_tuple_that_makes_something_else_of_its_items():
         g = f.value_and_grad(p)[1]
         for x, y in zip(g, p, strict=True):
             assert np.array_equal(x.W, 2 * y.W) and np.array_equal(x.b, -2 * y.b)
+
+
+class Registered:
+    """A class that is taken apart, and put together, by functions of its own."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+
+optree.register_pytree_node(
+    Registered, lambda r: (r.parts, None), lambda _, parts: Registered(*parts), namespace="tracegrad"
+)
+
+
+def test_registered_classes():
+    """The tuple that such a class is made of may be kept: its arrays are the object's as long as there is one."""
+
+    @compile_grad
+    def f(p):
+        return sum([np.sum(x * x) for r in p for x in r.parts])
+
+    p, kept = [Registered(*[np.ones(3) for _ in range(n)]) for n in (5, 4, 1)], []
+    for k in range(20):
+        for r in p:
+            for x in r.parts:
+                x += 1.0
+        g = f.value_and_grad(p)[1]
+        for a, b in zip(g, p, strict=True):
+            check(list(a.parts), list(b.parts))
+        if k % 3 == 0:
+            part = g[k % 2].parts[k % 4]
+            kept.append((part, part.tobytes()))
+        if k % 4 == 0:
+            kept.append((g[0].parts, [a.tobytes() for a in g[0].parts]))
+    for held, known in kept:
+        assert known == (held.tobytes() if isinstance(held, np.ndarray) else [a.tobytes() for a in held])
+
+
+@pytest.mark.parametrize("package", ["attrs", "pydantic"])
+def test_classes_of_packages(package):
+    pytest.importorskip(package)
+    if package == "attrs":
+        import attrs
+
+        @attrs.define
+        class Cls:
+            W: Any
+            b: Any
+    else:
+        import pydantic
+
+        class Cls(pydantic.BaseModel):
+            W: Any
+            b: Any
+
+    p, kept = [Cls(**layer) for layer in parameters().values()], []
+    f = compiled(p)
+    for k in range(15):
+        for x in leaves(p):
+            x += 1.0
+        g = f.value_and_grad(p)[1]
+        check(g, p)
+        assert all(type(x) is Cls for x in g)
+        if k % 3 == 0:
+            kept.append((g, [a.tobytes() for a in leaves(g)]))
+    assert all([a.tobytes() for a in leaves(g)] == known for g, known in kept)
 
 
 def test_what_an_end_does_happens_when_an_object_is_dropped():

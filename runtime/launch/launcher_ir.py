@@ -194,6 +194,8 @@ open:
   %slots.bytes = mul i64 %n_slots, $slot
   %slots = alloca i8, i64 %slots.bytes, align 16
   %results = alloca ptr, i64 %n_outs
+  %n_spots = mul i64 %n_outs, 2
+  %spots = alloca ptr, i64 %n_spots                 ; of numbers in a tree
   %rows = getelementptr i64, ptr %table, i64 $header
   br label %arg
 
@@ -280,7 +282,7 @@ trees:
   %flat = icmp eq ptr %tree, null
   br i1 %flat, label %outs, label %take
 take:
-  %free = call ptr @taken(ptr %tree, ptr %buf)
+  %free = call ptr @taken(ptr %tree, ptr %buf, ptr %spots)
   br label %outs
 outs:
   %again = phi ptr [ null, %trees ], [ %free, %take ]
@@ -473,7 +475,7 @@ box.next:
 boxed.all:
   br i1 %flat, label %give, label %give.tree
 give.tree:                                          ; may run Python code, as what follows may
-  %result = call ptr @in_tree(ptr %tree, ptr %results, ptr %again)
+  %result = call ptr @in_tree(ptr %tree, ptr %results, ptr %again, ptr %spots)
   call void @drop(ptr %results, i64 %n_outs)        ; those that are not in it
   ret ptr %result
 give:

@@ -1,9 +1,9 @@
 """Results in a tree, put together in machine code; and trees whose arrays are written again once nobody has them.
 
 NumPy takes longer to make and free a small array than the launcher takes for all else that it does for one. So the
-launcher keeps what it hands out: of the largest part of a result that consists of small arrays only, in tuples, lists,
-dicts and plain objects, the latest :data:`KEPT`.  In a loop ``v, g = f.value_and_grad(p)`` the caller has let go of the
-oldest, and the launcher writes into its arrays.
+launcher keeps what it hands out: of the largest part of a result that consists of small arrays and numbers, in tuples,
+lists, dicts and plain objects, the latest :data:`KEPT`.  In a loop ``v, g = f.value_and_grad(p)`` the caller has let go
+of the oldest; the launcher writes into its arrays, and puts new numbers in the place of the old ones.
 
 It does so only where nobody can tell: where each object of the tree has one reference, that of the object it stands in
 or, the outermost, of the keeper; and where all that can be changed in place is as it was made: items and keys; of
@@ -14,6 +14,7 @@ gives up a tree before it is written into.  Where anything differs, the whole tr
 Two forms of one structure, runs of 64-bit words.  One that is compared (:data:`LOOK`), parents before children::
 
     array          RESULT  ndarray  number of the result  dtype  flags  dimensions  each dimension ...  each stride ...
+    number         NUMBER  number of the result
     constant       CONST   object
     tuple, list    TUPLE or LIST  type  number of items                        (named tuples, too)
     dict           DICT    type  number of items  key ...
@@ -45,18 +46,23 @@ import numpy as np
 
 from ..memory import address_of
 from .object_layout import slot_offsets
-from .plan import ArrayOut, Out
+from .plan import ArrayOut, Out, ScalarOut
 
-RESULT, CONST, TUPLE, LIST, DICT, OBJECT, CALL, END = range(8)
+KINDS = ("RESULT", "NUMBER", "CONST", "TUPLE", "LIST", "DICT", "OBJECT", "CALL", "END")
+RESULT, NUMBER, CONST, TUPLE, LIST, DICT, OBJECT, CALL, END = range(len(KINDS))
 
 #: Trees that are kept: with the one before, and the one before that, the caller has let go of the next.
 KEPT = 3
 #: Arrays in a tree that is kept, at least, and their bytes at most.
 FEWEST, MOST_BYTES = 4, 1 << 16
 
+#: Whether a tuple, of numbers alone, may know its hash: from Python 3.14 on.
+HASHES = tuple.__basicsize__ > object.__basicsize__ + 8
+
 #: Words in front: the address of the list of trees that are kept, how such a tree looks, how it is made, how the result
-#: is made, and the place among the kernel's results at which the tree stands then.
-HEADER = ("kept", "look", "make", "outer", "place")
+#: is made, the place among the kernel's results at which the tree stands then; and the count and the addresses of the
+#: places of those that are numbers in the tree.
+HEADER = ("kept", "look", "make", "outer", "place", "counted", "numbered")
 
 
 class Constant(NamedTuple):
@@ -201,18 +207,51 @@ failed:
 }
 
 ; The result in its tree, null if it can't be made. `again` is the tree that is kept, into whose arrays the kernel has
-; written, or null: then it is made of `results`.
-define internal ptr @in_tree(ptr %tree, ptr %results, ptr %again) {
+; written, or null: then it is made of `results`.  `spots` are the places of its numbers.
+define internal ptr @in_tree(ptr %tree, ptr %results, ptr %again, ptr %spots) {
 entry:
   %there = icmp ne ptr %again, null
-  br i1 %there, label %keep, label %make
+  br i1 %there, label %fill, label %make
+fill:
+  %counted = load i64, ptr %tree[i64 $counted]
+  %numbers = load ptr, ptr %tree[i64 $numbered]
+  br label %number
+number:
+  %k = phi i64 [ 0, %fill ], [ %k.next, %number.one ]
+  %numbers.done = icmp eq i64 %k, %counted
+  br i1 %numbers.done, label %keep, label %number.put
+number.put:
+  %result = load i64, ptr %numbers[i64 %k]
+  %number.at = getelementptr ptr, ptr %results, i64 %result
+  %number.new = load ptr, ptr %number.at
+  %spot.place = mul i64 %result, 2
+  %spot = getelementptr ptr, ptr %spots, i64 %spot.place
+  %holder = load ptr, ptr %spot
+  %key = load ptr, ptr %spot[ptr 1]
+  %is.item = icmp eq ptr %key, null
+  br i1 %is.item, label %number.item, label %number.dict
+number.item:
+  %number.old = load ptr, ptr %holder
+  store ptr %number.new, ptr %holder
+  store ptr %number.old, ptr %number.at             ; dropped with what is left of the results
+  br label %number.one
+number.dict:
+  %refused = call i32 $PyDict_SetItem(ptr %holder, ptr %key, ptr %number.new)
+  %refused.not = icmp eq i32 %refused, 0
+  br i1 %refused.not, label %number.one, label %number.failed
+number.failed:
+  call void $Py_DecRef(ptr %again)
+  br label %none
+number.one:
+  %k.next = add i64 %k, 1
+  br label %number
 make:
   %words = load ptr, ptr %tree[i64 $make]
   %new = call ptr @built(ptr %words, ptr %results)
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %none, label %keep
 keep:
-  %object = phi ptr [ %again, %entry ], [ %new, %make ]
+  %object = phi ptr [ %again, %number ], [ %new, %make ]
   %place = load i64, ptr %tree[i64 $place]
   %at = getelementptr ptr, ptr %results, i64 %place
   store ptr %object, ptr %at
@@ -249,16 +288,24 @@ none:
 
 LOOK = r"""
 ; Is the tree `object` as it was made, and has nobody but its owner any object of it? The word behind those of its own,
-; or null. The addresses of its arrays' data are put into `bufs`.
-define internal ptr @intact(ptr %object, ptr %op, ptr %bufs) {
+; or null. The addresses of its arrays' data are put into `bufs`; the places of its numbers into `spots`, in pairs.
+; `holder` and `key.at` say where `object` stands: the address of the reference and null, or the dict and its key.
+define internal ptr @intact(ptr %object, ptr %op, ptr %bufs, ptr %spots, ptr %holder, ptr %key.at) {
 entry:
   %pos = alloca i64
   %key = alloca ptr
   %value = alloca ptr
   %kind = load i64, ptr %op
   %known = load ptr, ptr %op[i64 1]
-  %is.const = icmp eq i64 %kind, $CONST
-  br i1 %is.const, label %constant, label %owned
+  switch i64 %kind, label %owned [ i64 $CONST, label %constant i64 $NUMBER, label %number ]
+number:                                             ; which nobody can change: it does not matter who has it
+  %place = load i64, ptr %op[i64 1]
+  %spot.place = mul i64 %place, 2
+  %spot = getelementptr ptr, ptr %spots, i64 %spot.place
+  store ptr %holder, ptr %spot
+  store ptr %key.at, ptr %spot[ptr 1]
+  %op.number = getelementptr i64, ptr %op, i64 2
+  br label %yes
 constant:
   %same = icmp eq ptr %object, %known
   %op.const = getelementptr i64, ptr %op, i64 2
@@ -332,8 +379,9 @@ item:
   %items.done = icmp eq i64 %i, %n
   br i1 %items.done, label %yes, label %item.look
 item.look:
-  %part = load ptr, ptr %items[ptr %i]
-  %op.item.next = call ptr @intact(ptr %part, ptr %op.item, ptr %bufs)
+  %part.at = getelementptr ptr, ptr %items, i64 %i
+  %part = load ptr, ptr %part.at
+  %op.item.next = call ptr @intact(ptr %part, ptr %op.item, ptr %bufs, ptr %spots, ptr %part.at, ptr null)
   %item.ok = icmp ne ptr %op.item.next, null
   br i1 %item.ok, label %item.one, label %no
 item.one:
@@ -363,7 +411,7 @@ pair.key:
   br i1 %key.ok, label %pair.value, label %no
 pair.value:
   %value.now = load ptr, ptr %value
-  %op.pair.next = call ptr @intact(ptr %value.now, ptr %op.pair, ptr %bufs)
+  %op.pair.next = call ptr @intact(ptr %value.now, ptr %op.pair, ptr %bufs, ptr %spots, ptr %object, ptr %key.now)
   %pair.ok = icmp ne ptr %op.pair.next, null
   br i1 %pair.ok, label %pair.one, label %no
 pair.one:
@@ -394,7 +442,7 @@ object.failed:
   br label %no
 object.dict.held:
   call void $Py_DecRef(ptr %held)                   ; the object holds it
-  %op.dict = call ptr @intact(ptr %held, ptr %op.behind, ptr %bufs)
+  %op.dict = call ptr @intact(ptr %held, ptr %op.behind, ptr %bufs, ptr %spots, ptr null, ptr null)
   %object.dict.ok = icmp ne ptr %op.dict, null
   br i1 %object.dict.ok, label %slot, label %no
 slot:
@@ -409,7 +457,7 @@ slot.look:
   %slot.empty = icmp eq ptr %slot.value, null
   br i1 %slot.empty, label %no, label %slot.value.look
 slot.value.look:
-  %op.slot.next = call ptr @intact(ptr %slot.value, ptr %op.slot, ptr %bufs)
+  %op.slot.next = call ptr @intact(ptr %slot.value, ptr %op.slot, ptr %bufs, ptr %spots, ptr %slot.at, ptr null)
   %slot.ok = icmp ne ptr %op.slot.next, null
   br i1 %slot.ok, label %slot.one, label %no
 slot.one:
@@ -418,14 +466,14 @@ slot.one:
 
 yes:
   %behind = phi ptr [ %op.const, %constant ], [ %op.array, %array.yes ], [ %op.item, %item ], [ %op.pair, %pair ],
-                  [ %op.slot, %slot ]
+                  [ %op.slot, %slot ], [ %op.number, %number ]
   ret ptr %behind
 no:
   ret ptr null
 }
 
 ; The oldest tree that is kept, if it can be written again: then it is its keeper's no more. Else null.
-define internal ptr @taken(ptr %tree, ptr %bufs) {
+define internal ptr @taken(ptr %tree, ptr %bufs, ptr %spots) {
 entry:
   %list = load ptr, ptr %tree
   %size = load i64, ptr %list[i8 $list_size]
@@ -436,7 +484,7 @@ look:
   %at = getelementptr ptr, ptr %items, i64 $oldest
   %object = load ptr, ptr %at
   %words = load ptr, ptr %tree[i64 $look]
-  %behind = call ptr @intact(ptr %object, ptr %words, ptr %bufs)
+  %behind = call ptr @intact(ptr %object, ptr %words, ptr %bufs, ptr %spots, ptr null, ptr null)
   %free = icmp ne ptr %behind, null
   br i1 %free, label %take, label %none
 take:
@@ -451,8 +499,8 @@ none:
 
 def numbers() -> dict[str, int]:
     """The numbers in :data:`MAKE` and :data:`LOOK`, but for offsets."""
-    kinds = dict(RESULT=RESULT, CONST=CONST, TUPLE=TUPLE, LIST=LIST, DICT=DICT, OBJECT=OBJECT, CALL=CALL)
-    return kinds | {name: k for k, name in enumerate(HEADER)} | {"kept_trees": KEPT, "oldest": KEPT - 1}
+    names = {name: k for names in (KINDS, HEADER) for k, name in enumerate(names)}
+    return names | {"kept_trees": KEPT, "oldest": KEPT - 1}
 
 
 FUNCTIONS = (
@@ -476,18 +524,19 @@ class Described(NamedTuple):
 
 def describe(tree: Tree, outs: Sequence[Out]) -> Described | None:
     """*tree* over *outs*; None where no part of it is kept."""
-    numbers = list(_results(tree))
-    parts = [(len(found), part, found) for part, found in _parts(tree) if _is_small([outs[k] for k in found])]
-    if len(set(numbers)) < len(numbers) or not parts:
+    found = list(_results(tree))
+    parts = [(part, results) for part, results in _parts(tree, outs) if _is_small([outs[k] for k in results])]
+    if len(set(found)) < len(found) or not parts:
         return None
-    _, kept, results = max(parts, key=lambda part: part[0])
+    kept, results = max(parts, key=lambda part: len(part[1]))
+    arrays, others = [[k for k in results if isinstance(outs[k], ArrayOut) is there] for there in (True, False)]
     trees = [None] * KEPT
-    look, make = list(_looks(kept, outs)), _makes(kept)
-    outer = _makes(_over(tree, kept, results[0]))
-    words = np.array([id(trees), 0, 0, 0, results[0], *look, *make, *outer], np.int64)
-    start = address_of(words) + 8 * len(HEADER)
-    words[1:4] = start, start + 8 * len(look), start + 8 * (len(look) + len(make))
-    return Described(words, frozenset(results), (trees, tree))
+    runs = [list(_looks(kept, outs)), _makes(kept), _makes(_over(tree, kept, arrays[0])), others]
+    words = np.array([*[0] * len(HEADER), *itertools.chain(*runs)], np.int64)
+    starts = list(itertools.accumulate(map(len, runs[:-1]), initial=len(HEADER)))
+    look, make, outer, numbered = [address_of(words) + 8 * start for start in starts]
+    words[: len(HEADER)] = (id(trees), look, make, outer, arrays[0], len(others), numbered)
+    return Described(words, frozenset(arrays), (trees, tree))
 
 
 def _results(tree: Tree) -> Iterator[int]:
@@ -498,14 +547,14 @@ def _results(tree: Tree) -> Iterator[int]:
             yield from _results(item)
 
 
-def _parts(tree: Tree) -> Iterator[tuple[TreeNode, list[int]]]:
+def _parts(tree: Tree, outs: Sequence[Out]) -> Iterator[tuple[TreeNode, list[int]]]:
     """The parts of *tree* that can be compared, and the results in each."""
     if isinstance(tree, TreeNode):
-        if _is_known(tree):
+        if _is_known(tree, outs):
             yield tree, list(_results(tree))
         parts = tree.items if tree.cls is None else itertools.chain(*[dict_.items for dict_ in _attributes(tree)])
         for part in parts:
-            yield from _parts(part)
+            yield from _parts(part, outs)
 
 
 def _attributes(tree: TreeNode) -> tuple[TreeNode, ...]:
@@ -513,7 +562,7 @@ def _attributes(tree: TreeNode) -> tuple[TreeNode, ...]:
     return tuple([item for item in tree.items[-2:] if isinstance(item, TreeNode)])
 
 
-def _is_known(tree: Tree) -> bool:
+def _is_known(tree: Tree, outs: Sequence[Out]) -> bool:
     """Whether *tree* is made of what can be compared."""
     if not isinstance(tree, TreeNode):
         return True
@@ -522,9 +571,13 @@ def _is_known(tree: Tree) -> bool:
         known = all(type(key) is str for key in tree.keys)
     elif tree.cls is not None:
         known = _is_plain(tree)
+    elif kind is list:
+        known = True
     else:
-        known = kind in (tuple, list) or _is_named_tuple(kind)
-    return known and all(map(_is_known, tree.items))
+        results = [outs[k] for k in _results(tree)]
+        hashed = HASHES and bool(results) and not any(isinstance(out, ArrayOut) for out in results)
+        known = not hashed and (kind is tuple or _is_named_tuple(kind))
+    return known and all(_is_known(item, outs) for item in tree.items)
 
 
 def _is_named_tuple(kind: Any) -> bool:
@@ -546,7 +599,7 @@ def _is_plain(tree: TreeNode) -> bool:
 def _is_small(outs: Sequence[Out]) -> bool:
     """Whether a tree of *outs* is kept."""
     sizes = [math.prod(out.shape) * out.dtype.itemsize for out in outs if isinstance(out, ArrayOut)]
-    return len(outs) == len(sizes) >= FEWEST and sum(sizes) <= MOST_BYTES
+    return len(sizes) >= FEWEST and sum(sizes) <= MOST_BYTES
 
 
 def _over(tree: Tree, part: Tree, result: int) -> Tree:
@@ -560,7 +613,9 @@ def _over(tree: Tree, part: Tree, result: int) -> Tree:
 
 def _looks(tree: Tree, outs: Sequence[Out]) -> Iterator[int]:
     items: Sequence[Tree] = tree.items if isinstance(tree, TreeNode) else ()
-    if isinstance(tree, int):
+    if isinstance(tree, int) and isinstance(outs[tree], ScalarOut):
+        yield from (NUMBER, tree)
+    elif isinstance(tree, int):
         out = outs[tree]
         like = np.empty(out.shape, out.dtype)  # type: ignore[union-attr]
         yield from (RESULT, id(np.ndarray), tree, id(out.dtype), like.flags.num, like.ndim, *like.shape, *like.strides)

@@ -194,8 +194,6 @@ open:
   %slots.bytes = mul i64 %n_slots, $slot
   %slots = alloca i8, i64 %slots.bytes, align 16
   %results = alloca ptr, i64 %n_outs
-  %n_spots = mul i64 %n_outs, 2
-  %spots = alloca ptr, i64 %n_spots                 ; of numbers in a tree
   %rows = getelementptr i64, ptr %table, i64 $header
   br label %arg
 
@@ -282,10 +280,13 @@ trees:
   %flat = icmp eq ptr %tree, null
   br i1 %flat, label %outs, label %take
 take:
+  %n_spots = mul i64 %n_outs, 2
+  %spots = alloca ptr, i64 %n_spots                 ; where numbers stand in the tree
   %free = call ptr @taken(ptr %tree, ptr %buf, ptr %spots)
   br label %outs
 outs:
   %again = phi ptr [ null, %trees ], [ %free, %take ]
+  %places = phi ptr [ null, %trees ], [ %spots, %take ]
   %again.not = icmp eq ptr %again, null
   br label %out
 out:
@@ -475,7 +476,7 @@ box.next:
 boxed.all:
   br i1 %flat, label %give, label %give.tree
 give.tree:                                          ; may run Python code, as what follows may
-  %result = call ptr @in_tree(ptr %tree, ptr %results, ptr %again, ptr %spots)
+  %result = call ptr @in_tree(ptr %tree, ptr %results, ptr %again, ptr %places)
   call void @drop(ptr %results, i64 %n_outs)        ; those that are not in it
   ret ptr %result
 give:

@@ -235,7 +235,7 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 
-class Part(NamedTuple):
+class ReaderNode(NamedTuple):
     """A node of a structure.  *items*: the number of items of a tuple or list; *keys*: of a dict, or of that of an
     object, None where it has none; *slots*: those of an object that hold something, and those that must not."""
 
@@ -247,7 +247,7 @@ class Part(NamedTuple):
     empty: tuple[str, ...] = ()
 
 
-def reader(structure: list[Part], leaves: int) -> Callable[[object], tuple[Any, ...] | None] | None:
+def reader(structure: list[ReaderNode], leaves: int) -> Callable[[object], tuple[Any, ...] | None] | None:
     """A callable that gives the *leaves* of a tree, and the objects in it, or None where it is of another structure;
     None where there is no native one.  *structure*: the nodes in order; *leaves*: their number, with the objects."""
     if layout.fault() is not None:

@@ -18,7 +18,7 @@ import optree
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..launch import tree_reader
 from ..launch.object_layout import fault, slot_offsets
-from ..launch.tree_reader import Part
+from ..launch.tree_reader import ReaderNode
 from .plain_objects import is_object, kept_results, maker, slots_of
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
@@ -193,7 +193,7 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
 def _reader(spec: Any) -> tuple[Callable[[object], tuple[Any, ...] | None], list[Any]] | None:
     """(a native reader of trees of this structure, the structures of what it leaves alone, None for each plain object);
     None where it is of no use."""
-    structure: list[Part] = []
+    structure: list[ReaderNode] = []
     inner: list[Any] = []
     if fault() is not None:
         return None
@@ -204,7 +204,7 @@ def _reader(spec: Any) -> tuple[Callable[[object], tuple[Any, ...] | None], list
     return None if found is None else (found, inner)
 
 
-def _describe(spec: Any, structure: list[Part], inner: list[Any]) -> None:
+def _describe(spec: Any, structure: list[ReaderNode], inner: list[Any]) -> None:
     part = _part(spec)
     structure.append(part)
     if part.kind == tree_reader.LEAF:
@@ -216,22 +216,22 @@ def _describe(spec: Any, structure: list[Part], inner: list[Any]) -> None:
         _describe(child, structure, inner)
 
 
-def _part(spec: Any) -> Part:
+def _part(spec: Any) -> ReaderNode:
     """The node for a reader at the top of *spec*."""
     kind, cls = spec.kind, spec.type
     if kind == optree.PyTreeKind.NONE:
-        return Part(tree_reader.NONE)
+        return ReaderNode(tree_reader.NONE)
     if kind in _SEQUENCES or kind == optree.PyTreeKind.NAMEDTUPLE:
-        return Part(tree_reader.LIST if cls is list else tree_reader.TUPLE, cls, spec.num_children)
+        return ReaderNode(tree_reader.LIST if cls is list else tree_reader.TUPLE, cls, spec.num_children)
     if kind == optree.PyTreeKind.DICT and all(type(key) is str for key in spec.entries()):
-        return Part(tree_reader.DICT, dict, keys=tuple(spec.entries()))
+        return ReaderNode(tree_reader.DICT, dict, keys=tuple(spec.entries()))
     if is_object(spec) and not kept_results(cls):
         names, in_slots = tuple(spec.entries()), slots_of(cls)
         stored, slots = [tuple([n for n in names if (n in in_slots) is there]) for there in (False, True)]
         empty = tuple([name for name in in_slots if name not in names])
         if names == stored + slots and slot_offsets(cls).keys() >= set(in_slots):
-            return Part(tree_reader.OBJECT, cls, 0, stored if cls.__dictoffset__ else None, slots, empty)
-    return Part(tree_reader.LEAF)
+            return ReaderNode(tree_reader.OBJECT, cls, 0, stored if cls.__dictoffset__ else None, slots, empty)
+    return ReaderNode(tree_reader.LEAF)
 
 
 def _unpacking_object(source: Source, spec: Any, value: str) -> Iterator[str]:

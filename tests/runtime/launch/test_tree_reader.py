@@ -17,7 +17,7 @@ import pytest
 
 from tracegrad import compile_grad
 from tracegrad.runtime.launch import bind, tree_reader
-from tracegrad.runtime.launch.tree_reader import DICT, LEAF, LIST, NONE, TUPLE, Part
+from tracegrad.runtime.launch.tree_reader import DICT, LEAF, LIST, NONE, TUPLE, ReaderNode
 from tracegrad.runtime.record import plain_objects, trees
 
 pytestmark = pytest.mark.skipif(not bind.NATIVE, reason="no machine code reads objects here")
@@ -108,7 +108,7 @@ def test_keys_that_are_equal_strings():
     made = ["".join(["w", str(k)]) for k in range(3)]
     again = ["".join(["w", str(k)]) for k in range(3)]
     assert all(a is not b for a, b in zip(made, again, strict=True))
-    read = tree_reader.reader([Part(DICT, dict, keys=tuple(made)), *[Part(LEAF)] * 3], 3)
+    read = tree_reader.reader([ReaderNode(DICT, dict, keys=tuple(made)), *[ReaderNode(LEAF)] * 3], 3)
     assert read(dict(zip(again, (1, 2, 3), strict=True))) == (1, 2, 3)
 
     class Liar(str):
@@ -121,7 +121,7 @@ def test_keys_that_are_equal_strings():
 
 
 def test_the_order_of_keys_counts():
-    read = tree_reader.reader([Part(DICT, dict, keys=("a", "b")), Part(LEAF), Part(NONE)], 1)
+    read = tree_reader.reader([ReaderNode(DICT, dict, keys=("a", "b")), ReaderNode(LEAF), ReaderNode(NONE)], 1)
     assert read({"a": 7, "b": None}) == (7,)
     assert read({"b": None, "a": 7}) is None
     assert read({"a": 7, "b": 8}) is None
@@ -137,7 +137,7 @@ def test_wide_and_deep_trees():
 
 
 def test_wrong_calls():
-    read = tree_reader.reader([Part(TUPLE, tuple, 1), Part(LIST, list, 1), Part(LEAF)], 1)
+    read = tree_reader.reader([ReaderNode(TUPLE, tuple, 1), ReaderNode(LIST, list, 1), ReaderNode(LEAF)], 1)
     assert read(([5],)) == (5,)
     assert read(([5],), 1) is None
     assert read(5) is None and read(None) is None

@@ -42,6 +42,7 @@ from .native import builtins_of
 from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, run
 from .plan import ScalarOut as ScalarOut
 from .result_memory import is_large
+from .result_tree import Described, Tree, describe
 from .tape import Place, Tape, runner
 
 
@@ -60,7 +61,7 @@ class SharedSteps:
 
 class Binding(NamedTuple):
     """The ``__self__`` of a native binding: the launcher's table; *words*, with the address of the member to run first,
-    then the members, one for each of *plans*.
+    then the members, one for each of *plans*; the *tree* that results are put in, if any.
 
     It keeps all that these point to alive, by nothing but tuples. The garbage collector never empties a tuple, and a
     finaliser may call a builtin of a cycle that is being taken apart.
@@ -69,6 +70,7 @@ class Binding(NamedTuple):
     table: bytes
     words: np.ndarray
     plans: tuple[LaunchPlan, ...]
+    tree: Described | None = None
 
 
 # ----------------------------------------------------------------------------------------------------- arena
@@ -179,6 +181,19 @@ def natively(bound: Callable[..., object]) -> Callable[..., object]:
 
 #: Members of a family: the launcher notes which of them it has run in the bits of a word.
 MAX_FAMILY = 62
+
+
+def with_tree(call: Callable[..., object], tree: Tree) -> Callable[..., object] | None:
+    """The native callable *call* with its results in *tree*; None where it gains nothing by that."""
+    binding = getattr(call, "__self__", None)
+    builtin = _native_builtin() if NATIVE else None
+    if builtin is None or not isinstance(binding, Binding):
+        return None
+    plan = binding.plans[0]
+    if (described := describe(tree, plan.outs)) is None:
+        return None
+    room = max(len(plan.extra) + len(plan.temp_offsets) for plan in binding.plans)
+    return builtin(binding._replace(table=_table(plan, room, address_of(binding.words), described), tree=described))
 
 
 def bind_family(
@@ -354,9 +369,10 @@ def _object_of(row: Arg | Out) -> object:
     return row.value if isinstance(row, ConstArg) else row.dtype
 
 
-def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
+def _table(plan: LaunchPlan, room: int, first: int, tree: Described | None = None) -> bytes:
     given, made = len(plan.outs), len(plan.outs) + bool(plan.scratch)
-    words = array("q", (len(plan.args), made, given, plan.single, room, first, plan.space))
+    at, kept = (0, frozenset()) if tree is None else (tree.address, tree.results)
+    words = array("q", (len(plan.args), made, given, plan.single, room, first, plan.space, at))
     for arg in plan.args:
         if isinstance(arg, ArrayArg):
             kind = ir.KIND_WRITTEN if arg.written else ir.KIND_ARRAY
@@ -365,10 +381,11 @@ def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
             words.extend((_FLOAT_KIND[arg.dtype], sum({_ACCEPT[accepted] for accepted in arg.accept})))
         else:
             words.extend((ir.KIND_CONST, id(arg.value)))
-    for out in plan.outs:
+    for k, out in enumerate(plan.outs):
         if isinstance(out, ArrayOut):
             large = is_large(math.prod(out.shape) * out.dtype.itemsize)
-            words.extend((ir.KIND_LARGE if large else ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
+            kind = ir.KIND_KEPT if k in kept else ir.KIND_LARGE if large else ir.KIND_ARRAY
+            words.extend((kind, id(out.dtype), len(out.shape), *out.shape))
         else:
             words.extend((ir.KIND_SCALAR_OUT, id(out.dtype)))
     if plan.scratch:

@@ -10,6 +10,7 @@ a header (:data:`HEADER`), one row per argument, one row per output.  The rows, 
     array argument or output  KIND_ARRAY                      dtype object   number of dimensions   dimension ...
     array that is written     KIND_WRITTEN                    the same; a read-only array is none of these
     large array output        KIND_LARGE                      the same; its memory is of ``result_memory.py``
+    output in a kept tree     KIND_KEPT                       the same; there may be one already (``result_tree.py``)
     scalar argument           KIND_FLOAT64 or KIND_FLOAT32    accepted types (a sum of ACCEPT_*)
     constant argument         KIND_CONST                      the object itself
     scalar output             KIND_SCALAR_OUT                 dtype object
@@ -33,6 +34,7 @@ from ctypes import addressof
 import numpy as np
 
 from . import object_layout as layout
+from . import result_tree
 from .native import filled
 from .native_code import NativeText, compile_function
 from .plan import SLOT_BYTES
@@ -40,13 +42,13 @@ from .result_memory import handler_cell
 
 #: Words of the table's header, in order.
 #: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
-#: ``space``: bytes of the workspace.
-HEADER = ("n_args", "n_outs", "n_given", "single", "room", "first", "space")
+#: ``space``: bytes of the workspace; ``tree``: the address of the words of the tree that results stand in, or 0.
+HEADER = ("n_args", "n_outs", "n_given", "single", "room", "first", "space", "tree")
 
 #: Words of a member's header.  ``base``: offset of the index of a guard that failed; ``bit``: the member's own.
 MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
 
-KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN, KIND_LARGE = range(7)
+KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN, KIND_LARGE, KIND_KEPT = range(8)
 ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
 
 # `$name` is filled in by `launcher_ir`: a number, or the address of a function or object as a constant pointer.
@@ -204,7 +206,7 @@ arg:
   %slot = getelementptr i8, ptr %slots, i64 %slot.offset
   %i.next = add i64 %i, 1
   %args.done = icmp eq i64 %i, %n_args
-  br i1 %args.done, label %out, label %arg.body
+  br i1 %args.done, label %trees, label %arg.body
 
 arg.body:
   %object = load ptr, ptr %args[ptr %i]
@@ -271,11 +273,26 @@ arg.next:
   %buf.next = getelementptr ptr, ptr %buf, i64 %used
   br label %arg
 
-; ---- 2. The outputs.  `slot` and `row` stand behind the arguments now.  No Python code can run in here.
+; ---- 2. The outputs.  `slot` and `row` stand behind the arguments now.  No Python code can run in here.  `again` is a
+;      tree whose arrays are there, which is this call's own.
+trees:
+  %tree = load ptr, ptr %table[i64 $tree]
+  %flat = icmp eq ptr %tree, null
+  br i1 %flat, label %outs, label %take
+take:
+  %n_spots = mul i64 %n_outs, 2
+  %spots = alloca ptr, i64 %n_spots                 ; where numbers stand in the tree
+  %free = call ptr @taken(ptr %tree, ptr %buf, ptr %spots)
+  br label %outs
+outs:
+  %again = phi ptr [ null, %trees ], [ %free, %take ]
+  %places = phi ptr [ null, %trees ], [ %spots, %take ]
+  %again.not = icmp eq ptr %again, null
+  br label %out
 out:
-  %o = phi i64 [ 0, %arg ], [ %o.next, %out.next ]
-  %out.row = phi ptr [ %row, %arg ], [ %out.row.next, %out.next ]
-  %out.buf = phi ptr [ %buf, %arg ], [ %out.buf.next, %out.next ]
+  %o = phi i64 [ 0, %outs ], [ %o.next, %out.next ]
+  %out.row = phi ptr [ %row, %outs ], [ %out.row.next, %out.next ]
+  %out.buf = phi ptr [ %buf, %outs ], [ %out.buf.next, %out.next ]
   %outs.done = icmp eq i64 %o, %n_outs
   br i1 %outs.done, label %begin, label %out.body
 
@@ -289,8 +306,11 @@ out.array:
   %out.nd = load i64, ptr %out.row[i64 2]
   %out.nd.int = trunc i64 %out.nd to i32
   %out.dims = getelementptr i64, ptr %out.row, i64 3
-  %out.is_large = icmp eq i64 %out.kind, $KIND_LARGE
-  br i1 %out.is_large, label %out.large, label %out.small
+  %out.array.words = add i64 %out.nd, 3
+  switch i64 %out.kind, label %out.small [ i64 $KIND_LARGE, label %out.large i64 $KIND_KEPT, label %out.kept ]
+out.kept:
+  %kept.data = load ptr, ptr %out.buf
+  br i1 %again.not, label %out.small, label %out.next
 out.small:
   %new.small = call ptr @made(ptr %out.descr, i32 %out.nd.int, ptr %out.dims)
   br label %out.made
@@ -303,7 +323,6 @@ out.made:
   br i1 %new.failed, label %error, label %out.array.take
 out.array.take:
   %new.data = load ptr, ptr %new[i8 $array_data]
-  %out.array.words = add i64 %out.nd, 3
   br label %out.next
 
 out.scalar:                                         ; boxed after the kernel
@@ -312,9 +331,9 @@ out.scalar:                                         ; boxed after the kernel
   br label %out.next
 
 out.next:
-  %made = phi ptr [ %new, %out.array.take ], [ null, %out.scalar ]
-  %out.data = phi ptr [ %new.data, %out.array.take ], [ %out.slot, %out.scalar ]
-  %out.words = phi i64 [ %out.array.words, %out.array.take ], [ 2, %out.scalar ]
+  %made = phi ptr [ %new, %out.array.take ], [ null, %out.scalar ], [ null, %out.kept ]
+  %out.data = phi ptr [ %new.data, %out.array.take ], [ %out.slot, %out.scalar ], [ %kept.data, %out.kept ]
+  %out.words = phi i64 [ %out.array.words, %out.array.take ], [ 2, %out.scalar ], [ %out.array.words, %out.kept ]
   store ptr %made, ptr %results[ptr %o]
   store ptr %out.data, ptr %out.buf
   %o.next = add i64 %o, 1
@@ -417,20 +436,20 @@ follow:
 hop:
   %next.done = load i64, ptr %next.at[i64 1]
   %next.bit = load i64, ptr %next[i64 $bit]
-  %again = and i64 %tried, %next.bit
-  %fresh = icmp eq i64 %again, 0
+  %ran.already = and i64 %tried, %next.bit
+  %fresh = icmp eq i64 %ran.already, 0
   br i1 %fresh, label %attempt, label %miss
 answered:
   call void @give_back(i64 %space, ptr %own)
   store ptr %member, ptr %first
   br label %box
 
-; ---- 5. The result: box the scalars, then one object or a tuple.
+; ---- 5. The result: box the scalars, then one object, a tuple or a tree.
 box:
   %b = phi i64 [ 0, %answered ], [ %b.next, %box.next ]
   %box.row = phi ptr [ %row, %answered ], [ %box.row.next, %box.next ]
   %boxes.done = icmp eq i64 %b, %n_outs
-  br i1 %boxes.done, label %give, label %box.body
+  br i1 %boxes.done, label %boxed.all, label %box.body
 box.body:
   %box.at = getelementptr ptr, ptr %results, i64 %b
   %box.kind = load i64, ptr %box.row
@@ -454,6 +473,12 @@ box.next:
   %b.next = add i64 %b, 1
   br label %box
 
+boxed.all:
+  br i1 %flat, label %give, label %give.tree
+give.tree:                                          ; may run Python code, as what follows may
+  %result = call ptr @in_tree(ptr %tree, ptr %results, ptr %again, ptr %places)
+  call void @drop(ptr %results, i64 %n_outs)        ; those that are not in it
+  ret ptr %result
 give:
   %single = load i64, ptr %table[i64 $single]
   %is.single = icmp ne i64 %single, 0
@@ -489,6 +514,7 @@ mismatch:
   ret ptr $none
 miss:
   call void @give_back(i64 %space, ptr %own)
+  call void $Py_DecRef(ptr %again)                  ; null where there is none, which it permits
   call void @drop(ptr %results, i64 %n_outs)
   %base = load i64, ptr %member[i64 $base]
   %number = add i64 %base, %failed
@@ -497,6 +523,7 @@ miss:
 error:                                              ; the exception is set
   %made.count = phi i64 [ %o, %out.made ], [ %n_outs, %run.raised ], [ %n_outs, %space.failed ],
                         [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
+  call void $Py_DecRef(ptr %again)
   call void @drop(ptr %results, i64 %made.count)
   ret ptr null
 }
@@ -512,15 +539,15 @@ def launcher_ir(arena_cell: int, arena_busy: int) -> NativeText:
     numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
     numbers |= {name: position for position, name in enumerate(MEMBER)}
     numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
-    numbers["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
+    numbers |= {"carray_written": layout.CARRAY_FLAGS | _writeable_flag(), **result_tree.numbers()}
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
     addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()}
     addresses |= {"arena_cell": arena_cell, "arena_busy": arena_busy, "result_handler": addressof(handler_cell)}
     functions = (
         "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong", "PyMem_RawMalloc",
-        "PyMem_RawFree", "PyErr_NoMemory",
+        "PyMem_RawFree", "PyErr_NoMemory", *result_tree.FUNCTIONS,
     )  # fmt: skip
-    return filled(LAUNCHER, numbers, addresses, functions)
+    return filled(result_tree.LOOK + result_tree.MAKE + LAUNCHER, numbers, addresses, functions)
 
 
 def _writeable_flag() -> int:

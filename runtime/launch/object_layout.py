@@ -11,9 +11,13 @@ Start reading at :func:`offsets`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import struct
 import sys
+import types
+import weakref
 
 import numpy as np
 
@@ -36,18 +40,21 @@ def offsets() -> dict[str, int]:
     """Byte offsets of the fields that the launcher and other native code read."""
     head = object.__basicsize__  # PyObject_HEAD: reference count, type
     return {
+        "ob_refcnt": head - 2 * _WORD,
         "ob_type": head - _WORD,
         "ob_sval": bytes.__basicsize__ - 1,  # bytes end in one counted NUL
         "ob_item": tuple.__basicsize__,
         "list_size": head,
         "list_items": head + _WORD,  # followed by the number of items that there is room for
         "ob_fval": float.__basicsize__ - _WORD,  # also where np.float64 and np.float32 have their value
-        # PyArrayObject_fields: data, nd, dimensions, strides, base, descr, flags
+        # PyArrayObject_fields: data, nd, dimensions, strides, base, descr, flags, weakreflist
         "array_data": head,
         "array_nd": head + 1 * _WORD,
         "array_dims": head + 2 * _WORD,
+        "array_base": head + 4 * _WORD,
         "array_descr": head + 5 * _WORD,
         "array_flags": head + 6 * _WORD,
+        "array_weakrefs": np.ndarray.__weakrefoffset__,
     }
 
 
@@ -61,6 +68,22 @@ def numpy_api() -> dict[str, int]:
 def python_api(name: str) -> int:
     """Address of a function of CPython's C API."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+@functools.lru_cache(maxsize=1024)
+def slot_offsets(cls: type) -> dict[str, int]:
+    """Where an object of *cls* has its slots, but for those that hold no object."""
+    members = [n for c in cls.__mro__ for n, v in vars(c).items() if type(v) is types.MemberDescriptorType]
+    names = [name for name in members if name != "__dict__"]
+    made = object.__new__(cls) if names else None
+    found: dict[str, int] = {}
+    for name in names:
+        with contextlib.suppress(AttributeError, TypeError):  # a read-only member
+            object.__setattr__(made, name, mark := object())
+            words = struct.unpack(f"{cls.__basicsize__ // _WORD}q", ctypes.string_at(id(made), cls.__basicsize__))
+            if id(mark) in words:
+                found[name] = _WORD * words.index(id(mark))
+    return found
 
 
 def fault() -> str | None:
@@ -89,6 +112,8 @@ def _scalar_fault() -> str | None:
     for value in (b"tracegrad", 1.25, np.float64(-2.5), np.float32(0.75)):
         if _field(value, "ob_type", "q") != id(type(value)):
             return f"the type of a {type(value).__name__} is not where it was expected"
+    if _field(object(), "ob_refcnt", "q") != 1:
+        return "the number of references to an object is not where it was expected"
     if _field(b"tracegrad", "ob_sval", "9s") != b"tracegrad":
         return "the data of a bytes object is not where it was expected"
     if _field((one := object(), 2), "ob_item", "q") != id(one):
@@ -109,6 +134,7 @@ def _array_fault() -> str | None:
     for a in (plain, plain.T, plain[:, ::2], np.zeros(()), unaligned):
         expected = {"array_nd": ("i", a.ndim), "array_descr": ("q", id(a.dtype)), "array_flags": ("i", a.flags.num)}
         expected["array_data"] = ("q", a.__array_interface__["data"][0])
+        expected["array_base"] = ("q", 0 if a.base is None else id(a.base))
         for name, (code, value) in expected.items():
             if _field(a, name, code) != value:
                 return f"{name} is not where it was expected"
@@ -121,6 +147,9 @@ def _array_fault() -> str | None:
             return "array_dims is not where it was expected"
         if a.ndim and tuple((ctypes.c_int64 * a.ndim).from_address(dims)) != a.shape:  # type: ignore[arg-type]
             return "array_dims is not where it was expected"
+    weak = weakref.ref(plain)
+    if (_field(plain, "array_weakrefs", "q"), _field(plain.T, "array_weakrefs", "q")) != (id(weak), 0):
+        return "array_weakrefs is not where it was expected"
     return None
 
 

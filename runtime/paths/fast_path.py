@@ -9,6 +9,7 @@ it writes itself (``record/recording.py``).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,11 +19,14 @@ import numpy as np
 from ...tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.integers import limit_of
+from ..launch.bind import with_tree
 from ..launch.binding import normalised
+from ..launch.result_tree import FEWEST
 from ..mode import MISS
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
+from ..state.pins import distinct_of
 from ..state.values import partition, same
 from ..stats import Stats
 from .family import Family
@@ -34,8 +38,9 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
     """The slot of *family*, whose *launch* it is, for calls of the form of *call*, which *stats* count."""
     source = Source(otherwise="MISS")
     variant, recording = family.variant, family.members[0].recording  # the others give and do the same
+    in_tree = _in_tree(family, launch)
     source.names.update(missed=family.miss, stats=stats, MISS=MISS)
-    source.names.update(launch=launch, known=family.known)
+    source.names.update(launch=in_tree or launch, known=family.known)
     if AUTOCAST_USE.begun:
         source.names.update(AUTOCAST=AUTOCAST)
         source.give_up_if(f"AUTOCAST.dtype is not {source.constant(AUTOCAST.dtype)}")
@@ -54,7 +59,7 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
         source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
         source.lines.append("state = stream.state")
         operands.append("state")
-    _results(source, family, call, texts, operands)
+    _results(source, family, call, texts, operands, in_tree is not None)
     start, rest = source.lines[:before], source.lines[before:]
     reading = variant.snapshot.reading(objects, "MISS")
     slot = variant.snapshot.function("slot(args, kwargs)", [*start, *reading, *rest], source.names)
@@ -81,8 +86,11 @@ def _arguments(source: Source, call: Call) -> list[str]:
     else:
         source.give_up_if("kwargs")
     if len(source.objects) > 1:  # two that are one have one gradient
-        known = partition(call.plain_objects)
-        source.give_up_if(f"{source.constant(partition)}(({', '.join(source.objects)})) != {source.constant(known)}")
+        known, objects = partition(call.plain_objects), ", ".join(source.objects)
+        if known == tuple(range(len(known))):
+            source.give_up_if(f"not {source.constant(distinct_of(len(known)).cell_contents)}({objects})")
+        else:
+            source.give_up_if(f"{source.constant(partition)}(({objects})) != {source.constant(known)}")
     for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
         if kind == VALUE:
             _check_value(source, text, unwrap(leaf))
@@ -102,7 +110,23 @@ def _check_value(source: Source, text: str, value: Any) -> None:
         source.give_up_if(f"{text} is not {known} and not {source.constant(same)}({text}, {known})")
 
 
-def _results(source: Source, family: Family, call: Call, texts: Sequence[str], operands: Sequence[str]) -> None:
+def _in_tree(family: Family, launch: Callable[..., Any]) -> Callable[..., Any] | None:
+    """*launch* with the user's result, where nothing else asks for the kernel's."""
+    path = family.members[0]
+    recording = path.recording
+    if type(recording) is not Recording or recording.effects or path.numbers:
+        return None
+    count = len(recording.graph.outputs)
+    if count < FEWEST:
+        return None
+    with contextlib.suppress(ValueError):
+        return with_tree(launch, recording.output.tree(count))
+    return None
+
+
+def _results(
+    source: Source, family: Family, call: Call, texts: Sequence[str], operands: Sequence[str], in_tree: bool
+) -> None:
     path = family.members[0]
     recording, draws = path.recording, path.recording.draws
     guarded = any(member.recording.graph.guards for member in family.members)
@@ -126,4 +150,4 @@ def _results(source: Source, family: Family, call: Call, texts: Sequence[str], o
         source.give_up_if(f"not advance(state, {draws})")
     for effect in recording.effects:
         effect.write(source, texts, False)
-    source.lines.append(f"return {recording.result(source, texts, operands)}")
+    source.lines.append("return r" if in_tree else f"return {recording.result(source, texts, operands)}")

@@ -6,6 +6,7 @@ the expression as they are.  An argument, or an array from outside, that is retu
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from ...tracer.ir.trees import tree_flatten
 from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
+from ..launch.result_tree import Constant, Tree, TreeNode
 from .complex_data import as_result, joins_lanes, text_of
+from .plain_objects import PLAIN_MAKERS
 from .trees import Source, make_function, packing
 
 _LEAF = re.compile("\0(\\d+)\0")  # which the text of no constant holds
@@ -62,6 +65,15 @@ class Output:
             return results[0] if self.single else tuple(results)
         return Output(self.text, names, self.single, ()).function()(results, leaves)
 
+    def tree(self, results: int) -> Tree:
+        """The expression over *results* (a count) as a tree. ValueError where it is none: an operation, a leaf of the
+        call."""
+        if self.text is None:
+            return 0 if self.single else TreeNode(tuple, tuple(range(results)))
+        if _LEAF.search(self.text):
+            raise ValueError("an argument is returned as it is")
+        return _tree(ast.parse(self.text, mode="eval").body, self.names)
+
     def simplify(self, results: int) -> None:
         """Drop the expression where it is the tuple of all *results* (a count) of the graph, or the only one."""
         if results == 1 and self.text == "r[0]":
@@ -70,6 +82,32 @@ class Output:
             self.text = None
         if self.twin is not None:
             self.twin.simplify(results)
+
+
+def _tree(text: ast.expr, names: dict[str, Any]) -> Tree:
+    match text:
+        case ast.Subscript(ast.Name("r"), ast.Constant(int(number))):
+            return number
+        case ast.Constant(value):
+            return Constant(value)
+        case ast.Name(name) if name in names:
+            return Constant(names[name])
+        case ast.Tuple([]):
+            return Constant(())
+        case ast.Tuple(elements) | ast.List(elements):
+            return TreeNode(tuple if isinstance(text, ast.Tuple) else list, _trees(elements, names))
+        case ast.Dict(keys, values):
+            known = [_tree(key, names) for key in keys if key is not None]
+            return TreeNode(dict, _trees(values, names), tuple([k.value for k in known if isinstance(k, Constant)]))
+        case ast.Call(ast.Name(name), operands, []) if name in names:
+            items, function = _trees(operands, names), names[name]
+            cls = items[0] if items and function in PLAIN_MAKERS else None
+            return TreeNode(function, items, cls=cls.value if isinstance(cls, Constant) else None)
+    raise ValueError(f"{ast.unparse(text)} is no tree")
+
+
+def _trees(texts: Sequence[ast.expr], names: dict[str, Any]) -> tuple[Tree, ...]:
+    return tuple([_tree(text, names) for text in texts])
 
 
 _ALONE = tree_flatten(0, none_is_leaf=True)[1]

@@ -99,6 +99,10 @@ def _make_model(cls: Any, stored: dict[str, Any], in_slots: dict[str, Any]) -> A
     return made
 
 
+#: Makers of objects that are nothing but what they are given.
+PLAIN_MAKERS = (_make, _make_namespace)
+
+
 def maker(cls: type) -> Callable[[Any, dict[str, Any], dict[str, Any]], Any]:
     """The function (class, what stands in the ``__dict__``, what stands in slots) that makes an object of *cls*."""
     if issubclass(cls, types.SimpleNamespace):

@@ -17,11 +17,12 @@ import optree
 
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..launch import tree_reader
+from ..launch.object_layout import fault, slot_offsets
+from ..launch.tree_reader import ReaderNode
 from .plain_objects import is_object, kept_results, maker, slots_of
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
-_READ = (*_SEQUENCES, optree.PyTreeKind.DICT)  # what may stand above others where machine code reads a tree
 _NATIVE = 6  # nodes from which on it does
 _OF_CLASSES = (optree.PyTreeKind.NAMEDTUPLE, optree.PyTreeKind.CUSTOM)
 # Containers that a function may change; the order of items and keys is in their structure.
@@ -140,7 +141,7 @@ class Source:
 def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
     """Append statements that take *value* apart as *spec* says; yields the text of each leaf."""
     kind = spec.kind
-    if spec.num_nodes >= _NATIVE and kind in _READ and (read := _reader(spec)) is not None:
+    if spec.num_nodes >= _NATIVE and (read := _reader(spec)) is not None:
         native, inner = read
         parts = [source.fresh() for _ in inner]
         leaves = source.fresh()
@@ -149,7 +150,10 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
         if parts:
             source.lines.append(f"({', '.join(parts)},) = {leaves}")
         for part, child in zip(parts, inner, strict=True):
-            yield from unpacking(source, child, part)
+            if child is None:
+                source.objects.append(part)
+            else:
+                yield from unpacking(source, child, part)
         return
     if kind == optree.PyTreeKind.LEAF:
         yield value
@@ -187,10 +191,12 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _reader(spec: Any) -> tuple[Callable[[object], tuple[Any, ...] | None], list[Any]] | None:
-    """(a native reader of trees of this structure, the structures of what it leaves alone); None where it is of no
-    use."""
-    structure: list[tuple[int, Any]] = []
+    """(a native reader of trees of this structure, the structures of what it leaves alone, None for each plain object);
+    None where it is of no use."""
+    structure: list[ReaderNode] = []
     inner: list[Any] = []
+    if fault() is not None:
+        return None
     _describe(spec, structure, inner)
     if len(structure) - len(inner) < 2 and len(inner) < _NATIVE:
         return None
@@ -198,20 +204,34 @@ def _reader(spec: Any) -> tuple[Callable[[object], tuple[Any, ...] | None], list
     return None if found is None else (found, inner)
 
 
-def _describe(spec: Any, structure: list[tuple[int, Any]], inner: list[Any]) -> None:
-    kind = spec.kind
-    if kind == optree.PyTreeKind.NONE:
-        structure.append((tree_reader.NONE, 0))
-    elif kind in _SEQUENCES:
-        structure.append((tree_reader.TUPLE if spec.type is tuple else tree_reader.LIST, spec.num_children))
-    elif kind == optree.PyTreeKind.DICT and all(type(key) is str for key in spec.entries()):
-        structure.append((tree_reader.DICT, tuple(spec.entries())))
-    else:
-        structure.append((tree_reader.LEAF, 0))
+def _describe(spec: Any, structure: list[ReaderNode], inner: list[Any]) -> None:
+    part = _part(spec)
+    structure.append(part)
+    if part.kind == tree_reader.LEAF:
         inner.append(spec)
         return
+    if part.kind == tree_reader.OBJECT:
+        inner.append(None)
     for child in spec.children():
         _describe(child, structure, inner)
+
+
+def _part(spec: Any) -> ReaderNode:
+    """The node for a reader at the top of *spec*."""
+    kind, cls = spec.kind, spec.type
+    if kind == optree.PyTreeKind.NONE:
+        return ReaderNode(tree_reader.NONE)
+    if kind in _SEQUENCES or kind == optree.PyTreeKind.NAMEDTUPLE:
+        return ReaderNode(tree_reader.LIST if cls is list else tree_reader.TUPLE, cls, spec.num_children)
+    if kind == optree.PyTreeKind.DICT and all(type(key) is str for key in spec.entries()):
+        return ReaderNode(tree_reader.DICT, dict, keys=tuple(spec.entries()))
+    if is_object(spec) and not kept_results(cls):
+        names, in_slots = tuple(spec.entries()), slots_of(cls)
+        stored, slots = [tuple([n for n in names if (n in in_slots) is there]) for there in (False, True)]
+        empty = tuple([name for name in in_slots if name not in names])
+        if names == stored + slots and slot_offsets(cls).keys() >= set(in_slots):
+            return ReaderNode(tree_reader.OBJECT, cls, 0, stored if cls.__dictoffset__ else None, slots, empty)
+    return ReaderNode(tree_reader.LEAF)
 
 
 def _unpacking_object(source: Source, spec: Any, value: str) -> Iterator[str]:
@@ -271,6 +291,8 @@ def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:
         )
     if is_object(spec):
         return _packing_object(source, spec, leaves)
+    if kind == optree.PyTreeKind.NAMEDTUPLE:
+        return f"{source.constant(spec.type)}({', '.join(packing(source, c, leaves) for c in spec.children())})"
     inner = "".join(f"{next(leaves)}, " for _ in range(spec.num_leaves))
     return f"{source.constant(tree_unflatten)}({source.constant(spec)}, ({inner}))"
 

@@ -7,7 +7,6 @@ What is kept is only what :mod:`.function_text` describes in full: all that the 
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from ...tracer.ir.trees import tree_unflatten
 from ..disk.encoding import EncodingError, encode
 from ..disk.store import store
 from ..launch.plan import Arg, ArrayArg, ArrayOut, ScalarArg, ScalarOut
+from ..launch.result_tree import Constant, Tree, TreeNode
 from ..mode import Mode
 from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
 from ..record.recording import Recording
@@ -246,6 +246,8 @@ def _position(array: Any, text: FunctionText) -> int:
 
 # ---- the result
 
+_PLAIN = "its result is not made of plain containers and numbers"
+
 
 def _tree(recording: Recording) -> Any:
     """The tree of the user's result, as in ``StoredPlan``."""
@@ -253,25 +255,26 @@ def _tree(recording: Recording) -> Any:
     if output.text is None:
         return None
     try:
-        return _part(ast.parse(output.text, mode="eval").body, output.names)
-    except (SyntaxError, ValueError):  # of a place of an argument
-        raise _RefusedError("its result is not made of plain containers") from None
+        return _part(output.tree(len(recording.graph.outputs)))
+    except ValueError:
+        raise _RefusedError(_PLAIN) from None
 
 
-def _part(node: ast.expr, names: dict[str, Any]) -> Any:
-    if isinstance(node, ast.Tuple | ast.List):
-        return ("tuple" if isinstance(node, ast.Tuple) else "list"), *[_part(part, names) for part in node.elts]
-    if isinstance(node, ast.Dict):
-        keys = tuple([_constant(key, names) for key in node.keys])
-        return "dict", keys, *[_part(part, names) for part in node.values]
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "r":
-        return "r", _constant(node.slice, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and names.get(node.func.id) is tree_unflatten:
-        structure, leaves = node.args
-        if isinstance(structure, ast.Name) and isinstance(leaves, ast.Tuple):
-            parts = [_Leaf(_part(leaf, names)) for leaf in leaves.elts]
-            return _node(tree_unflatten(names[structure.id], parts))
-    return "value", _constant(node, names)
+def _part(tree: Tree) -> Any:
+    if isinstance(tree, int):
+        return "r", tree
+    if isinstance(tree, Constant):
+        return ("tuple",) if type(tree.value) is tuple else ("value", _constant(tree.value))
+    if tree.kind is dict:
+        return "dict", tuple(map(_constant, tree.keys)), *map(_part, tree.items)
+    if tree.kind in (tuple, list):
+        return tree.kind.__name__, *map(_part, tree.items)
+    if tree.kind is tree_unflatten:
+        structure, leaves = tree.items
+        if isinstance(structure, Constant) and isinstance(leaves, TreeNode):
+            return _node(tree_unflatten(structure.value, [_Leaf(_part(leaf)) for leaf in leaves.items]))
+    cls = tree.cls or (tree.kind if isinstance(tree.kind, type) else None)
+    raise _RefusedError(_PLAIN if cls is None else f"its result is of the class {cls.__qualname__}")
 
 
 class _Leaf:
@@ -290,15 +293,10 @@ def _node(x: Any) -> Any:
     raise _RefusedError(f"its result is of the class {type(x).__qualname__}")
 
 
-def _constant(node: ast.expr | None, names: dict[str, Any]) -> Any:
-    found: Any = ...
-    if isinstance(node, ast.Constant):
-        found = node.value
-    elif isinstance(node, ast.Name):
-        found = names.get(node.id, ...)
-    if not (found is None or type(found) in (bool, int, float, str)):
-        raise _RefusedError("its result is not made of plain containers and numbers")
-    return found
+def _constant(value: Any) -> Any:
+    if not (value is None or type(value) in (bool, int, float, str)):
+        raise _RefusedError(_PLAIN)
+    return value
 
 
 # ---- the recording

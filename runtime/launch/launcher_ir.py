@@ -34,7 +34,7 @@ from ctypes import addressof
 import numpy as np
 
 from . import object_layout as layout
-from . import result_tree
+from . import result_tree_ir
 from .native import filled
 from .native_code import NativeText, compile_function
 from .plan import SLOT_BYTES
@@ -539,15 +539,15 @@ def launcher_ir(arena_cell: int, arena_busy: int) -> NativeText:
     numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
     numbers |= {name: position for position, name in enumerate(MEMBER)}
     numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
-    numbers |= {"carray_written": layout.CARRAY_FLAGS | _writeable_flag(), **result_tree.numbers()}
+    numbers |= {"carray_written": layout.CARRAY_FLAGS | _writeable_flag(), **result_tree_ir.numbers()}
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
     addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()}
     addresses |= {"arena_cell": arena_cell, "arena_busy": arena_busy, "result_handler": addressof(handler_cell)}
     functions = (
         "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong", "PyMem_RawMalloc",
-        "PyMem_RawFree", "PyErr_NoMemory", *result_tree.FUNCTIONS,
+        "PyMem_RawFree", "PyErr_NoMemory", *result_tree_ir.FUNCTIONS,
     )  # fmt: skip
-    return filled(result_tree.LOOK + result_tree.MAKE + LAUNCHER, numbers, addresses, functions)
+    return filled(result_tree_ir.LOOK + result_tree_ir.MAKE + LAUNCHER, numbers, addresses, functions)
 
 
 def _writeable_flag() -> int:

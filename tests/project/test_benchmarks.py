@@ -51,10 +51,15 @@ def test_targets_are_judged_by_what_was_measured():
         times = {"tracegrad": ours, "jax": 4.0, "torch": 90.0, "numba": 0.75}
         return {name: {"status": "ok", "steady": time, "first": first} for name, time in times.items()}
 
-    met = {text: verdict for text, *_, verdict in targets.loops({"rk4_50": row(1.0, 2.0), "rk4_1000": row(1.0, 5.0)})}
+    rows = {"rk4_50": row(1.0, 2.0), "rk4_1000": row(1.0, 5.0), "hmm_1000": row(1.0, 1.0)}
+    verdicts = [*targets.means(rows), *targets.limits(rows), *targets.loops(rows)]
+    met = {text: verdict for text, *_, verdict in verdicts}
+    assert met["geometric mean of 3 rows, JAX / tracegrad"] == "**no**"
     assert met["rk4_50, JAX / tracegrad"] == "yes"
     assert met["rk4_50, PyTorch eager / tracegrad"] == "**no**"
-    assert met["rk4_50, tracegrad / numba by hand"] == "yes"
+    assert met["rk4_50, tracegrad / numba by hand"] == "**no**"
+    assert met["hmm_1000, tracegrad / numba by hand"] == "yes"
+    assert len(met) == len(verdicts)
     assert met["first call of rk4_1000 / of rk4_50"] == "**no**"
 
 

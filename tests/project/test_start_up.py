@@ -158,15 +158,21 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_first_call_from_disk_imports_nothing_more(name: str, tmp_path: Path) -> None:
-    program = ROSENBROCK + CALLS[name]
-    run(f"{program}\nfor _ in range(3): call(x)", tmp_path)
-    ending = "before = set(sys.modules)\ncall(x)\nprint(f.stats.from_disk, *sorted(set(sys.modules) - before))"
-    assert run(f"{program}\n{ending}", tmp_path) == "1"
-    heavy = HEAVY - ({"scipy"} if "sparse" in name else set())
-    made = "print(*{m.split('.')[0] for m in sys.modules}, 'tracegrad.tracer.record' in sys.modules)"
-    assert heavy.isdisjoint(found := run(f"{program}\n{ending}\n{made}", tmp_path).split()) and found[-1] == "False"
+@FORKS
+def test_a_first_call_from_disk_imports_nothing_more(tmp_path: Path) -> None:
+    forked(ROSENBROCK, {name: f"{text}\nfor _ in range(3): call(x)" for name, text in CALLS.items()}, tmp_path)
+    ending = """
+before = set(sys.modules)
+call(x)
+print(f.stats.from_disk, *sorted(set(sys.modules) - before))
+print(*{m.split('.')[0] for m in sys.modules}, 'tracegrad.tracer.record' in sys.modules)
+"""
+    found = forked(ROSENBROCK, {name: text + ending for name, text in CALLS.items()}, tmp_path)
+    for name, text in found.items():
+        more, _, roots = text.partition("\n")
+        assert (name, more) == (name, "1")
+        heavy = HEAVY - ({"scipy"} if "sparse" in name else set())
+        assert heavy.isdisjoint(roots.split()) and roots.endswith(" False"), name
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
 _END = "\0"
 # in the namespace of programs no other name stands, and nothing but what Python's start needs is imported
 _DRIVER = """
-import os as _os, sys as _sys
+import atexit as _atexit, os as _os, sys as _sys
 exec(compile({beginning!r}, "<string>", "exec"))
 for _program in {programs!r}:
     _sys.stdout.flush()
@@ -28,6 +28,7 @@ for _program in {programs!r}:
             _failed = 0
         except BaseException:
             _sys.excepthook(*_sys.exc_info())
+        _atexit._run_exitfuncs()
         _sys.stdout.flush()
         _os._exit(_failed)
     _status = _os.waitpid(_child, 0)[1]

@@ -5,10 +5,11 @@ must not have compiled it before.  That LLVM does the same work again is no part
 as ever, and counts, but a program of the same signature is one, and tests of a file share theirs.  Tests of how code is
 made (tests/codegen, and those that take ``compiled_anew``) compile what they ask for.
 
-Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes a third of the time of such
-a file: they are about what is recorded, when it is run again, and tensors, modules and steps of Python. Codegen, random
-programs, the registry, science, what launches and keeps kernels, and ``make test-long`` in full, run what users run. No
-kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in the key.
+Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes a third of the time of
+such a file: they are about what is recorded, when it is run again, and tensors, modules and steps of Python. Codegen,
+random programs, the registry, science, what launches and keeps kernels, and ``make test-long`` in full, run what users
+run. No kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in the
+key.
 
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.

@@ -68,7 +68,8 @@ def texts(directory: Path, uses: Iterable[str], before: str, after: str) -> dict
         if after == ORDERS["by name"][1]:
             definition = f"{imports.split('.')[0]}\n{definition}"
         program = after.format(imports=imports, definition=definition, inside=inside, helping=f"helping{k}")
-        warm = "" if use == "of the process" else "g.grad(x)\n"  # the first call, before anything else imports the module
+        # the first call, before anything else imports the module
+        warm = "" if use == "of the process" else "g.grad(x)\n"
         programs[use] = f"{program}\ng = compile_grad(f)\n{warm}{CALLS}"
     environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{directory}", "TRACEGRAD_CACHE_RECORDINGS": "0"}
     return outputs(f"import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n{before}", programs, environment)

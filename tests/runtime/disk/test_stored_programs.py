@@ -104,6 +104,7 @@ def same(found, expected):
     assert [np.asarray(x).tobytes() for x in found] == [np.asarray(x).tobytes() for x in expected]
 
 
+@pytest.mark.slow  # a quicker one of a single kernel follows
 def test_what_is_read_computes_the_same_bits(directory, monkeypatch):
     made = compiles(monkeypatch)
     expected = answers()

@@ -21,7 +21,7 @@ from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.launch.kernel_cache import kernels
 
-pytest_plugins = ["compiled_once", "device_fixtures", "global_state", "selection"]
+pytest_plugins = ["selection", "compiled_once", "device_fixtures", "global_state"]
 config.cache_recordings = False  # which tests count
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
+from ...tracer.ir.settings import optimiser
 from .machine_code import ObjectCode, loaded
 
-SPEED_LEVEL = 2  # LLVM's -O2
 LARGE = 8_000  # lines of a module with -O1 and no loop unrolled: with many it takes minutes, and the code is no faster
 
 _SYMBOL = re.compile(r'@"([\w-]+:[^"]+)"')  # names of symbols.py
@@ -86,11 +86,11 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
     numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
     that typed Python code has; kernels have none.
     """
-    large = text.count("\n") > LARGE
-    options = llvm.create_pipeline_tuning_options(speed_level=min(SPEED_LEVEL, 1) if large else SPEED_LEVEL)
-    options.loop_vectorization = options.loop_interleaving = SPEED_LEVEL > 0
-    options.loop_unrolling = SPEED_LEVEL > 0 and not large
-    options.slp_vectorization = slp_vectorization and SPEED_LEVEL > 0
+    large, level = text.count("\n") > LARGE, optimiser.level
+    options = llvm.create_pipeline_tuning_options(speed_level=min(level, 1) if large else level)
+    options.loop_vectorization = options.loop_interleaving = level > 0
+    options.loop_unrolling = level > 0 and not large
+    options.slp_vectorization = slp_vectorization and level > 0
     builder = llvm.create_pass_builder(target_machine(), options)
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
         module.name, module.triple, module.data_layout = name, target_triple(), data_layout()

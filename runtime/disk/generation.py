@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.digests import blake2b
+from ...tracer.ir.settings import optimiser
 from .encoding import EncodingError, encode
 from .location import cache_directory
 from .store import store
@@ -48,13 +49,17 @@ def key_text(*parts: Any) -> bytes | None:
         return None
 
 
-@functools.cache
 def generation() -> bytes | None:
     """The text, of this process; None where the sources are no files (an archive), or are newer than it."""
+    return _generation(optimiser.level)
+
+
+@functools.cache
+def _generation(level: int) -> bytes | None:
     sources = _sources()
     if sources is None:
         return None
-    settings = [os.environ.get(name) for name in _SETTINGS]
+    settings = [level, *[os.environ.get(name) for name in _SETTINGS]]
     return encode((sources, np.__version__, sys.implementation.cache_tag, settings, *_machine()))
 
 

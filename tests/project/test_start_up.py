@@ -1,6 +1,6 @@
 """What is imported, and when: by ``import tracegrad``, by a first call that a recording on disk answers, by recording.
 
-Each case is a process of its own.
+Each case is a process of its own, or a fork of one that has imported no more than all cases do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import FORKS, outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numba", "llvmlite", "optree", "ml_dtypes", "scipy", "cupy", "jax", "torch"}
@@ -71,15 +72,25 @@ tracegrad.tracer.ir.site
 STANDARD = {"__future__", "_blake2", "atexit", "copy", "gc", "importlib.util", "mmap", "threading"}
 
 
+def settings(cache: Path | None, answers: int = 1) -> dict[str, str]:
+    """Environment variables of a process whose cache directory is *cache*."""
+    found = {"TRACEGRAD_CACHE": "0" if cache is None else "1", "TRACEGRAD_CACHE_DIR": str(cache or "")}
+    return found | {"PYTHONPATH": str(ROOT), "TRACEGRAD_CHECK": "0", "TRACEGRAD_DISK_ANSWERS": str(answers)}
+
+
 def run(script: str, cache: Path | None = None, answers: int = 1) -> str:
     """The output of a process that runs *script*; its cache directory is *cache*."""
-    settings = {"TRACEGRAD_CACHE": "0" if cache is None else "1", "TRACEGRAD_CACHE_DIR": str(cache or "")}
-    settings |= {"PYTHONPATH": str(ROOT), "TRACEGRAD_CHECK": "0", "TRACEGRAD_DISK_ANSWERS": str(answers)}
-    environment = {**os.environ, **settings}
+    environment = {**os.environ, **settings(cache, answers)}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cache or ROOT, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def forked(beginning: str, programs: dict[str, str], cache: Path | None = None) -> dict[str, str]:
+    """The outputs of *programs*, forks of one process."""
+    found = outputs(beginning, programs, settings(cache))
+    return {name: text.strip() for name, text in found.items()}
 
 
 def test_import_loads_no_more_than_a_first_call_from_disk_needs() -> None:
@@ -147,15 +158,21 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_first_call_from_disk_imports_nothing_more(name: str, tmp_path: Path) -> None:
-    program = ROSENBROCK + CALLS[name]
-    run(f"{program}\nfor _ in range(3): call(x)", tmp_path)
-    ending = "before = set(sys.modules)\ncall(x)\nprint(f.stats.from_disk, *sorted(set(sys.modules) - before))"
-    assert run(f"{program}\n{ending}", tmp_path) == "1"
-    heavy = HEAVY - ({"scipy"} if "sparse" in name else set())
-    made = "print(*{m.split('.')[0] for m in sys.modules}, 'tracegrad.tracer.record' in sys.modules)"
-    assert heavy.isdisjoint(found := run(f"{program}\n{ending}\n{made}", tmp_path).split()) and found[-1] == "False"
+@FORKS
+def test_a_first_call_from_disk_imports_nothing_more(tmp_path: Path) -> None:
+    forked(ROSENBROCK, {name: f"{text}\nfor _ in range(3): call(x)" for name, text in CALLS.items()}, tmp_path)
+    ending = """
+before = set(sys.modules)
+call(x)
+print(f.stats.from_disk, *sorted(set(sys.modules) - before))
+print(*{m.split('.')[0] for m in sys.modules}, 'tracegrad.tracer.record' in sys.modules)
+"""
+    found = forked(ROSENBROCK, {name: text + ending for name, text in CALLS.items()}, tmp_path)
+    for name, text in found.items():
+        more, _, roots = text.partition("\n")
+        assert (name, more) == (name, "1")
+        heavy = HEAVY - ({"scipy"} if "sparse" in name else set())
+        assert heavy.isdisjoint(roots.split()) and roots.endswith(" False"), name
 
 
 @pytest.mark.slow
@@ -192,13 +209,12 @@ def test_a_first_call_without_files_needs_neither_scipy_nor_numbas_python() -> N
 
 # ---- libraries that are imported at any time ---------------------------------------------------------------------
 
-ORDERS = {  # when the import is done
-    "before tracegrad": "{imports}\nfrom tracegrad import compile_grad\n{function}",
-    "after tracegrad": "from tracegrad import compile_grad\n{imports}\n{function}",
-    "after a recording": (
-        "from tracegrad import compile_grad\ncompile_grad(lambda t: np.sum(t * t)).grad(x)\n{imports}\n{function}"
-    ),
-    "in the function": "from tracegrad import compile_grad\n{inside}",
+FROM = "from tracegrad import compile_grad\n"
+ORDERS = {  # when the import is done: after how much, and what follows
+    "before tracegrad": ("", "{imports}\n" + FROM + "{function}"),
+    "after tracegrad": (FROM, "{imports}\n{function}"),
+    "after a recording": (FROM + "compile_grad(lambda t: np.sum(t * t)).grad(x)\n", "{imports}\n{function}"),
+    "in the function": (FROM, "{inside}"),
 }
 USES = {  # (imports, expression of t)
     "scipy.special's ufuncs": ("from scipy.special import erf, gammaln", "np.sum(erf(t) + gammaln(t + 2.0))"),
@@ -221,43 +237,39 @@ USES = {  # (imports, expression of t)
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("use", USES)
-def test_a_library_may_be_imported_at_any_time(use: str, order: str) -> None:
-    imports, expression = USES[use]
-    program = ORDERS[order].format(
-        imports=imports,
-        function=f"def f(t):\n    return {expression}",
-        inside=f"def f(t):\n    {imports}\n    return {expression}",
-    )
-    check = """
+PLAIN = "import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n"
+CHECK = """
 g = compile_grad(f)
 found = [g.grad(x) for _ in range(3)]
 plain = [float(f(x + e) - f(x - e)) / 2e-6 for e in 1e-6 * np.eye(5)]
 assert all(np.allclose(one, plain, rtol=1e-5, atol=1e-7) for one in found), (found, plain)
 print("right")
 """
-    assert run(f"import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n{program}\n{check}") == "right"
 
 
+@FORKS
 @pytest.mark.slow
-@pytest.mark.parametrize("use", USES)
-def test_the_key_on_disk_is_the_same_before_and_after_a_recording(use: str, tmp_path: Path) -> None:
-    """Whatever a recording imports, the next process has to find what it has kept."""
-    imports, expression = USES[use]
-    program = f"""
-{imports}
-import numpy as np
-from tracegrad import compile_grad
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_library_may_be_imported_at_any_time(order: str) -> None:
+    before, after = ORDERS[order]
+    programs = {
+        use: after.format(
+            imports=imports,
+            function=f"def f(t):\n    return {expression}",
+            inside=f"def f(t):\n    {imports}\n    return {expression}",
+        )
+        + CHECK
+        for use, (imports, expression) in USES.items()
+    }
+    assert forked(PLAIN + before, programs) == dict.fromkeys(USES, "right")
+
+
+KEY = """
 from tracegrad.runtime.stored.first_call import Key
 from tracegrad.runtime.stored.function_text import NotStoredError
-x = np.linspace(0.1, 0.9, 5)
-def f(t):
-    return {expression}
 def text():
     try:
-        return Key(f, g._grad.mode, (x,), {{}}).text
+        return Key(f, g._grad.mode, (x,), {}).text
     except NotStoredError as error:
         return str(error)
 g = compile_grad(f)
@@ -266,7 +278,17 @@ for _ in range(3): g.grad(x)
 assert text() == before
 print("same")
 """
-    assert run(program, tmp_path) == "same"
+
+
+@FORKS
+@pytest.mark.slow
+def test_the_key_on_disk_is_the_same_before_and_after_a_recording(tmp_path: Path) -> None:
+    """Whatever a recording imports, the next process has to find what it has kept."""
+    programs = {
+        use: f"{imports}\n{PLAIN}{FROM}def f(t):\n    return {expression}\n{KEY}"
+        for use, (imports, expression) in USES.items()
+    }
+    assert forked("import numpy\n", programs, tmp_path) == dict.fromkeys(USES, "same")
 
 
 # ---- faces: modules whose names are imported when they are asked for -----------------------------------------------

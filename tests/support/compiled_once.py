@@ -5,6 +5,12 @@ must not have compiled it before.  That LLVM does the same work again is no part
 as ever, and counts, but a program of the same signature is one, and tests of a file share theirs.  Tests of how code is
 made (tests/codegen, and those that take ``compiled_anew``) compile what they ask for.
 
+Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes a third of the time of
+such a file: they are about what is recorded, when it is run again, and tensors, modules and steps of Python. Codegen,
+random programs, the registry, science, what launches and keeps kernels, and ``make test-long`` in full, run what users
+run. No kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in the
+key.
+
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.
 """
@@ -15,22 +21,30 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from selection import TIMES
 
 from tracegrad.codegen.cpu.program import Program, compile_canonical
 from tracegrad.codegen.lower.canonical import Canonical
 from tracegrad.runtime.launch import kernel_cache
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.runtime.recent import Recent
+from tracegrad.tracer.ir.settings import optimiser
 
 KEPT = 1_000  # programs: those of a file or two
 programs: Recent[tuple, Program] = Recent(itertools.repeat(KEPT).__next__)
 _compile = kernels._compile
 CODE = "tests/codegen/"
+UNOPTIMISED = (
+    *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "record", "reroll", "scipy_api")),
+    *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
+    *(f"tests/{room}/" for room in ("autograd", "check", "nn", "optim", "steps", "tensors", "traps")),
+)
+OPTIMISED = optimiser.level
 
 
 def once(canonical: Canonical, arguments: int) -> Program:
     """The program of *canonical*, compiled where no test did before."""
-    key = (arguments, canonical.key)
+    key = (optimiser.level, arguments, canonical.key)
     return programs.find(key) or programs.keep(key, _compile(canonical, arguments))
 
 
@@ -38,7 +52,15 @@ def once(canonical: Canonical, arguments: int) -> Program:
 once.__code__ = once.__code__.replace(co_filename=kernel_cache.__file__)
 
 
+def level_of(item: pytest.Item) -> int:
+    return 0 if TIMES == 1 and item.nodeid.startswith(UNOPTIMISED) else OPTIMISED
+
+
+@pytest.hookimpl(tryfirst=True)  # fixtures of a module may compile, too
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if optimiser.level != level_of(item):
+        optimiser.level = level_of(item)
+        kernels.clear()
     kernels._compile = compile_canonical if item.nodeid.startswith(CODE) else once
 
 

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tracegrad.codegen.cpu import jit
 from tracegrad.runtime.config import Config, config
 from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.state import trust, watch
@@ -193,7 +192,6 @@ STATE = [
     attributes("config", config, *Config.__annotations__),
     attributes("loop_memory", loop_memory, "budget"),
     attributes("the print options of tracegrad", printing, "_options", "PACKAGE"),
-    attributes("the JIT", jit, "SPEED_LEVEL"),
     attributes("the trusted code", trust, "_trusted_folders"),
     attributes("the trusted code", watch, "_EVERYWHERE"),
     attributes("the generator of tensors", tensor_random, "default_generator"),

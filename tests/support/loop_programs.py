@@ -36,11 +36,11 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
-from tracegrad.codegen.cpu import jit
 from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
+from tracegrad.tracer.ir.settings import optimiser
 from tracegrad.tracer.reroll import find, loop_monitor
 from tracegrad.tracer.reroll.repeats import FEW_TRIPS
 
@@ -505,7 +505,7 @@ def main() -> int:
     first, count = int(words[0]), int(words[1])
     configuration = words[2] if len(words) > 2 else "as_is"
     if "-O0" in sys.argv:
-        jit.SPEED_LEVEL = 0
+        optimiser.level = 0
     warnings.simplefilter("ignore")
     totals: Counter[str] = Counter()
     start = time.perf_counter()

@@ -30,6 +30,16 @@ class Checks:
 checks = Checks()
 
 
+class Optimiser:
+    """``level`` of LLVM's passes for kernels, as in -O2. With 0 compiling takes half as long, and the code is slow: for
+    tests of what is no property of the code. It is in the key of what is kept on disk, and of nothing in memory."""
+
+    level = 2
+
+
+optimiser = Optimiser()
+
+
 class LoopMemory:
     """``budget``: bytes for the residuals of one loop, set by ``config.loop_memory``."""
 

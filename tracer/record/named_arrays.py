@@ -35,6 +35,7 @@ _SHARED = (
     "a traced value cannot be written into this plain NumPy array{}: something else shows its memory, too (another "
     "name of it, a view, an object, code in C), and would not see the value; write into a copy: z = z.copy()"
 )
+_IMPORTS = "<frozen importlib._bootstrap>"
 _MOST_ITEMS = 64  # of a list or an object that is looked through
 _HEAP_TYPE = 1 << 9  # the flag of a class that Python code has made
 
@@ -70,6 +71,7 @@ class ByLines:
         self._on = PYTHON is not None and (asked or any(map(_unseen, codes))) and sys.gettrace() is None
         if once and self._code is not None:
             _tried.add(self._code)
+        self._import: FrameType | None = None  # the outermost import that goes on
         self._shared: dict[int, tuple[ref[np.ndarray], Site]] = {}  # by id: arrays that are not replaced
 
     def __enter__(self) -> None:
@@ -82,6 +84,7 @@ class ByLines:
     def __exit__(self, *exc: object) -> None:
         if self._on:
             sys.settrace(None)
+            self._import = None
 
     def _refused(self, array: Any, error: TracegradError, writes: bool) -> TracegradError | None:
         """The plain *array* met a traced value, which was to be written into it perhaps: None if another run may know
@@ -105,10 +108,19 @@ class ByLines:
 
     def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
-        if is_internal(code.co_filename) or (self._unseen_alone and not _unseen(code)):
+        if self._import is None and code.co_name == "_find_and_load" and code.co_filename == _IMPORTS:
+            self._import, frame.f_trace_lines = frame, False
+            return self._imported
+        if self._import is not None or is_internal(code.co_filename) or (self._unseen_alone and not _unseen(code)):
             return None
         frame.f_trace_opcodes = bool(behind_stores(code) or method_calls(code) or method_loads(code))
         return self._step(frame, event, arg)
+
+    def _imported(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """The end of an import: modules have no traced values, and line by line one of SciPy's takes many seconds."""
+        if event == "return":
+            self._import = None
+        return self._imported
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
         code, at = frame.f_code, frame.f_lasti

@@ -22,6 +22,7 @@ from tracegrad.runtime.disk.encoding import encode
 from tracegrad.runtime.disk.store import packed, store, unpacked
 from tracegrad.runtime.launch import bind, launcher_ir, native_code
 from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.tracer.ir.settings import optimiser
 
 # one of each kind of step and symbol
 SOURCE = '''
@@ -103,6 +104,7 @@ def same(found, expected):
     assert [np.asarray(x).tobytes() for x in found] == [np.asarray(x).tobytes() for x in expected]
 
 
+@pytest.mark.slow  # a quicker one of a single kernel follows
 def test_what_is_read_computes_the_same_bits(directory, monkeypatch):
     made = compiles(monkeypatch)
     expected = answers()
@@ -140,6 +142,15 @@ def test_a_kernel_is_read_where_it_was_compiled_before(directory, monkeypatch):
         results.append(compile_grad(CASES["plain"]).value_and_grad(X))
     same(results[1], results[0])
     assert len(made) == 1
+
+
+def test_each_level_of_the_optimiser_has_its_own(directory, monkeypatch):
+    made = compiles(monkeypatch)
+    for level in (0, 2, 0, 2):
+        monkeypatch.setattr(optimiser, "level", level)
+        kernels.clear()
+        compile_grad(CASES["plain"]).value_and_grad(X)
+    assert len(made) == 2
 
 
 def test_explain_of_a_kernel_that_was_read(directory):

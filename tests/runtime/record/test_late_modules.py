@@ -1,16 +1,16 @@
 """Modules that recorded code sees otherwise, imported at any time: draws and texts are those of plain Python.
 
-Each case is a process of its own: a module is imported once.
+Each case is a fork of a process that has not imported the module: a process does so once.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from forked import FORKS, outputs
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,16 +20,15 @@ import numpy as np
 def helper(t):
     return {expression}
 """
-ORDERS = {  # when the import is done
-    "before tracegrad": "{imports}\nfrom tracegrad import compile_grad\n{definition}",
-    "after tracegrad": "from tracegrad import compile_grad\n{imports}\n{definition}",
-    "after a call": (
-        "from tracegrad import compile_grad\ncompile_grad(lambda t: np.sum(t * t)).grad(x)\n{imports}\n{definition}"
-    ),
-    "by name": "from tracegrad import compile_grad\n{definition}",
-    "in the function": "from tracegrad import compile_grad\n{inside}",
+FROM = "from tracegrad import compile_grad\n"
+ORDERS = {  # when the import is done: after how much, and what follows
+    "before tracegrad": ("", "{imports}\n" + FROM + "{definition}"),
+    "after tracegrad": (FROM, "{imports}\n{definition}"),
+    "after a call": (FROM + "compile_grad(lambda t: np.sum(t * t)).grad(x)\n", "{imports}\n{definition}"),
+    "by name": (FROM, "{definition}"),
+    "in the function": (FROM, "{inside}"),
 }
-UNSEEN = "from tracegrad import compile_grad\ndef f(t):\n    from helping import helper\n    return helper(t)"
+UNSEEN = FROM, "def f(t):\n    from {helping} import helper\n    return helper(t)"
 DRAWS = {  # expression of t: (of numpy.random)
     "a location": "np.random.seed(3), np.sum(np.random.normal(t, 1.0, size=5) ** 2)",
     "a generator's": "0, np.sum(np.random.default_rng(3).normal(t, 2.0) ** 2)",
@@ -58,34 +57,40 @@ print(drawn(), g.stats.traces)
 """
 
 
-def output(directory: Path, use: str, order: str) -> str:
-    imports, expression = USES[use]
-    (directory / "helping.py").write_text(HELPER.format(imports=imports, expression=f"({expression})[1]"))
-    definition = f"def f(t):\n    return ({expression})[1]"
-    inside = f"def f(t):\n    {imports}\n    return ({expression})[1]"
-    if order == "by name":
-        definition = f"{imports.split('.')[0]}\n{definition}"
-    program = ORDERS.get(order, UNSEEN).format(imports=imports, definition=definition, inside=inside)
-    script = f"import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n{program}\ng = compile_grad(f)\n"
-    warm = "" if use == "of the process" else "g.grad(x)\n"  # the first call, before anything else imports the module
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}", "TRACEGRAD_CACHE": "0"}
-    command = [sys.executable, "-c", script + warm + CALLS]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def texts(directory: Path, uses: Iterable[str], before: str, after: str) -> dict[str, str]:
+    """What a program prints for each of *uses*: all go on as *after* says from where *before* has ended."""
+    programs = {}
+    for k, use in enumerate(uses):
+        imports, expression = USES[use]
+        (directory / f"helping{k}.py").write_text(HELPER.format(imports=imports, expression=f"({expression})[1]"))
+        definition = f"def f(t):\n    return ({expression})[1]"
+        inside = f"def f(t):\n    {imports}\n    return ({expression})[1]"
+        if after == ORDERS["by name"][1]:
+            definition = f"{imports.split('.')[0]}\n{definition}"
+        program = after.format(imports=imports, definition=definition, inside=inside, helping=f"helping{k}")
+        # the first call, before anything else imports the module
+        warm = "" if use == "of the process" else "g.grad(x)\n"
+        programs[use] = f"{program}\ng = compile_grad(f)\n{warm}{CALLS}"
+    environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{directory}", "TRACEGRAD_CACHE_RECORDINGS": "0"}
+    return outputs(f"import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n{before}", programs, environment)
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return texts(tmp_path_factory.mktemp("first"), USES, *ORDERS["before tracegrad"])
+
+
+@FORKS
 @pytest.mark.slow
-@pytest.mark.parametrize("use", USES)
-def test_a_module_may_be_imported_at_any_time(use: str, tmp_path: Path) -> None:
-    expected = output(tmp_path, use, "before tracegrad")
-    for order in ORDERS:
-        assert output(tmp_path, use, order) == expected, order
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_module_may_be_imported_at_any_time(order: str, expected: dict[str, str], tmp_path: Path) -> None:
+    assert texts(tmp_path, USES, *ORDERS[order]) == expected
 
 
+@FORKS
 @pytest.mark.slow
-@pytest.mark.parametrize("use", ["plain", "seeded", "of the process", "json", "locale"])
-def test_so_may_one_that_a_module_of_the_functions_imports(use: str, tmp_path: Path) -> None:
+def test_so_may_one_that_a_module_of_the_functions_imports(expected: dict[str, str], tmp_path: Path) -> None:
     """Calls there are not sent elsewhere, so these have no traced arguments."""
-    expected, found = (output(tmp_path, use, order) for order in ("before tracegrad", UNSEEN))
-    assert found.rpartition(" ")[0] == expected.rpartition(" ")[0]
+    found = texts(tmp_path, ["plain", "seeded", "of the process", "json", "locale"], *UNSEEN)
+    for use, text in found.items():
+        assert text.rpartition(" ")[0] == expected[use].rpartition(" ")[0], use

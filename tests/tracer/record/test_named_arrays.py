@@ -221,6 +221,39 @@ def test_beside_a_debugger():
     np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])
 
 
+IMPORTED = """
+import sys
+TRACED = [sys._getframe().f_trace]
+def look():
+    TRACED.append(sys._getframe().f_trace)
+look()
+"""
+
+
+def test_imports_are_not_made_line_by_line(tmp_path, monkeypatch):
+    """What follows them is."""
+    (tmp_path / "imported_in_a_run.py").write_text(IMPORTED)
+    (tmp_path / "raises_in_a_run.py").write_text("import sys; sys.nothing")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def f(a):
+        import imported_in_a_run
+
+        imported_in_a_run.look()
+        try:
+            import raises_in_a_run  # noqa: F401
+        except AttributeError:
+            imported_in_a_run.look()
+        z = np.random.default_rng(0).normal(size=3)
+        z[0] = a[0]
+        return np.sum(z)
+
+    for _ in range(3):
+        np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])
+    found = sys.modules.pop("imported_in_a_run").TRACED
+    assert [trace is not None for trace in found[:4]] == [False, False, True, True]
+
+
 def test_copies_of_drawn_arrays():
     """In functions whose Python runs in each call, so that no run is made again: NumPy's copies are arrays of their
     own."""

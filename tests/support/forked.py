@@ -1,0 +1,48 @@
+"""Programs that start from one process: what they have in common runs once, then each is a fork of it.
+
+No program sees what another one imports, or does otherwise, as if each had a process of its own: at a fraction of the
+price.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+_STATUS, _END = "\1", "\0"
+# in the namespace of programs no other name stands, and nothing but what Python's start needs is imported
+_DRIVER = """
+import atexit as _atexit, os as _os, sys as _sys
+exec(compile({beginning!r}, "<string>", "exec"))
+for _program in {programs!r}:
+    _sys.stdout.flush()
+    if not (_child := _os.fork()):
+        _failed = 1
+        try:
+            exec(compile(_program, "<string>", "exec"))
+            _failed = 0
+        except BaseException:
+            _sys.excepthook(*_sys.exc_info())
+        _atexit._run_exitfuncs()
+        _sys.stdout.flush()
+        _os._exit(_failed)
+    _status = _os.waitpid(_child, 0)[1]
+    print({before!r}, _status, {after!r}, sep="", end="")
+"""
+
+
+def outputs(beginning: str, programs: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """What each of *programs* prints, by its name: each goes on where *beginning*, which prints nothing, has ended."""
+    script = _DRIVER.format(beginning=beginning, programs=[*programs.values()], before=_STATUS, after=_END)
+    command, variables = [sys.executable, "-c", script], {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    texts = [text.split(_STATUS) for text in done.stdout.split(_END)[:-1]]
+    assert (done.returncode, len(texts)) == (0, len(programs)), done.stderr
+    failed = [name for name, (_, status) in zip(programs, texts, strict=True) if status != "0"]
+    assert not failed, f"{failed}\n{done.stderr}"
+    return {name: text for name, (text, _) in zip(programs, texts, strict=True)}

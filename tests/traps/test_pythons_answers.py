@@ -55,7 +55,20 @@ def matched(x):
     return 9.0
 
 
+def made_by_a_metaclass(x):
+    class Meta(type):
+        def __new__(cls, name, bases, body):
+            make = type.__new__
+            return make(cls, name, bases, body | {"half": x / 2}) if x > 2 else type.__new__(cls, name, bases, body)
+
+    class Made(metaclass=Meta):
+        half = 1.0
+
+    return Made.half + len(type.mro(Made)) + 4 * isinstance(type, type)
+
+
 ANSWERS = {
+    "a metaclass": made_by_a_metaclass,
     "another name of type": lambda x: alias(x) is float,
     "type of builtins": lambda x: builtins.type(x) is float,
     "type, imported": lambda x: kind_of(x) in (float, np.float64),

@@ -81,8 +81,8 @@ class _Type:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (type,)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(type, name)
+    def __getattribute__(self, name: str) -> Any:  # all of them: an instance has a __new__ of object's
+        return object.__getattribute__(self, name) if name == "__mro_entries__" else getattr(type, name)
 
     def __eq__(self, other: Any) -> bool:
         return other is type or other is self

@@ -16,18 +16,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import first_call, report, timing, training
 from .peer import Prepared
 from .peers import PEERS
+from .training_tasks import SIMPLENET
 from .workloads import ALL, select
 
 HERE = Path(__file__).resolve().parent.parent
 ROWS = ("dispatch_scalar", "dispatch_100", "black_scholes_1e6", "gmm_1k_d10_K25", "rk4_1000", "lstm_128")
 #: rows that are no workloads
-STEPS = {"training_eager": training.tracegrad_eager, "training_compiled": training.tracegrad_compiled}
+STEPS = {
+    "training_eager": partial(training.tracegrad_eager, SIMPLENET),
+    "training_compiled": partial(training.tracegrad_compiled, SIMPLENET),
+}
 #: a ratio above it is too much, if it is not noise: if three quarters of the pairs are above 1
 TOLERANCE = 1.03
 

@@ -38,6 +38,7 @@ UNOPTIMISED = (
     *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "record", "reroll", "scipy_api")),
     *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
     *(f"tests/{room}/" for room in ("autograd", "check", "nn", "optim", "steps", "tensors", "traps")),
+    "tests/tracer/ops/test_linalg_complex.py",
 )
 OPTIMISED = optimiser.level
 

@@ -31,7 +31,6 @@ class Sizes(NamedTuple):
 
 #: chunks of strips; a rest after chunks, of one row; strips alone; a rest; more chunks
 SIZES = [Sizes(24), Sizes(29, 4, 4), Sizes(12), Sizes(11, 3, 4), Sizes(47, 4, 4), Sizes(64, 2, 8, 5)]
-QUICK = 2
 
 
 class Seen:
@@ -210,10 +209,15 @@ LANES = {
 }
 
 
-@pytest.mark.parametrize(
-    "sizes", [*SIZES[:QUICK], *[pytest.param(s, marks=pytest.mark.slow) for s in SIZES[QUICK:]]], ids=str
-)
-@pytest.mark.parametrize("name", [*PROGRAMS, *LANES])
+def cases():
+    """Each program with three of the sizes in turn; one of the first two is in the quick tier."""
+    for k, name in enumerate([*PROGRAMS, *LANES]):
+        for j in range(3):
+            marks = [pytest.mark.slow] * (j > 0)
+            yield pytest.param(name, SIZES[(k + 2 * j) % len(SIZES)], marks=marks, id=f"{name}-{j}")
+
+
+@pytest.mark.parametrize("name, sizes", list(cases()))
 def test_as_without_strips(name, sizes, monkeypatch, seen):
     fn, make, argnums = (PROGRAMS | LANES)[name]
     args = make(sizes.rows)

@@ -5,7 +5,7 @@ without a colon is one of the C library's, of libm's or of libmvec's. The others
 
 =================================  ====================================================================================
 ``capsule:MODULE:NAME``            a C function in ``MODULE.__pyx_capi__``, by which Cython modules share them
-``blas:NAME``                      a function of the BLAS that NumPy has, or else of SciPy's; its integers are 64 bits
+``blas:NAME:``                     a function of the BLAS that NumPy has, or else of SciPy's; its integers are 64 bits
 ``ufunc:MODULE:NAME:dd_d``         the inner loop of a ufunc for these types
 ``ufunc-data:MODULE:NAME:dd_d``    the last argument of that loop
 ``process:...``                    defined by :func:`define`: of no other process

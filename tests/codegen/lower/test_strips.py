@@ -64,6 +64,7 @@ def use(monkeypatch, sizes: Sizes) -> None:
     monkeypatch.setattr(strips, "MOST", sizes.most)
     monkeypatch.setattr(strips, "CHUNKS", sizes.chunks)
     monkeypatch.setattr(strips, "CACHE", 1)
+    monkeypatch.setattr(strips, "STRIP", 1)
     monkeypatch.setattr(strips, "MAX_ROW", 1 << 20)
     monkeypatch.setattr(strips, "LEAST_WIDE", 1)
 

@@ -136,8 +136,10 @@ def transformer_in_jax() -> Step:
 def _dtype(torch: Any, dtype: Any) -> Any:
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
-    yield
-    torch.set_default_dtype(before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _training(

@@ -17,7 +17,6 @@ Neither LLVM nor a module of SciPy's is imported before a name asks for it.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import importlib
@@ -121,10 +120,9 @@ def _blas(name: str) -> int:
     Its integers are handed over as 64 bits in memory: where it has those of 32 it reads the lower half, which is the
     number (on machines whose lower half comes first, as on all of docs/platforms.md).
     """
-    library = _numpys_blas()
-    for form in _BLAS_NAMES if library is not None else ():
-        with contextlib.suppress(AttributeError):
-            return ctypes.cast(library[form.format(name)], ctypes.c_void_p).value or 0  # type: ignore[index]
+    for form in _BLAS_NAMES:
+        if address := _in_library(_numpys_blas(), form.format(name)):
+            return address
     return capsule_address(capsules(_ALONE[0])[name])
 
 
@@ -152,12 +150,15 @@ def _library(name: str | None) -> ctypes.CDLL | None:
 
 
 def _exported(name: str) -> int:
-    for library in map(_library, _LIBRARIES):
-        try:
-            return ctypes.cast(library[name], ctypes.c_void_p).value or 0  # type: ignore[index]
-        except (AttributeError, TypeError):
-            continue
-    return 0
+    return next(filter(None, (_in_library(library, name) for library in map(_library, _LIBRARIES))), 0)
+
+
+def _in_library(library: ctypes.CDLL | None, name: str) -> int:
+    """The address of *name* in the *library*, or 0."""
+    try:
+        return ctypes.cast(library[name], ctypes.c_void_p).value or 0  # type: ignore[index]
+    except (AttributeError, TypeError):
+        return 0
 
 
 # ---- capsules of Cython's, ufuncs of NumPy's -----------------------------------------------------------------------

@@ -319,7 +319,7 @@ class _InStrips:
     # -- pieces of arrays
 
     def _part(self, v: Var, low: int, high: int) -> Atom:
-        """StripBody *low* to *high* of the operand *v*."""
+        """Rows *low* to *high* of the operand *v*."""
         (axis,) = self.split.along(v)
         return slice_axis(self._now(v), axis, low, high - low)
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forked import FORKS, outputs
+from forked import FORKS, FROM, ORDERS, outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numba", "llvmlite", "optree", "ml_dtypes", "scipy", "cupy", "jax", "torch"}
@@ -209,13 +209,6 @@ def test_a_first_call_without_files_needs_neither_scipy_nor_numbas_python() -> N
 
 # ---- libraries that are imported at any time ---------------------------------------------------------------------
 
-FROM = "from tracegrad import compile_grad\n"
-ORDERS = {  # when the import is done: after how much, and what follows
-    "before tracegrad": ("", "{imports}\n" + FROM + "{function}"),
-    "after tracegrad": (FROM, "{imports}\n{function}"),
-    "after a recording": (FROM + "compile_grad(lambda t: np.sum(t * t)).grad(x)\n", "{imports}\n{function}"),
-    "in the function": (FROM, "{inside}"),
-}
 USES = {  # (imports, expression of t)
     "scipy.special's ufuncs": ("from scipy.special import erf, gammaln", "np.sum(erf(t) + gammaln(t + 2.0))"),
     "scipy.special's Python": (
@@ -255,7 +248,7 @@ def test_a_library_may_be_imported_at_any_time(order: str) -> None:
     programs = {
         use: after.format(
             imports=imports,
-            function=f"def f(t):\n    return {expression}",
+            definition=f"def f(t):\n    return {expression}",
             inside=f"def f(t):\n    {imports}\n    return {expression}",
         )
         + CHECK

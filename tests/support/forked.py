@@ -14,6 +14,13 @@ from collections.abc import Mapping
 import pytest
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+FROM = "from tracegrad import compile_grad\n"
+ORDERS = {  # when a program does its imports: after how much, and what follows
+    "before tracegrad": ("", "{imports}\n" + FROM + "{definition}"),
+    "after tracegrad": (FROM, "{imports}\n{definition}"),
+    "after a call": (FROM + "compile_grad(lambda t: np.sum(t * t)).grad(x)\n", "{imports}\n{definition}"),
+    "in the function": (FROM, "{inside}"),
+}
 _STATUS, _END = "\1", "\0"
 # in the namespace of programs no other name stands, and nothing but what Python's start needs is imported
 _DRIVER = """

@@ -211,7 +211,7 @@ LANES = {
 
 
 def cases():
-    """Each program with three of the sizes in turn; one of the first two is in the quick tier."""
+    """Each program with three of the sizes in turn, of which the first is in the quick tier."""
     for k, name in enumerate([*PROGRAMS, *LANES]):
         for j in range(3):
             marks = [pytest.mark.slow] * (j > 0)

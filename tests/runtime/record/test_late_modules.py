@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import forked
 import pytest
-from forked import FORKS, outputs
+from forked import FORKS, FROM, outputs
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,14 +21,7 @@ import numpy as np
 def helper(t):
     return {expression}
 """
-FROM = "from tracegrad import compile_grad\n"
-ORDERS = {  # when the import is done: after how much, and what follows
-    "before tracegrad": ("", "{imports}\n" + FROM + "{definition}"),
-    "after tracegrad": (FROM, "{imports}\n{definition}"),
-    "after a call": (FROM + "compile_grad(lambda t: np.sum(t * t)).grad(x)\n", "{imports}\n{definition}"),
-    "by name": (FROM, "{definition}"),
-    "in the function": (FROM, "{inside}"),
-}
+ORDERS = forked.ORDERS | {"by name": (FROM, "{definition}")}
 UNSEEN = FROM, "def f(t):\n    from {helping} import helper\n    return helper(t)"
 DRAWS = {  # expression of t: (of numpy.random)
     "a location": "np.random.seed(3), np.sum(np.random.normal(t, 1.0, size=5) ** 2)",

@@ -1,7 +1,7 @@
-"""Sums of many padded parts, as one array that is put together.
+"""Sums of padded parts, as one array that is put together.
 
-The derivative of ``w[3:7]`` is the cotangent of these elements, padded to the shape of w; where a function reads many
-parts of one vector, the derivative is a sum of as many arrays, in each of which almost all elements are 0.  To
+The derivative of ``w[3:7]`` is the cotangent of these elements, padded to the shape of w; where a function reads
+several parts of one vector, the derivative is a sum of as many arrays, in each of which most elements are 0.  To
 evaluate an element of it one would ask every part whether it is in there.  Here the total is cut at the borders of the
 parts, and each piece is the sum of those parts that reach it, in the same order: so it has the same bits, -0.0 and 0.0
 too.
@@ -19,14 +19,14 @@ from ...tracer.ir.graph import Atom, Builder, Graph, Node, Var, bind, building, 
 from ...tracer.ops.elementwise import like
 from ...tracer.ops.shape import PAD, concat, take_slice, zeros
 
-FEW = 16  # padded parts that are added as they are
+FEW = 16  # padded parts that are added as they are where any of them overlap
 TERMS = 16  # terms of all pieces for each part, up to which parts overlap little enough
 
 Box = tuple[tuple[int, int], ...]  # the first element along each axis, and that behind the last
 
 
 def join_pads(graph: Graph) -> Graph:
-    """*graph* with sums of more than ``FEW`` padded parts as concatenations, or itself where there are none."""
+    """*graph* with sums of padded parts as concatenations, or itself where there are none."""
     sums = _sums(graph)
     if not sums:
         return graph
@@ -47,7 +47,7 @@ def join_pads(graph: Graph) -> Graph:
 
 def _sums(graph: Graph) -> dict[Var, _Sum]:
     """The sums that had better be put together, by their values."""
-    if sum(node.prim is PAD for node in graph.nodes) <= FEW:
+    if sum(node.prim is PAD for node in graph.nodes) < 2:
         return {}
     producers = {node.out: node for node in graph.nodes if node.prim is PAD or node.prim.name == "add"}
     reads = Counter(x for node in graph.nodes for x in node.inputs if isinstance(x, Var))
@@ -96,13 +96,15 @@ class _Sum:
         self.boxes: list[Box] = [_box(node) if node is not None else _whole(total) for _, node in terms]
 
     def is_worth_it(self) -> bool:
-        """Whether there are many parts, which overlap little (a heuristic)."""
+        """Whether there are parts side by side, or many that overlap little (a heuristic)."""
         shape = self.total.shape
         parts = sum(node is not None and node.inputs[0].aval.size > 0 for _, node in self.terms)
-        if parts <= FEW or any(x.aval.shape != shape for x, _ in self.terms):
+        if parts < 2 or any(x.aval.shape != shape for x, _ in self.terms):
             return False
         most, count = TERMS * parts, 0
         for _, reaching in self._pieces(0, range(len(self.terms)), ()):
+            if parts <= FEW and sum(self.terms[k][1] is not None for k in reaching) > 1:
+                return False
             count += len(reaching) + 1
             if count > most:
                 return False

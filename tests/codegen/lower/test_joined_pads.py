@@ -63,13 +63,22 @@ def test_pieces_have_the_bits_of_the_sum(shape, width, dense, monkeypatch):
 
 
 def test_sums_that_stay():
-    """Few parts, parts with gaps, parts that overlap much, and the pads of stencils."""
-    few = sum_of((90,), [((5 * k,), (3,)) for k in range(FEW)])
+    """One part, few parts that overlap, parts with gaps, parts that overlap much, and the pads of stencils."""
+    one = sum_of((90,), [((5,), (3,))], dense=(0,))
+    few = sum_of((90,), [((5 * k,), (3 if k else 6,)) for k in range(FEW)])
     gaps = sum_of((90,), [((2 * k,), (3,)) for k in range(30)], step=2)
     long = sum_of((90,), [((k,), (40,)) for k in range(50)])
     stencil = sum_of((90,), [((k % 3,), (88,)) for k in range(40)])
-    for graph in (few, gaps, long, stencil):
+    for graph in (one, few, gaps, long, stencil):
         assert join_pads(graph) is graph
+
+
+@pytest.mark.parametrize("dense", [(), (1,)])
+def test_few_parts_beside_each_other_are_put_together(dense):
+    graph = sum_of((9, 60), [((0, 40), (9, 20)), ((0, 0), (9, 15)), ((2, 15), (3, 20))], dense)
+    joined = join_pads(graph)
+    assert PAD not in [node.prim for node in joined.nodes]
+    assert all(same_bits(graph, joined, np.random.default_rng(k)) for k in range(5))
 
 
 def test_a_sum_that_is_read_on_the_way_stays_apart():

@@ -363,6 +363,8 @@ class ValueEmitter:
         if window is not None:
             return self._within(window, at, mask)
         skip = self.schedule.contracted.get(x, 0)
+        if x in self.schedule.turned:
+            dims, at = (dims[-1], *dims[:-1]), (at[-1], *at[:-1])
         if not skip:
             return self._horner(dims, at, mask)
         wide = [a for a, d in enumerate(dims) if d != ONE][skip:]

@@ -6,7 +6,7 @@ rewritten graph is what gets the signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -21,21 +21,24 @@ from ...tracer.ir.graph import (
     Var,
     bind,
     building,
-    by_value,
     identity,
     live_graph,
 )
 from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
 from ...tracer.ops.shape import full, reshape, take_slice, transpose
+from .canonical import STATIC_LIMIT
 from .carry_shapes import carries_as_written
 from .covered_loops import merge_covered_loops
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
 from .joined_pads import join_pads
+from .ruled_constants import with_rules
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
+_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
+SHORT = 4  # elements of an axis that are unrolled rather in the innermost loop than around all others
 FEW = 4  # an array has at least as many times as many elements as are added to it one by one
 
 
@@ -244,13 +247,47 @@ def widen_sums(graph: Graph) -> Graph:
     return Graph(graph.inputs, nodes, graph.outputs, graph.guards, graph.consts)
 
 
+def short_axes_last(graph: Graph) -> Graph:
+    """Move a short first axis behind the others where a reduction sums over it (coordinates, say, of many points), and
+    in other reductions of arrays of that shape: its few elements are at hand in the innermost loop then."""
+    shapes = {x.shape for node, x in _reductions(graph) if 0 in node.params["axes"]}
+    turned = [node.out for node, x in _reductions(graph) if x.shape in shapes]
+    if not turned:
+        return graph
+    builder, renamed = Builder(), dict[Var, Atom]()
+    with building(builder):
+        for node in graph.nodes:
+            node = node.on(tuple([renamed.get(x, x) if isinstance(x, Var) else x for x in node.inputs]))
+            if node.out not in turned:
+                builder.nodes.append(node)
+                continue
+            x, axes = node.inputs[0], node.params["axes"]
+            builder.site_override = node.site
+            last = x.aval.ndim - 1
+            moved = tuple(sorted([(a or last + 1) - 1 for a in axes]))
+            total = bind(node.prim, transpose(x, (*range(1, last + 1), 0)), axes=moved)
+            kept = total.ndim - 1
+            renamed[node.out] = total if 0 in axes else transpose(total, (kept, *range(kept)))
+    return live_graph(graph, builder.nodes, lambda x: renamed.get(x, x) if isinstance(x, Var) else x)
+
+
+def _reductions(graph: Graph) -> Iterator[tuple[Node, Var]]:
+    """The reductions over some axes of arrays whose first axis is short, and another one long, with these arrays."""
+    for node in graph.nodes:
+        x = node.inputs[0] if node.inputs else None
+        if node.prim.name not in _REDUCTIONS or not isinstance(x, Var) or len(node.params["axes"]) == x.ndim:
+            continue
+        if x.ndim > 1 and 1 < x.shape[0] <= SHORT and max(x.shape[1:]) > STATIC_LIMIT:
+            yield node, x
+
+
 def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
-    """*graph* with loops merged that others cover, unread parts of loops removed, sums widened, the rules applied, and
-    arithmetic on float16 and bfloat16 in float32.
+    """*graph* with constants by their rules, loops merged that others cover, unread parts of loops removed, sums
+    widened, short axes last, the rules applied, and arithmetic on float16 and bfloat16 in float32.
 
     *half_products*: the target has matrix products of these dtypes.
     """
-    return _without_aliases(in_float32(_reduced(graph), half_products))
+    return _without_aliases(in_float32(_reduced(with_rules(graph)), half_products))
 
 
 def _without_aliases(graph: Graph) -> Graph:
@@ -276,7 +313,7 @@ def _without_aliases(graph: Graph) -> Graph:
 
 def _reduced(graph: Graph) -> Graph:
     pruned = prune_loops(merge_covered_loops(graph), _reduced)
-    return join_pads(apply_rules(carries_as_written(values_alone(widen_sums(pruned)), apply_rules)))
+    return join_pads(apply_rules(carries_as_written(values_alone(short_axes_last(widen_sums(pruned))), apply_rules)))
 
 
 _VALUES = {
@@ -310,9 +347,10 @@ def _decomposed(node: Node) -> tuple[str, Hashable]:
 
 def _key(atom: Atom) -> Hashable:
     """The key of an operand for nodes that compute the same.  Numbers of formulas (the 1 of ``1 - x``) are told apart
-    by value; other numbers are data: where two are equal now, a later program may find them different."""
-    if isinstance(atom, Lit) and not atom.structural and atom.value in OF_FORMULAS:
-        return by_value(atom)
+    by value, whether they are the program's or the rules'; other numbers are data: where two are equal now, a later
+    program may find them different."""
+    if isinstance(atom, Lit) and atom.value in OF_FORMULAS:
+        return atom.aval.dtype, atom.value.tobytes()
     return identity(atom)
 
 

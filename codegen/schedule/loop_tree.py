@@ -81,6 +81,7 @@ class Schedule:
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
     windows: dict[Sym, PartWindow] = field(default_factory=dict)  # parts of results
     runs: dict[Sym, ResultRun] = field(default_factory=dict)
+    turned: set[Sym] = field(default_factory=set)  # temporaries whose last axis is the outermost in memory
 
     def buffers(self, *items: Loop | Statement) -> list[Sym]:
         """The stored values that these items read or write, and runs in place of their parts."""

@@ -9,15 +9,15 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ...tracer.ir.primitive import ELEMENTWISE, VIEW
+from ...tracer.ir.primitive import ELEMENTWISE, REDUCE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .cuts import MAX_ARRAYS, MAX_SCALARS, cuts
-from .dependences import Mask, Reads, carries, completion, domain, is_call, reads
+from .dependences import Mask, Reads, carries, completion, domain, is_call, reads, reduced_depths
 from .index_maps import Condition, Indices
 from .loop_tree import (
     LibraryCall,
@@ -240,7 +240,9 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         if home and home not in interiors:
             interiors[home] = set(interior(program, statement.path[-1], len(statement.path) - 1, placer.reads))
         forced |= set(found.forced)
-        forced |= {value for value, at in found.inlined if _reread_across(program, placer, statement, value, at)}
+        for value, at in found.inlined:
+            if value not in placer.stored and _copied_first(program, statement, program.producers[value], at):
+                forced.add(value)
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
@@ -285,18 +287,28 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
 
 
-def _reread_across(program: Canonical, placer: Placer, statement: Statement, value: Sym, at: Indices) -> bool:
-    """Whether *statement* reads a transposed array again and again, each time in steps of another axis than its last
-    one: it had better be copied in the order in which it is read."""
-    op = program.producers[value]
-    if op.prim.name != "transpose" or value in placer.stored or op.params["perm"][-1] == len(at) - 1:
+def _copied_first(program: Canonical, statement: Statement, op: CanonicalOp, at: Indices) -> bool:
+    """Whether *statement* reads the view *op* again and again, each time in steps of another axis than the last one in
+    memory: it had better be copied in the order in which it is read."""
+    if op.prim.name == "transpose" and op.params["perm"][-1] != len(at) - 1:
+        across = at[-1]
+    elif op.prim.kind == VIEW and _short_last(program, op.out):
+        across = at[-2]  # of what is copied, the last axis is the outermost in memory: ``Schedule.turned``
+    else:
         return False
     depths = [k for k, loop in enumerate(statement.path) if loop.dim not in program.static]
     return (
         bool(depths)
-        and at[-1] == loop_var(depths[-1])
+        and across == loop_var(depths[-1])
         and any(all(loop_var(k) != index for index in at) for k in depths)
     )
+
+
+def _short_last(program: Canonical, sym: Sym) -> bool:
+    """Whether the last axis of *sym* is static and short, and another one is not static."""
+    if len(sym.dims) < 2 or not 1 < program.static.get(sym.dims[-1], 0) <= SHORT:
+        return False
+    return any(d not in program.static for d in sym.dims)
 
 
 def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:
@@ -364,25 +376,16 @@ def make_schedule(
             )
     return Schedule(
         placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes,
-        windows=windows, runs=runs,
+        windows=windows, runs=runs, turned=_turned(program, placer, {*windows, *kept, *contracted}),
     )  # fmt: skip
 
 
 def contractions(program: Canonical, placer: Placer, windows: Collection[Sym] = ()) -> dict[Sym, int]:
     """Temporaries used only within the loops that make them: storage for their inner axes is enough."""
     result: dict[Sym, int] = {}
-    outputs = {x for x in (*program.outputs, *windows) if isinstance(x, Sym)}
-    called = {
-        buffer_of(program, placer.stored, x) for op in program.ops if is_call(op) for x in op.ins if isinstance(x, Sym)
-    }
-    readers: dict[Sym, list[tuple[Statement, Indices | None]]] = {}
-    for sym, found in placer.reads.items():
-        statement = placer.where[sym]
-        assert isinstance(statement, Statement)
-        for value, at in found.stored:
-            readers.setdefault(value, []).append((statement, at))
-    for sym, producer in placer.where.items():
-        if not isinstance(producer, Statement) or sym in outputs or sym in called or not producer.path:
+    readers = _readers(placer)
+    for sym, producer in _own(program, placer, windows):
+        if not producer.path:
             continue
         shared = producer.complete
         for statement, at in readers.get(sym, []):
@@ -395,3 +398,46 @@ def contractions(program: Canonical, placer: Placer, windows: Collection[Sym] = 
         if shared:
             result[sym] = shared
     return result
+
+
+def _turned(program: Canonical, placer: Placer, others: Collection[Sym]) -> set[Sym]:
+    """Temporaries with a short last axis, none of the *others*, which lie with this axis outermost in memory: those to
+    which a loop around adds again and again, and those that are read again and again, without shuffles then."""
+    result: set[Sym] = set()
+    readers = _readers(placer)
+    for sym, producer in _own(program, placer, others):
+        if not _short_last(program, sym) or any(at is None for _, at in readers.get(sym, [])):
+            continue
+        if producer.op.prim.kind == VIEW:
+            again = any(_copied_first(program, s, producer.op, at) for s, at in readers.get(sym, []) if at is not None)
+        else:
+            depths, inner = (
+                reduced_depths(producer.op) if producer.op.prim.kind == REDUCE else (),
+                len(producer.path) - 2,
+            )
+            again = bool(depths) and max(depths) < inner
+        if again:
+            result.add(sym)
+    return result
+
+
+def _own(program: Canonical, placer: Placer, others: Collection[Sym]) -> Iterator[tuple[Sym, Statement]]:
+    """The temporaries that nests alone make and read, but for the *others*, each with the statement that makes it."""
+    outputs = {x for x in (*program.outputs, *others) if isinstance(x, Sym)}
+    called = {
+        buffer_of(program, placer.stored, x) for op in program.ops if is_call(op) for x in op.ins if isinstance(x, Sym)
+    }
+    for sym, producer in placer.where.items():
+        if isinstance(producer, Statement) and sym not in outputs and sym not in called:
+            yield sym, producer
+
+
+def _readers(placer: Placer) -> dict[Sym, list[tuple[Statement, Indices | None]]]:
+    """The statements that read each stored value, and where (None: flat)."""
+    found: dict[Sym, list[tuple[Statement, Indices | None]]] = {}
+    for sym, reads_of in placer.reads.items():
+        statement = placer.where[sym]
+        assert isinstance(statement, Statement)
+        for value, at in reads_of.stored:
+            found.setdefault(value, []).append((statement, at))
+    return found

@@ -24,7 +24,7 @@ from tracegrad.tracer.ir.graph import Graph, bind, literal, structural
 from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ir.refusals import Refusal
 from tracegrad.tracer.ops import product, reduce, shape
-from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.ops.elementwise import F, broadcast_to
 from tracegrad.tracer.record.recorder import Recorder, recording
 
 RNG = np.random.default_rng(0)
@@ -126,6 +126,26 @@ def test_what_is_read_again_and_again_across_its_rows_is_transposed_first():
 def test_a_stencil_and_its_gradient_are_one_pass():
     found = compiled(rosenbrock, RNG.random(5000))
     assert [sorted(outline(item)) for item in found.program.schedule.body] == [["add", "reduce_sum"]]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_distances_are_one_pass_wherever_the_coordinates_are(first):
+    def energy(x):
+        axis = 0 if first else 2
+        pair = [shape.reshape(x, (*[3] * first, *n, *[3] * (not first))) for n in ((50, 1), (1, 50))]
+        away = F.sub(*[broadcast_to(p, (3, 50, 50) if first else (50, 50, 3)) for p in pair])
+        return reduce.reduce("sum", F.exp(F.neg(reduce.reduce("sum", F.square(away), (axis,)))), (0, 1))
+
+    found = compiled(energy, RNG.random((3, 50) if first else (50, 3)))
+    assert not [t for t in found.program.temporaries if t.nbytes(found.canonical.sizes) >= 50 * 50 * 8]
+    turned = found.program.schedule.turned
+    assert turned and all(found.program.canonical.static[sym.dims[-1]] == 3 for sym in turned)
+
+
+def test_a_number_of_the_program_is_the_one_of_a_rule():
+    """The 1 of ``1 / x`` is that of the derivative, 1 / x as well."""
+    graph = simplify(program(lambda x: reduce.reduce("sum", F.div(literal(1.0), x), (0,)), RNG.random(9) + 1))
+    assert sum(node.prim.name == "div" for node in graph.nodes) == 1
 
 
 def test_stencils_with_edges_of_different_widths_do_not_share_a_key():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tracer.ir import forks
 from ..tracer.ir.gc_pause import imported_to_stay
+from ..tracer.ir.tracebacks import for_users, shorten
 from .declare import check_function, positions, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
@@ -86,7 +87,8 @@ class CompiledFunction(Wrapper):
                 self._set_endpoints()
         return made
 
-    # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
+    # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows. Each
+    # is the outermost frame of the library's, which shortens the tracebacks of errors.
 
     # ---- what users call ---------------------------------------------------------------------------------------
 
@@ -94,8 +96,12 @@ class CompiledFunction(Wrapper):
         """The function's value, from a compiled forward kernel."""
         endpoint = self._value
         self.stats.calls += 1
-        found = endpoint.first(args, kwargs)
-        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
+        try:
+            found = endpoint.first(args, kwargs)
+            return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient,
@@ -105,8 +111,12 @@ class CompiledFunction(Wrapper):
         """
         endpoint = self._grad
         self.stats.calls += 1
-        found = endpoint.first(args, kwargs)
-        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
+        try:
+            found = endpoint.first(args, kwargs)
+            return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient) from one kernel; with ``has_aux`` ((value, aux), gradient).
@@ -115,35 +125,43 @@ class CompiledFunction(Wrapper):
         """
         endpoint = self._both
         self.stats.calls += 1
-        found = endpoint.first(args, kwargs)
-        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
+        try:
+            found = endpoint.first(args, kwargs)
+            return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def jacobian(self, *args: Any, **kwargs: Any) -> Any:
         """The Jacobian with respect to ``argnums``: :func:`tracegrad.autograd.jacobian`.
 
         ``scipy.optimize.least_squares(f, x0, jac=f.jacobian)`` takes it as it is.
         """
-        return self.transform("jacobian")(*args, **kwargs)
+        with for_users:
+            return self.transform("jacobian")(*args, **kwargs)
 
     def hessian(self, *args: Any, **kwargs: Any) -> Any:
         """The second derivatives with respect to ``argnums``: :func:`tracegrad.autograd.hessian`.
 
         ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True, hess=f.hessian)`` takes it as it is.
         """
-        return self.transform("hessian")(*args, **kwargs)
+        with for_users:
+            return self.transform("hessian")(*args, **kwargs)
 
     def hvp(self, *args: Any, **kwargs: Any) -> Any:
         """``f.hvp(x, v)``, the product of the Hessian with a vector: :func:`tracegrad.autograd.hvp`.
 
         ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True, hessp=f.hvp)`` takes it as it is.
         """
-        return self.transform("hvp")(*args, **kwargs)
+        with for_users:
+            return self.transform("hvp")(*args, **kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return explained(self, self._both.mode, args, kwargs)
+        with for_users:
+            return explained(self, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -208,34 +226,50 @@ class BoundFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`CompiledFunction.__call__`."""
         function = self.__func__
-        return function.run(function._bound[0], (self.__self__, *args), kwargs)
+        try:
+            return function.run(function._bound[0], (self.__self__, *args), kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`CompiledFunction.grad`."""
         function = self.__func__
-        return function.run(function._bound[1], (self.__self__, *args), kwargs)
+        try:
+            return function.run(function._bound[1], (self.__self__, *args), kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`CompiledFunction.value_and_grad`."""
         function = self.__func__
-        return function.run(function._bound[2], (self.__self__, *args), kwargs)
+        try:
+            return function.run(function._bound[2], (self.__self__, *args), kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def jacobian(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`CompiledFunction.jacobian`."""
-        return self.__func__.transform("jacobian", True)(self.__self__, *args, **kwargs)
+        with for_users:
+            return self.__func__.transform("jacobian", True)(self.__self__, *args, **kwargs)
 
     def hessian(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`CompiledFunction.hessian`."""
-        return self.__func__.transform("hessian", True)(self.__self__, *args, **kwargs)
+        with for_users:
+            return self.__func__.transform("hessian", True)(self.__self__, *args, **kwargs)
 
     def hvp(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`CompiledFunction.hvp`."""
-        return self.__func__.transform("hvp", True)(self.__self__, *args, **kwargs)
+        with for_users:
+            return self.__func__.transform("hvp", True)(self.__self__, *args, **kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""
         function = self.__func__
-        return explained(function, function._bound[2].mode, (self.__self__, *args), kwargs)
+        with for_users:
+            return explained(function, function._bound[2].mode, (self.__self__, *args), kwargs)
 
     @property
     def stats(self) -> Stats:
@@ -300,7 +334,8 @@ def compile_grad(
         return lambda f: compile_grad(
             f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target
         )
-    if isinstance(fn, (classmethod, staticmethod)):
-        made = CompiledFunction(fn.__func__, argnums, has_aux, static_argnames, target)
-        return _ClassMethod(made) if isinstance(fn, classmethod) else staticmethod(made)
-    return CompiledFunction(fn, argnums, has_aux, static_argnames, target)
+    with for_users:
+        if isinstance(fn, (classmethod, staticmethod)):
+            made = CompiledFunction(fn.__func__, argnums, has_aux, static_argnames, target)
+            return _ClassMethod(made) if isinstance(fn, classmethod) else staticmethod(made)
+        return CompiledFunction(fn, argnums, has_aux, static_argnames, target)

@@ -12,6 +12,8 @@ if not os.environ.get("TRACEGRAD_CACHE_DIR"):  # before the library reads it; wo
     os.environ["TRACEGRAD_CACHE_DIR"] = tempfile.mkdtemp(prefix="tracegrad-cache-")
     atexit.register(shutil.rmtree, os.environ["TRACEGRAD_CACHE_DIR"], ignore_errors=True)
 
+os.environ.setdefault("TRACEGRAD_FULL_TRACEBACK", "1")  # a test that fails shows where
+
 import fake_cupy
 import pytest
 from support import TIERS

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .tracer.ir.tracebacks import for_users
+
 
 def face(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of *module*."""
@@ -49,7 +51,16 @@ class _Face:
         found = found if name in found else self._space
         if name in found:
             return found[name]
-        raise AttributeError(f"module {self._module!r} has no attribute {name!r}")
+        with for_users:
+            raise AttributeError(f"module {self._module!r} has no attribute {name!r}{self._elsewhere(name)}")
+
+    def _elsewhere(self, name: str) -> str:
+        """The place of what has that *name* in another module, or another name, for an error."""
+        if name == "jit":
+            return ": tracegrad.compile_grad compiles functions"
+        place = sys.modules.get(f"{self._module}.autograd")
+        found = None if place is None or name.startswith("_") else getattr(place, name, None)
+        return "" if found is None else f": it is {self._module}.autograd.{name}"
 
     def names(self) -> list[str]:
         """All names, as ``dir()`` gives them."""

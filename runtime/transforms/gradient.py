@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...tracer.ir.tracebacks import shorten
 from ..compiled import BoundFunction, CompiledFunction, explained
 from ..declare import positions, shifted_positions
 from ..memo import OWNERS, kept
@@ -50,7 +51,11 @@ class Derivative(Wrapper):
         endpoint = self._endpoint
         if type(endpoint) is First:  # until there is a dispatcher
             endpoint = self._endpoint = self._function.endpoint(endpoint.mode)
-        return self._function.run(endpoint, self._first + args, kwargs)
+        try:
+            return self._function.run(endpoint, self._first + args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for this derivative."""

@@ -15,6 +15,7 @@ import optree
 
 from ...tracer.ir.equality import same_graph
 from ...tracer.ir.graph import Atom, Graph, Node, Var, live_nodes
+from ...tracer.ir.tracebacks import for_users
 from ...tracer.ir.trees import NAMESPACE
 from ...tracer.ops.closure_conversion import closed, inlined
 from ...tracer.record.array import to_atom, wrap
@@ -68,7 +69,8 @@ class LinearMap:
 
     def __call__(self, *operands: Any) -> Any:
         """The image of *operands*: tangents of the arguments, or one cotangent of the value."""
-        return _apply(self, *operands)
+        with for_users:
+            return _apply(self, *operands)
 
     def __copy__(self) -> LinearMap:
         return self

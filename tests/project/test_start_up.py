@@ -67,6 +67,7 @@ tracegrad.tracer.ir.interrupts
 tracegrad.tracer.ir.late_modules
 tracegrad.tracer.ir.settings
 tracegrad.tracer.ir.site
+tracegrad.tracer.ir.tracebacks
 """.split()
 # Modules of the standard library beside those that NumPy and dataclasses load themselves.
 STANDARD = {"__future__", "_blake2", "atexit", "copy", "gc", "importlib.util", "mmap", "threading"}

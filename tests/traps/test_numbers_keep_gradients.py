@@ -160,7 +160,7 @@ def test_a_number_that_leaves_is_an_error(case):
         (lambda w: scipy.optimize.direct(lambda s: s[0], [(0, w[2])]).x[0], "gradient"),
         (
             lambda w: scipy.optimize.direct(lambda s: (s[0] - w[2]) ** 2, [(0, 9)]).x[0],
-            "direct needs a plain",
+            r"scipy\.optimize\.direct needs plain NumPy arrays",
         ),
         (lambda w: scipy.spatial.cKDTree(w.reshape(-1, 1)).maxes[0], "plain NumPy array"),
     ],

@@ -292,7 +292,7 @@ def test_an_operation_with_an_argument_is_refused_as_before():
     matrix = outside().A
     with pytest.raises(tracegrad.UnsupportedError, match=r"np\.spacing is not supported"):
         compile_grad(lambda x: np.sum(np.spacing(matrix @ x)))(X)
-    with pytest.raises(tracegrad.UnsupportedError, match="needs a plain NumPy array"):
+    with pytest.raises(tracegrad.UnsupportedError, match="needs plain NumPy arrays"):
         compile_grad(lambda x: scipy.spatial.cKDTree(matrix * x).maxes[0])(X)
 
 

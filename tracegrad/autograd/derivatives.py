@@ -7,6 +7,11 @@ from typing import Any
 
 from ..runtime.tensor_library import TENSORS
 from ..runtime.transforms.gradient import grad as function_grad
+from ..tracer.ir.tracebacks import for_users
+
+_OF_A_VALUE = (
+    "grad(fn) takes a function and gives its gradient as a function, but got {}: write grad(f)(x), not grad(f(x))"
+)
 
 
 def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -19,10 +24,13 @@ def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     ``grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)`` gives the
     gradients of the tensors *outputs* with respect to the tensors *inputs*, as a tuple, as in PyTorch.
     """
-    if callable(fn) and not isinstance(fn, TENSORS.types):
-        return function_grad(fn, *args, **kwargs)
-    if fn is not None:
-        args = fn, *args
-    elif "outputs" not in kwargs:
-        raise TypeError("grad() missing 1 required positional argument: 'fn' or 'outputs'")
-    return importlib.import_module("..tensors.backward", __package__).grad(*args, **kwargs)
+    with for_users:
+        if callable(fn) and not isinstance(fn, TENSORS.types):
+            return function_grad(fn, *args, **kwargs)
+        if fn is not None:
+            args = fn, *args
+        elif "outputs" not in kwargs:
+            raise TypeError("grad() missing 1 required positional argument: 'fn' or 'outputs'")
+        if not (isinstance(fn, TENSORS.types) or len(args) > 1 or "inputs" in kwargs):
+            raise TypeError(_OF_A_VALUE.format(type(fn).__name__))
+        return importlib.import_module("..tensors.backward", __package__).grad(*args, **kwargs)

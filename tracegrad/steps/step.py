@@ -37,6 +37,7 @@ from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.recorder import current_recorder
 from .device_program import StepProgram
 from .explain import explain_step
@@ -66,8 +67,12 @@ class CompiledStep(Wrapper):
         self.stats.calls += self._counted
         if STATE.capture is not None or current_recorder() is not None:
             return self._fn(*args, **kwargs)
-        found = self._endpoint.first(args, kwargs)
-        return found if found is not MISS else self._dispatcher.others(self._endpoint, args, kwargs)
+        try:
+            found = self._endpoint.first(args, kwargs)
+            return found if found is not MISS else self._dispatcher.others(self._endpoint, args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def explain(self) -> str:
         """A report on the recordings: programs with your lines, effects, loops, decisions, memory, guards; and why

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.tracebacks import for_users
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray
 from . import create, dtypes
@@ -103,7 +104,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
             "memory first."
         )
     if self.requires_grad and not force:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        with for_users:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     return seen(raw(self), "copies a tensor to the host") if self.is_cuda else raw(self)
 
 

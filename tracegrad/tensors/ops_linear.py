@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.ir.tracebacks import for_users
 from ..tracer.record.autocast import may_meet
 from . import dtypes
 from .apply import apply
@@ -328,9 +329,10 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 
 def _operator(self: Tensor, other: Any) -> Any:
-    if isinstance(other, Tensor):
-        return matmul(self, other)
-    return matmul(self, make(other)) if isinstance(other, np.ndarray) else NotImplemented
+    with for_users:
+        if isinstance(other, Tensor):
+            return matmul(self, other)
+        return matmul(self, make(other)) if isinstance(other, np.ndarray) else NotImplemented
 
 
 def _reflected(self: Tensor, other: Any) -> Any:

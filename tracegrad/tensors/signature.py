@@ -26,6 +26,7 @@ from inspect import CO_VARARGS
 from pathlib import Path
 from typing import Any
 
+from ..tracer.ir.tracebacks import shorten
 from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, missing, named, one_dim, reduced_dims, spelled, tensor_argument
 from .dtypes import as_dtype
@@ -113,7 +114,8 @@ def _source(body: _Function, result: str) -> str:
     params = [*params[:count], *(["*"] if synonyms or len(names) > count else []), *params[count:], *synonyms]
     call = f"body({', '.join([n if k < count else f'{n}={n}' for k, n in enumerate(names)])})"
     lines.append(f"return {result.format(names[0], call)}")
-    return "\n  ".join([f"def make(body, name):\n def reader({', '.join(params)}):", *lines]) + "\n return reader"
+    head = f"def make(body, name):\n def reader({', '.join(params)}):\n  try:"
+    return "\n   ".join([head, *lines]) + "\n  except Exception as error:\n   shorten(error)\n   raise\n return reader"
 
 
 def _written(t: Tensor, op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Tensor:
@@ -127,7 +129,19 @@ def _written(t: Tensor, op: EagerOp, operands: tuple[Any, ...], statics: tuple[A
 
 _NAMES: dict[str, Any] = {  # that a reader's source uses
     f.__name__: f
-    for f in (Tensor, apply, as_dtype, missing, one_dim, reduced_dims, spelled, tensor_argument, to_dtype, _written)
+    for f in (
+        Tensor,
+        apply,
+        as_dtype,
+        missing,
+        one_dim,
+        reduced_dims,
+        shorten,
+        spelled,
+        tensor_argument,
+        to_dtype,
+        _written,
+    )
 }
 
 

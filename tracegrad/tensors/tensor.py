@@ -23,6 +23,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import SETTINGS_CHANGED
 from ..tracer.ir.site import is_internal
+from ..tracer.ir.tracebacks import for_users
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, written_by
 from . import dtypes
@@ -212,7 +213,8 @@ class Tensor:
         :param create_graph: record the backward itself, for derivatives of derivatives.
         :param inputs: accumulate into these tensors only.
         """
-        _ENGINE["backward"](self, gradient, retain_graph, create_graph, inputs)
+        with for_users:
+            _ENGINE["backward"](self, gradient, retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` of this tensor though it is no leaf."""

@@ -372,6 +372,11 @@ _DRAW_HINT = (
     "numbers and write loc + scale * np.random.standard_normal(size), or use tracegrad.random, which takes such "
     "parameters"
 )
+_FOREIGN_HINT = (
+    "{} needs plain NumPy arrays and was given a traced one, whose gradient it would lose: write what it does with "
+    "functions of NumPy, scipy.linalg, scipy.special and the like (docs/coverage.md has them), or give its derivative "
+    "(tracegrad.pure_callback within a tracegrad.custom_vjp); a list of traced numbers becomes an array by np.stack"
+)
 _ARRAY_HINTS = {
     "array": "a list that holds traced arrays cannot go through np.array: write np.stack([...]) or "
     "tracegrad.array([...]); for one traced array write t.copy()",
@@ -405,24 +410,30 @@ def array_refusal() -> UnsupportedError:
             "a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the "
             "indexed array an argument"
         )
-    name, frame = asked.name if asked.opcode == "CALL" else None, asked.frame
+    name, frame, outermost = asked.name if asked.opcode == "CALL" else None, asked.frame, None
     if _draws(getattr(asked.callee, "__self__", None)):
         return UnsupportedError.here(_DRAW_HINT.format(name))
     while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
-        name = frame.f_code.co_name
+        name, outermost = frame.f_code.co_name, frame
         frame = frame.f_back
     path = called_path(frame.f_code, frame.f_lasti)
-    if path is not None and path[-1][0] in ("attr", "global"):
-        name = path[-1][1]
-    if name in _ARRAY_HINTS:
-        return UnsupportedError.here(_ARRAY_HINTS[name])
-    called = (
-        f"{name} needs a plain NumPy array and was given a traced one"
-        if name
-        else "code that needs a plain NumPy array was given a traced one"
-    )
-    return UnsupportedError.here(
-        f"{called} (a list of traced arrays, np.asarray, or a C extension); use np.stack([...]) for the list, "
-        "NumPy or scipy.special "
-        "functions otherwise, and assign into arrays made by tracegrad.zeros(n) or np.zeros_like(x)"
-    )
+    called = path[-1][1] if path is not None and path[-1][0] in ("attr", "global") else name
+    if called in _ARRAY_HINTS:
+        return UnsupportedError.here(_ARRAY_HINTS[called])
+    shown = _public_name(resolve(path, frame)) if path is not None else None
+    if shown is None and outermost is not None and not outermost.f_code.co_filename.startswith(OWN_FOLDER):
+        shown = _public(outermost.f_globals.get("__name__", ""), outermost.f_code.co_qualname)
+    return UnsupportedError.here(_FOREIGN_HINT.format(shown or called or "a function outside NumPy and SciPy"))
+
+
+def _public_name(function: Any) -> str | None:
+    """The name by which users know a *function* of a library; None for another one."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if function is UNKNOWN or not isinstance(module, str) or not isinstance(name, str) or module.startswith("__"):
+        return None
+    return None if module.startswith("tracegrad") else _public(module, name)
+
+
+def _public(module: str, name: str) -> str:
+    """The name of a thing in a *module*, whose private parts are those of a public one."""
+    return ".".join([*[part for part in module.split(".") if not part.startswith("_")], name])

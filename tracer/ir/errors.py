@@ -13,6 +13,8 @@ from .site import Site, at_site
 class TracegradError(Exception):
     """Base of every error that tracegrad raises on purpose."""
 
+    __module__ = "tracegrad"
+
     @classmethod
     def here(cls, message: str, site: Site | None = None) -> Self:
         """The error of this class with the user's line (or that of *site*) behind its *message*."""
@@ -68,9 +70,13 @@ class UnrecordableError(TracegradError):
 class UnsupportedError(UnrecordableError, TypeError):
     """An operation that has no recorded form: naming it beats a value without a gradient."""
 
+    __module__ = "tracegrad"
+
 
 class ShapeError(TracegradError, ValueError):
     """Operands that do not fit together."""
+
+    __module__ = "tracegrad"
 
 
 class MatrixError(TracegradError, np.linalg.LinAlgError):
@@ -80,13 +86,19 @@ class MatrixError(TracegradError, np.linalg.LinAlgError):
 class DifferentiationError(TracegradError, TypeError):
     """A gradient that does not exist: of an integer input, or of a non-scalar result."""
 
+    __module__ = "tracegrad"
+
 
 class MutationError(UnrecordableError, ValueError):
     """A write that the caller would see (or would wrongly not see): into an input or a captured array."""
 
+    __module__ = "tracegrad"
+
 
 class BadIndexError(TracegradError, IndexError):
     """An index out of bounds, or of a kind that NumPy does not accept."""
+
+    __module__ = "tracegrad"
 
 
 class GraphError(TracegradError, ValueError):
@@ -95,6 +107,8 @@ class GraphError(TracegradError, ValueError):
 
 class DeviceError(TracegradError, RuntimeError):
     """A device that is not there, something for it that is not installed, or arrays that lie on the wrong one."""
+
+    __module__ = "tracegrad"
 
 
 class OutOfMemoryError(DeviceError, MemoryError):

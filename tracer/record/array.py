@@ -427,10 +427,16 @@ class TracedArray(metaclass=_StandIn):
             if kind == "bool":
                 raise ValueError(
                     at_site(
-                        "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+                        "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all(), "
+                        "or np.where(condition, a, b) to choose element by element"
                     )
                 )
-            raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
+            raise TypeError(
+                at_site(
+                    "only length-1 arrays can be converted to Python scalars: float(), int() and the functions of math "
+                    "take one number; those of NumPy take arrays"
+                )
+            )
 
     def _concrete(self, kind: str) -> Any:
         self._check_one_element(kind)
@@ -577,7 +583,8 @@ class TracedArray(metaclass=_StandIn):
             raise self._recorder.refused(self.atom, unsupported(f"{kind.__name__}.{name}"))
         if has_attribute(np.ndarray, name):
             raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
-        raise AttributeError(f"a traced array has no attribute {name!r}")
+        there = f": np.{name}(x, ...) is a function of NumPy" if callable(getattr(np, name, None)) else ""
+        raise AttributeError(at_site(f"'numpy.ndarray' object has no attribute {name!r}{there}"), name=name, obj=self)
 
     if TYPE_CHECKING:  # dispatch.py makes these
 

@@ -16,7 +16,7 @@ from ..bytecode.shown_names import show_functions
 from ..ir.aval import FLOAT, INT, Aval
 from ..ir.site import at_site, user_site
 from ..numpy_api.assemble import nested_atom
-from ..numpy_api.hooks import copy_of, hook, when_loaded
+from ..numpy_api.hooks import copy_of, hook, hook_to_source, when_loaded
 from ..ops.host_call import HostFunction, host_call
 from ..record.array import TracedArray, is_traced, wrap_array
 from ..record.recorder import current_recorder
@@ -219,6 +219,8 @@ _SOLVERS = {
 def _hook(module: Any) -> None:
     show_functions(sys.modules["scipy"], {})
     show_functions(module, {"linear_sum_assignment": _assignment})
+    for name in ("rosen", "rosen_der", "rosen_hess", "rosen_hess_prod"):
+        hook_to_source(getattr(module, name))
     for names, solver in _SOLVERS.items():
         for name in names.split():
             function = getattr(module, name)

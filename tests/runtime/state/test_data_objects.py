@@ -74,7 +74,7 @@ def test_what_would_be_something_else_is_refused():
     mask, matrix = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]), np.matrix([1.0, 2.0, 3.0])
     for x in (mask, matrix):
         for f in (lambda w, x=x: w[0] * x, lambda w, x=x: x * w[0], lambda w, x=x: np.add(x, w[0])):
-            with pytest.raises(UnsupportedError, match=r"cannot be used with traced arrays|needs a plain NumPy array"):
+            with pytest.raises(UnsupportedError, match=r"cannot be used with traced arrays|needs plain NumPy arrays"):
                 grad(lambda w, f=f: np.sum(f(w)))(W)
         with pytest.raises(UnsupportedError, match=f"{type(x).__name__} argument"):
             grad(lambda w, x: np.sum(w[0] * x))(W, x)

@@ -1,0 +1,108 @@
+"""Tracebacks end at the user's line, and hide nothing of a defect."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import pytest
+
+import tracegrad
+from tracegrad import autograd, compile_grad
+from tracegrad.tracer.ir.site import OWN_FOLDER
+from tracegrad.tracer.ir.tracebacks import VARIABLE
+
+X = np.arange(1.0, 6.0)
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def own_frames(error):
+    return [f.name for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(OWN_FOLDER)]
+
+
+def raised(call, kind=Exception):
+    with pytest.raises(kind) as caught:
+        call()
+    return caught.value
+
+
+def misfit(w):
+    return np.sum(w * np.ones(3))
+
+
+class Model:
+    @compile_grad
+    def loss(self, w):
+        return misfit(w)
+
+
+CALLS = {
+    "value": lambda: compile_grad(misfit)(X),
+    "grad": lambda: compile_grad(misfit).grad(X),
+    "value_and_grad": lambda: compile_grad(misfit).value_and_grad(X),
+    "hessian": lambda: compile_grad(misfit).hessian(X),
+    "explain": lambda: compile_grad(misfit).explain(X),
+    "a method": lambda: Model().loss.grad(X),
+    "autograd.grad": lambda: autograd.grad(misfit)(X),
+    "a transform": lambda: autograd.jacobian(misfit)(X),
+    "vmap": lambda: tracegrad.vmap(misfit)(np.ones((2, 5))),
+    "within another": lambda: compile_grad(lambda w: compile_grad(misfit)(w) + 1.0).grad(X),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_last_frame_is_the_users(name):
+    error = raised(CALLS[name], tracegrad.ShapeError)
+    assert own_frames(error) == []
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "misfit"
+
+
+def test_steps_and_backward():
+    @tracegrad.compile
+    def step(t):
+        return (t * t).backward()
+
+    t = tracegrad.tensor(X, requires_grad=True)
+    assert own_frames(raised(lambda: step(t), RuntimeError)) == []
+    assert own_frames(raised((t * t).backward, RuntimeError)) == []
+
+
+def test_the_variable_shows_all(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1")
+    assert len(own_frames(raised(CALLS["grad"]))) > 8
+
+
+def test_exceptions_of_the_users_own_keep_their_frames():
+    def inner(w):
+        raise KeyError("mine")
+
+    error = raised(lambda: compile_grad(lambda w: inner(w)).grad(X), KeyError)
+    assert own_frames(error) == [] and traceback.extract_tb(error.__traceback__)[-1].name == "inner"
+    assert not hasattr(error, "__notes__")
+
+
+def test_an_exception_of_a_call_says_where_the_frames_are():
+    error = raised(lambda: compile_grad(lambda w, y: np.sum(w * y)).grad(X), TypeError)
+    assert own_frames(error) == [] and VARIABLE in error.__notes__[0]
+
+
+def test_defects_are_shown_whole(monkeypatch):
+    def broken(*args, **kwargs):
+        return [][1]
+
+    monkeypatch.setattr("tracegrad.tracer.ops.elementwise.broadcast", broken)
+    error = raised(lambda: compile_grad(lambda w: np.sum(w * w)).grad(X), IndexError)
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "broken"
+    code = broken.__code__.replace(co_filename=OWN_FOLDER + "defect.py")
+    monkeypatch.setattr("tracegrad.tracer.ops.elementwise.broadcast", type(broken)(code, {}))
+    assert own_frames(raised(lambda: compile_grad(lambda w: np.sum(w * w)).grad(X), IndexError))[-1] == "broken"
+
+
+def test_internal_contexts_are_not_told():
+    """An error that is raised while the library handles one of its own is told alone."""
+    error = raised(CALLS["grad"])
+    assert "During handling" not in "".join(traceback.format_exception(error))

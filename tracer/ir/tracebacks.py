@@ -1,0 +1,106 @@
+"""Tracebacks that end at the user's line.
+
+An error passes through a dozen frames of the library on its way from the operation that the user wrote to the call that
+the user made.  The outermost function of the library leaves them out, and its own: a bare ``raise`` goes on with the
+traceback that the exception has, and adds none.  ``TRACEGRAD_FULL_TRACEBACK=1`` in the environment keeps all of them.
+
+Where the library itself may be wrong (an assertion, a missing name, an exception that it did not raise on purpose)
+nothing is left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import TracebackType
+
+from .errors import TracegradError
+from .site import OWN_FOLDER, is_internal
+
+VARIABLE = "TRACEGRAD_FULL_TRACEBACK"
+_NOTE = f"(frames of tracegrad are left out: {VARIABLE}=1 shows them)"
+_DEFECTS = (AssertionError, NameError, RecursionError, SystemError)  # in code of the library's
+_RAISED = (ArithmeticError, LookupError, AttributeError)  # defects unless a ``raise`` has made them
+
+
+def shorten(error: Exception) -> None:
+    """Leave the library's frames out of the traceback of *error*, and of the exceptions behind it."""
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        return
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        on_purpose = isinstance(found, TracegradError)
+        last = _last(found.__traceback__)
+        if on_purpose or last is None or not _is_defect(found, last):
+            if not on_purpose and last is not None and _is_own(last) and not _is_raise(last):
+                _note(found)
+            found.__traceback__ = _without(found.__traceback__, on_purpose)
+        behind = found.__cause__ or found.__context__
+        if behind is not None and behind is not found.__cause__ and _is_internal(behind.__traceback__):
+            found.__suppress_context__ = True
+        found = behind
+
+
+class _ForUsers:
+    """A context in which exceptions are shortened on their way to the user: ``with for_users:``."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            shorten(error)
+
+
+for_users = _ForUsers()
+
+
+def _without(trace: TracebackType | None, on_purpose: bool) -> TracebackType | None:
+    """*trace* without the library's frames; *on_purpose*: without those of NumPy and SciPy, too, that led to it."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not (is_internal(trace.tb_frame.f_code.co_filename) if on_purpose else _is_own(trace)):
+            kept.append(trace)
+        trace = trace.tb_next
+    result: TracebackType | None = None
+    for entry in reversed(kept):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result
+
+
+def _last(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
+
+
+def _is_own(trace: TracebackType) -> bool:
+    """Whether the frame is one of the library's."""
+    return trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER)
+
+
+def _is_raise(trace: TracebackType) -> bool:
+    """Whether a ``raise`` of the frame has made the exception."""
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == importlib.import_module("opcode").opmap["RAISE_VARARGS"]
+
+
+def _is_defect(error: BaseException, last: TracebackType) -> bool:
+    """Whether *error*, which frame *last* has raised, tells of the library rather than of its use."""
+    if not _is_own(last):
+        return False
+    return isinstance(error, _DEFECTS) or (isinstance(error, _RAISED) and not _is_raise(last))
+
+
+def _is_internal(trace: TracebackType | None) -> bool:
+    """Whether the frames of *trace* are the library's, NumPy's and SciPy's."""
+    while trace is not None:
+        if not is_internal(trace.tb_frame.f_code.co_filename):
+            return False
+        trace = trace.tb_next
+    return True
+
+
+def _note(error: BaseException) -> None:
+    if _NOTE not in getattr(error, "__notes__", ()):
+        error.add_note(_NOTE)

@@ -19,7 +19,7 @@ from ..schedule.affine import add, loop_var
 from ..schedule.dependences import carries, domain_indices
 from ..schedule.index_maps import Condition
 from ..schedule.loop_tree import Loop, ScheduleItem, Statement, loops_of, statements_of
-from ..schedule.schedule import interior, short
+from ..schedule.schedule import SHORT, interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
 from .hints import SCALAR, SIMPLE, UNROLLED, give_hint
@@ -224,6 +224,8 @@ class ItemEmitter(ValueEmitter):
             # LLVM 22 vectorises a short loop with masked loads into loads from wrong addresses; unrolled, the masks
             # are decided when it compiles
             hint = UNROLLED
+        elif hint == SIMPLE and self.loops and self.program.static.get(loop.dim, SHORT + 1) <= SHORT:
+            hint = UNROLLED  # so that the loop around it is vectorised
         if hint and not any(isinstance(item, Loop) for item in loop.body):
             give_hint(back, hint)
         b.position_at_end(after)

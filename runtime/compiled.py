@@ -140,9 +140,13 @@ class CompiledFunction(Wrapper):
         return self.transform("hvp")(*args, **kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
-        and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
-        Python once."""
+        """A report on ``value_and_grad(*args)``, which runs the function's Python once: a summary of some ten lines.
+
+        ``level="program"`` is the recorded program with your lines, the adjoint and the guards; ``"kernels"`` its loops
+        and why each fusion was or wasn't made; ``"memory"`` the memory plan; ``"all"`` all of it.  ``format="html"``
+        gives one page of HTML.  A function with a parameter of such a name gets it itself: then
+        ``f.explain(*args).at(level)`` and ``.html()`` do the same.
+        """
         return explained(self, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -193,7 +197,7 @@ OWNERS.append(CompiledFunction)
 
 def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The report on a call of *function* in *mode*."""
-    return module_of_runtime("explain").explain_call(function._dispatcher, mode, args, kwargs)
+    return module_of_runtime("report.explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
 class BoundFunction:

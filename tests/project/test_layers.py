@@ -21,7 +21,7 @@ ROOMS = {
         "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors", "faces",
     ),
     "runtime": (
-        "inspection", "transforms", "compiled", "explain", "paths", "stored", "record", "cuda", "state", "launch",
+        "inspection", "transforms", "compiled", "report", "paths", "stored", "record", "cuda", "state", "launch",
         "disk", "declare", "tensor_library", "memo", "memory", "progress", "stats", "mode", "config", "threads",
         "recent", "wrapper",
     ),

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 
 from tracegrad import autograd, compile_grad, config, stop_gradient
-from tracegrad.runtime.explain import readable
+from tracegrad.runtime.report.sections import readable
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 data = np.array([1.0, 2.0, 3.0, 4.0])
@@ -89,10 +89,11 @@ def normal(text: str) -> str:
 def test_golden():
     for _ in range(3):
         loss.value_and_grad(X)
-    text = loss.explain(X)
+    text = loss.explain(X, level="all")
     found = sections(text)
     assert list(found) == [
         "",
+        "summary",
         "inputs",
         "recorded program, with your lines",
         "loops",
@@ -104,7 +105,7 @@ def test_golden():
         "history",
     ]
     # loops, decisions and memory belong to code generation, which goes on changing
-    for name in ("loops", "decisions", "memory"):
+    for name in ("summary", "loops", "decisions", "memory"):
         assert found[name].strip()
         text = text.replace(f"--- {name}{found[name]}", "")
     compiles = loss.stats.compiles  # 0 where another test of this process has compiled this very program
@@ -117,18 +118,18 @@ def test_golden():
 
 def test_status_before_the_first_call_and_for_other_kinds():
     f = compile_grad(lambda x: np.sum(x**2))
-    assert "has not been made yet" in f.explain(X)
+    assert "has not been made yet" in f.explain(X, level="all")
     for _ in range(3):
         f.value_and_grad(X)
-    assert "1 recorded path, 1 of them ready" in f.explain(X)
-    assert "has not been made yet" in f.explain(np.ones(7))
+    assert "1 recorded path, 1 of them ready" in f.explain(X, level="all")
+    assert "has not been made yet" in f.explain(np.ones(7), level="all")
     assert f.stats.calls == 3 and f.stats.traces == 2  # looking changes nothing
 
 
 def test_functions_that_run_in_every_call_say_why():
     f = compile_grad(lambda x: np.sum(x * np.random.rand(4)))
     f.value_and_grad(X)
-    text = f.explain(X)
+    text = f.explain(X, level="all")
     assert "runs Python each time" in text.split("--- inputs")[0]
     state = sections(text)["outside state"]
     assert "Python has to run in each call" in state and "np.random" in state and "test_explain.py" in state
@@ -136,13 +137,13 @@ def test_functions_that_run_in_every_call_say_why():
 
 def test_guards_on_numbers():
     f = compile_grad(lambda x: np.sum(x) * struct.unpack("d", struct.pack("d", stop_gradient(x[0])))[0] * int(x[2]))
-    guards = sections(f.explain(X))["guards"]
+    guards = sections(f.explain(X, level="all"))["guards"]
     assert "item() gave 0.3, to the last bit, at test_explain.py" in guards and "int() gave 2.0 at" in guards
 
 
 def test_a_function_without_a_gradient():
     f = compile_grad(lambda x: (x * 2, "text"))
-    text = f.explain(X)
+    text = f.explain(X, level="all")
     assert "no gradient, so this is its value alone" in text and "mul a 2.0" in text.replace(":f64", "")
 
 
@@ -157,17 +158,17 @@ def test_trees_methods_and_derivatives():
     model = Model()
     for _ in range(3):
         model.loss.value_and_grad({"w": X}, 3)
-    text = model.loss.explain({"w": X}, 3)
+    text = model.loss.explain({"w": X}, 3, level="all")
     assert "a is the argument `params['w']`, f64[4]" in text and "Model.k" in text
     assert "1 recorded path, 1 of them ready" in text
     second = autograd.grad(lambda x: np.sum(autograd.grad(lambda y: np.sum(y**3))(x)))
     second(X)
-    assert "(adjoint)" in second.explain(X)
+    assert "(adjoint)" in second.explain(X, level="all")
 
 
 def test_nothing_outside():
-    assert "reads nothing but its arguments" in compile_grad(lambda x: x * 2.0).explain(1.5)
-    assert "none: no value decided" in compile_grad(lambda x: x * 2.0).explain(1.5)
+    assert "reads nothing but its arguments" in compile_grad(lambda x: x * 2.0).explain(1.5, level="all")
+    assert "none: no value decided" in compile_grad(lambda x: x * 2.0).explain(1.5, level="all")
 
 
 def test_of_a_function_that_was_never_called():
@@ -179,7 +180,7 @@ def test_of_a_function_that_was_never_called():
         z[1:] += x[:2]
         return np.sum(z)
 
-    assert "update" in f.explain(X)
+    assert "update" in f.explain(X, level="all")
 
 
 def test_long_programs_are_folded_and_counted(monkeypatch):

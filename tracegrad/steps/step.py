@@ -69,10 +69,11 @@ class CompiledStep(Wrapper):
         found = self._endpoint.first(args, kwargs)
         return found if found is not MISS else self._dispatcher.others(self._endpoint, args, kwargs)
 
-    def explain(self) -> str:
-        """A report on the recordings: programs with your lines, effects, loops, decisions, memory, guards; and why
-        Python runs in every call, where it does."""
-        return explain_step(self)
+    def explain(self, *, level: str = "summary", format: str = "text") -> str:
+        """A report on the recordings: a summary, or with *level* ``"all"`` programs with your lines, effects, loops,
+        decisions, memory, guards; and why Python runs in every call, where it does.  Levels and *format* are those of
+        :meth:`tracegrad.runtime.compiled.CompiledFunction.explain`."""
+        return explain_step(self, level, format)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of a compiled module (``parameters``, ``train``)."""

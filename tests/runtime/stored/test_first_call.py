@@ -147,7 +147,7 @@ def test_the_first_call_is_answered_and_the_second_verifies(cache) -> None:
     assert (g.stats.from_disk, g.stats.traces) == (1, 1)
     check(g, second.loss, W - 0.1, X)
     assert (g.stats.from_disk, g.stats.traces) == (1, 1) and "1 x answered by a recording on disk" in str(g.stats)
-    assert "answered by a recording on disk" in g.explain(W, X)
+    assert "answered by a recording on disk" in g.explain(W, X, level="all")
     assert len(plans(cache)) == 1
 
     other = compile_grad(process().loss)

@@ -12,7 +12,7 @@ from ...codegen.cpu.loop_plan import LoopPlan
 from ...codegen.cpu.program import ProgramLayout
 from ...codegen.lower.canonical import CanonicalOp, Const, Sym
 from ...codegen.schedule.loop_tree import LibraryCall, Loop, ScheduleItem, Statement
-from ...codegen.schedule.memory import plan
+from ...codegen.schedule.memory import plan as place
 from ...tracer.ir.graph import Graph
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Reason
@@ -227,15 +227,15 @@ def _operands(names: ProgramNames, op: Any) -> str:
 
 
 def decisions(layout: Any, names: ProgramNames, notes: Notes = ()) -> list[str]:
-    """The reasons why values were stored and loops not fused, each with its line; *notes* are those of the recording."""
+    """The reasons why values were stored and loops not fused, with lines; *notes* are those of the recording."""
     found = [*map(str, notes), *map(names.note, layout.schedule.notes)]
     parts = [_ShownPart(layout, names, layout.schedule, getattr(layout, "plans", {}))]
     while parts:
         part = parts.pop(0)
-        for plan in part.plans.values():
-            if isinstance(plan, LoopPlan):
-                parts.append(inner := part.inner(plan))
-                found += [f"in the loop: {inner.names.note(note)}" for note in plan.schedule.notes]
+        for loop_plan in part.plans.values():
+            if isinstance(loop_plan, LoopPlan):
+                parts.append(inner := part.inner(loop_plan))
+                found += [f"in the loop: {inner.names.note(note)}" for note in loop_plan.schedule.notes]
     return list(dict.fromkeys(found))
 
 
@@ -268,7 +268,7 @@ def placed(program: Any, names: ProgramNames) -> tuple[list[Placed], int]:
     sizes = names.canonical.sizes
     in_loops = iter(loop_temporaries(program, names) if isinstance(program, ProgramLayout) else ())
     own = getattr(program, "plan", None)
-    offsets, workspace = own(sizes) if own else plan(program.temporaries, sizes)
+    offsets, workspace = own(sizes) if own else place(program.temporaries, sizes)
     found = []
     for t, offset in zip(program.temporaries, offsets, strict=True):
         shown = next(in_loops, t.name) if " " in t.name else names.text(t.name)

@@ -26,14 +26,9 @@ def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:
     described = [_described(step, path, f"path {k + 1} of {len(paths)}") for k, path in enumerate(paths)]
     variants = [variant for found in step._endpoint.variants.values() for variant in found]
     families = "\n\n".join(describe_families(variants))
-    report = Explanation(
-        tuple(described), level, heading, {**({"launches": families} if families else {}), **_history(step)}
-    )
+    tail = {"launches": families, "history": str(step.stats)}
+    report = Explanation(tuple(described), level, heading, {name: body for name, body in tail.items() if body})
     return report if form == "text" else report.html()
-
-
-def _history(step: Any) -> dict[str, str]:
-    return {"history": str(step.stats)}
 
 
 def _described(step: Any, path: Any, which: str) -> ShownProgram:

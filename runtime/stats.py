@@ -11,6 +11,11 @@ from typing import Any
 _MAX_REASONS = 64  # kept apart
 _MAX_SHOWN = 32  # paths
 
+#: Told of each recording: the function's name, and why it was made.
+NOTED: list[Callable[[str, str], None]] = []
+#: Told of calls that recordings on disk answer: the function's name, and the seconds that it took.
+FROM_DISK: list[Callable[[str, float], None]] = []
+
 
 @dataclass(slots=True, frozen=True)
 class PathStats:
@@ -51,6 +56,8 @@ class Stats:
     count_paths: Callable[[], list[PathStats]] = field(default=list, repr=False)
 
     def note(self, reason: str) -> None:
+        for tell in NOTED:
+            tell(self.name, reason)
         if reason not in self.retraces and len(self.retraces) >= _MAX_REASONS:
             reason = "other reasons"
         self.retraces[reason] += 1

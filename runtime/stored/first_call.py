@@ -25,7 +25,7 @@ from ..disk.generation import generation
 from ..disk.location import cache_directory
 from ..disk.store import store
 from ..mode import MISS, Mode
-from ..stats import Stats
+from ..stats import FROM_DISK, Stats
 from .call_text import CallText
 from .function_text import FunctionText, NotStoredError
 from .plan_file import StoredPlan, unpacked
@@ -116,6 +116,8 @@ class FirstCalls:
                 self.answered.setdefault(key.text, {})[plan.answers] = plan.program
                 self._counts[key.text] = count + 1
                 self._stats.from_disk += 1
+                for tell in FROM_DISK:
+                    tell(self._stats.name, time.thread_time() - clock)
                 return found[0]
         return MISS
 

@@ -6,6 +6,7 @@ import re
 import struct
 
 import numpy as np
+import pytest
 
 from tracegrad import autograd, compile_grad, config, stop_gradient
 from tracegrad.runtime.report.sections import readable
@@ -195,3 +196,71 @@ def test_long_programs_are_folded_and_counted(monkeypatch):
     assert len(shown.splitlines()) <= config.explain_lines + 2 and "more lines" in shown
     monkeypatch.setattr(config, "explain_lines", 0)
     assert readable(text) == text
+
+
+def test_the_summary_is_short_and_the_rest_comes_by_level():
+    for _ in range(3):
+        loss.value_and_grad(X)
+    text = loss.explain(X)
+    summary = sections(text)["summary"]
+    assert len(text.splitlines()) < 22 and list(sections(text)) == ["", "summary"]
+    heads = [line.split(" ")[0] for line in summary.splitlines() if line.strip() and not line.startswith("more:")]
+    assert heads[:6] == ["reads", "gives", "program", "kernel", "memory", "Python"]
+    assert heads[-2:] == ["recorded", "took"] and set(heads[6:-2]) == {"decided"}
+    assert "x f64[4]" in summary and "64 bytes" in summary and "does nothing in a call" in summary
+    everything = loss.explain(X, level="all")
+    assert everything.index("--- summary") < everything.index("--- inputs")
+    assert list(sections(loss.explain(X, level="memory"))) == ["", "memory"]
+    assert set(sections(text.at("program"))) >= {"inputs", "guards", "outside state"}
+    assert sections(text.at("kernels"))["loops"] == sections(everything)["loops"]
+
+
+def test_unknown_levels_and_formats_say_which_there_are():
+    with pytest.raises(ValueError, match=r"explain\(level='most'\): level is one of 'summary', 'program'"):
+        loss.explain(X, level="most")
+    with pytest.raises(ValueError, match=r"explain\(format='pdf'\): format is one of 'text', 'html'"):
+        loss.explain(X, format="pdf")
+
+
+def test_a_parameter_of_the_functions_own_is_no_option():
+    @compile_grad
+    def f(x, level=2.0, **format):
+        return np.sum(x * level)
+
+    text = f.explain(X, level=3.0, format=1)
+    assert "`level`" in text.at("program") and list(sections(text)) == ["", "summary"]
+    assert f.explain(X, 3.0).html().startswith("<!DOCTYPE html>")
+
+
+def test_loops_and_memory_have_the_names_lines_and_sizes_of_this_program():
+    """Though the kernel was compiled for another function, with other sizes and constants."""
+
+    def make(scale):
+        def f(x, w):
+            hidden = np.exp(x @ w * scale)
+            return np.sum(hidden / np.sum(hidden, axis=1, keepdims=True))
+
+        return compile_grad(f)
+
+    make(2.5).value_and_grad(np.ones((30, 20)), np.ones((20, 40)))
+    text = make(0.125).explain(np.ones((50, 24)), np.ones((24, 70)), level="all")
+    found = sections(text)
+    assert "=50:" in found["loops"] and "=70:" in found["loops"] and "0.125" in found["loops"]
+    assert not re.search(r"\bv\d+\b", found["loops"] + found["memory"]) and "2.5" not in found["loops"]
+    defined = dict(re.findall(r"^  (\w+):\S+ = (\w+)", found["recorded program, with your lines"], re.MULTILINE))
+    shown = dict(re.findall(r"^ *(\w+) = (\w+)", found["loops"], re.MULTILINE))
+    assert shown and shown.items() <= defined.items()
+    stored = [line for line in found["decisions"].splitlines() if "is stored" in line]
+    assert stored and all("test_explain.py:" in line for line in stored)
+
+
+def test_names_in_the_body_of_a_loop_are_those_of_its_text():
+    @compile_grad
+    def f(x, A):
+        for _ in range(30):
+            x = np.tanh(A @ x) + x
+        return np.sum(x)
+
+    found = sections(f.explain(np.ones(50), np.ones((50, 50)), level="all"))
+    assert "for each of n" in found["loops"] and "=30 steps" in found["loops"]
+    assert not re.search(r"\bv\d+\b", found["loops"])

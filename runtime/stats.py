@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..tracer.ir.gc_pause import imported_to_stay
+
 _MAX_REASONS = 64  # kept apart
 _MAX_SHOWN = 32  # paths
 
@@ -74,6 +76,9 @@ class Stats:
     @property
     def paths(self) -> list[PathStats]:
         return sorted(self.count_paths(), key=lambda path: -path.runs)
+
+    def _repr_html_(self) -> str:
+        return imported_to_stay(".report.notebook", __package__).stats_html(self)
 
     def __str__(self) -> str:
         lines = [

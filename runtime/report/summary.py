@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,15 +20,17 @@ from .sections import decisions, placed
 
 MOST = 2  # reasons or inputs of a kind that are told
 
-#: The advice for decisions, by the beginning of a reason's code.
+#: The advice for decisions, by the code of a reason or the part of it before the stroke.
 ADVICE = {
     "roll": "let each turn do the same operations on the same shapes, or write tracegrad.scan",
     "while": "tracegrad.while_loop says how the loop ends",
     "code": "let the turns compute only, or write tracegrad.scan",
     "rows": "return the rows and stack them, or write tracegrad.scan",
     "choice": "np.where(condition, a, b) needs no branch",
-    "tiles": "",
+    "fuse/cost": "nothing to change",
+    "fuse": "one more pass over the array, which the order of the computation asks for",
 }
+_CODE = re.compile(r"\(([a-z]+)/([a-z-]+)\)(?:   # .*)?$")
 
 
 def line(head: str, text: str) -> str:
@@ -180,13 +182,12 @@ def _decided(told: Sequence[str]) -> list[str]:
     """The decisions that a user may wish otherwise, what was not rolled first, each with advice."""
     by_code: dict[str, list[str]] = {}
     for text in told:
-        _, _, rest = text.partition("   # ")
-        code = (text.removesuffix(f"   # {rest}") if rest else text).rpartition("(")[2].partition("/")[0]
-        by_code.setdefault(code if ")" not in code and " " not in code else "", []).append(text)
-    ordered = sorted(by_code.items(), key=lambda item: (item[0] not in ADVICE, item[0] == "fuse"))
+        found = _CODE.search(text)
+        by_code.setdefault("/".join(found.groups()) if found else "", []).append(text)
+    ordered = sorted(by_code.items(), key=lambda item: (item[0].startswith("fuse"), not item[0]))
     lines = []
-    for code, texts in itertools.islice(ordered, MOST):
+    for code, texts in ordered[: MOST + 1]:
+        advice = ADVICE.get(code) or ADVICE.get(code.partition("/")[0], "")
         more = f" (and {len(texts) - 1} more like it)" * (len(texts) > 1)
-        advice = ADVICE.get(code, "")
-        lines.append(f"{texts[0]}{more}" + (f"; {advice}" if advice else ""))
+        lines.append(f"{texts[0].replace('   # ', ', at ')}{more}" + (f": {advice}" if advice else ""))
     return lines or ["everything that could be fused or rolled was"]

@@ -29,6 +29,7 @@ from ..runtime.paths.family import Family, Variant
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.record.record import RunAgainError
+from ..runtime.report.notebook import function_html
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats
@@ -90,6 +91,9 @@ class CompiledStep(Wrapper):
 
     def __repr__(self) -> str:
         return f"<compiled step {self.stats.name}>"
+
+    def _repr_html_(self) -> str:
+        return function_html(self, "compiled step")
 
     _counted = 1
 

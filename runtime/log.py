@@ -7,7 +7,6 @@ set-up.  Whatever a call does that was recorded before is never told.
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
@@ -15,13 +14,20 @@ from ..tracer.ir.site import user_site
 from .config import config
 from .stats import NOTED
 
-_LEVELS = {"recompiles": logging.INFO, "compiles": logging.INFO, "fusion": logging.DEBUG}
-_LOGGERS = {topic: logging.getLogger(f"tracegrad.{topic}") for topic in _LEVELS}
+_INFO, _DEBUG = 20, 10  # of ``logging``, which is not imported here: who has not done so wants no records
+_LEVELS = {"recompiles": _INFO, "compiles": _INFO, "fusion": _DEBUG}
+
+
+def _logger(topic: str) -> Any:
+    """The logger of a topic, if anybody has imported ``logging``."""
+    logging = sys.modules.get("logging")
+    return getattr(logging, "getLogger", lambda name: None)(f"tracegrad.{topic}")
 
 
 def wanted(topic: str) -> bool:
     """Whether anybody is to be told."""
-    return _printed(topic) or _LOGGERS[topic].isEnabledFor(_LEVELS[topic])
+    logger = _logger(topic)
+    return _printed(topic) or (logger is not None and logger.isEnabledFor(_LEVELS[topic]))
 
 
 def _printed(topic: str) -> bool:
@@ -30,7 +36,9 @@ def _printed(topic: str) -> bool:
 
 def tell(topic: str, text: str) -> None:
     """One line for a topic."""
-    _LOGGERS[topic].log(_LEVELS[topic], "%s", text)
+    logger = _logger(topic)
+    if logger is not None:
+        logger.log(_LEVELS[topic], "%s", text)
     if _printed(topic) and sys.stderr is not None:
         print(f"tracegrad {topic}: {text}", file=sys.stderr)
 

@@ -7,7 +7,6 @@ Where nothing is profiled no call does anything for its sake.  A profile that be
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.site import Site, user_site
 from ..tracer.ir.working import DONE, Working
 from .mode import MISS
@@ -32,7 +32,7 @@ _lock = threading.Lock()
 _clock = time.monotonic
 
 
-class Event(NamedTuple):
+class TimedSpan(NamedTuple):
     """A stretch of time in a thread: *kind* is call, kernel, recording or compiling, or the name of a phase."""
 
     kind: str
@@ -117,9 +117,9 @@ class Profile:
             self.dropped += 1
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[TimedSpan]:
         """Stretches of time, in the order in which they ended."""
-        return [Event(*event) for event in self._events]
+        return [TimedSpan(*event) for event in self._events]
 
     def __str__(self) -> str:
         rows = [_HEADS, *map(_row, sorted(self.lines.values(), key=lambda found: -found.call_seconds))]
@@ -137,18 +137,7 @@ class Profile:
 
     def chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the events in the JSON format of Chrome's traces, which chrome://tracing and ui.perfetto.dev show."""
-        process = os.getpid()
-        found: list[dict[str, Any]] = [
-            {"name": "process_name", "ph": "M", "pid": process, "args": {"name": "tracegrad"}},
-        ]
-        for event in self.events:
-            found.append({
-                "name": event.name, "cat": event.kind, "ph": "X", "pid": process, "tid": event.thread,
-                "ts": 1e6 * (event.begun - self._begun), "dur": 1e6 * event.seconds,
-                "args": {"line": str(event.site)} if event.site else {},
-            })  # fmt: skip
-        with open(path, "w") as file:
-            json.dump({"traceEvents": found, "displayTimeUnit": "ms", "otherData": {"dropped": self.dropped}}, file)
+        imported_to_stay(".chrome_trace", __package__).write(path, self.events, self._begun, self.dropped)
 
 
 def profile(*, max_events: int = 200_000) -> Profile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.graph import Graph
@@ -19,6 +18,7 @@ from . import sections as text
 from .look import look
 from .names import ProgramNames, layout_of
 from .sections import section
+from .shown import ShownProgram
 from .summary import summary_of
 
 #: What each level shows, after the head: titles of sections.
@@ -30,21 +30,6 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
     "all": (),
 }
 FORMATS = ("text", "html")
-
-
-@dataclass(frozen=True)
-class ShownProgram:
-    """One recorded program: the parts that are shown of it; ``layout`` is None where CuPy runs it."""
-
-    head: str
-    graph: Graph
-    inputs: list[str]
-    names: ProgramNames
-    layout: Any
-    notes: list[Any]
-    sections: dict[str, str]
-    object_code: Any = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Explanation(str):
@@ -69,7 +54,7 @@ class Explanation(str):
 
     def html(self) -> str:
         """One page of HTML that needs nothing else: the source beside the program, and all sections."""
-        return page.page_of(self)
+        return page.page_of(self.described, self.heading, self.tail)
 
     def _repr_html_(self) -> str:
         return page.framed(self.html())
@@ -124,13 +109,13 @@ def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ..
     compiled_now = False
     if on_device:
         bound = program_of(recording.graph, recording.canonical, recording.arguments)
-        layout, seconds, object_code = bound.program, recording.seconds, None
+        layout, seconds = bound.program, recording.seconds
         device = bound.describe()
     else:
         known_before = kernels.compiles
         program, _ = kernels.get(recording.canonical, recording.arguments)
         compiled_now, device = kernels.compiles > known_before, ""
-        layout, object_code = layout_of(recording.canonical, recording.arguments), program.object_code
+        layout = layout_of(recording.canonical, recording.arguments)
         seconds = {**recording.seconds, **program.seconds}
     timings = text.describe_timings(seconds, compiled_now or on_device)
     reasons = [str(reason) for reason in dict.fromkeys(looked.reasons)]
@@ -148,9 +133,7 @@ def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ..
         "timings": timings,
     }  # fmt: skip
     head = f"{name_of(dispatcher.fn)}: {mode.kind}\n{text.describe_status(dispatcher, mode, call)}{looked.note}"
-    described = ShownProgram(
-        head, recording.graph, recording.names, names, layout, list(recording.notes), parts, object_code
-    )
+    described = ShownProgram(head, recording.graph, recording.names, names, layout, parts)
     report = Explanation((described,), level, "", {"history": str(dispatcher.stats)})
     return report if form == "text" else report.html()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,9 +47,18 @@ def function_html(function: Any, kind: str) -> str:
     """A compiled function or step: where it is defined, and its counters."""
     fn = getattr(function, "__wrapped__", None)
     code = getattr(fn, "__code__", None)
-    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    where = f"{_short(code.co_filename)}:{code.co_firstlineno}" if code is not None else ""
     first = (getattr(fn, "__doc__", None) or "").strip().partition("\n")[0]
     return _counters(function.stats, f"{kind} {function.stats.name}", [("", first), ("defined", where)])
+
+
+def _short(file: str) -> str:
+    """A path, from the working directory where it is in it."""
+    try:
+        found = os.path.relpath(file)
+    except (OSError, ValueError):  # no working directory, another drive
+        return file
+    return file if found.startswith("..") else found
 
 
 def _counters(stats: Any, heading: str, rows: list[tuple[str, Any]]) -> str:

@@ -9,9 +9,9 @@ import html
 import linecache
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...codegen.cpu.assemble import listing_of
 from ...codegen.cpu.program import ProgramLayout
@@ -21,9 +21,7 @@ from ...tracer.ir.site import Site
 from ...tracer.ir.text import print_graph
 from .drawings import draw_graph, draw_memory
 from .sections import placed
-
-if TYPE_CHECKING:
-    from .explain import Explanation, ShownProgram
+from .shown import ShownProgram
 
 _ADJOINT = " (adjoint)"
 MOST_LINES = 6000  # of a listing
@@ -31,12 +29,12 @@ _SITE = re.compile(r"^(?P<text>.*?) *# (?P<file>\S+):(?P<line>\d+) in (?P<functi
 _FOLDED = ("recorded program, with your lines", "summary")  # shown elsewhere
 
 
-def page_of(report: Explanation) -> str:
-    """The page of a report."""
-    head = report.heading or report.described[0].head
+def page_of(described: Sequence[ShownProgram], heading: str, tail: Mapping[str, str]) -> str:
+    """The page of a report on these programs, under a *heading* where there may be several; *tail*: last sections."""
+    head = heading or described[0].head
     first, _, rest = head.partition("\n")
-    bodies = [_program(k, program, bool(report.heading)) for k, program in enumerate(report.described)]
-    bodies += [_folded(name, f"<pre>{html.escape(text)}</pre>") for name, text in report.tail.items()]
+    bodies = [_program(k, program, bool(heading)) for k, program in enumerate(described)]
+    bodies += [_folded(name, f"<pre>{html.escape(text)}</pre>") for name, text in tail.items()]
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     given = {"title": f"tracegrad: {first}", "heading": first, "under": rest.strip().replace("\n", "; ")}
     filled = {name: html.escape(text) for name, text in given.items()} | {"body": "\n".join(bodies)}

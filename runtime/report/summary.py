@@ -127,8 +127,9 @@ def _kernel(layout: ProgramLayout) -> str:
                     todo.append((inner.schedule, inner.nested))
             else:
                 nests += isinstance(item, Loop)
-    counted = [(nests, "loop nest"), (calls, "library call"), (loops, "loop of its own")]
-    return ", ".join([f"{n} {word}{'s' * (n != 1 and word[-1] != 'n')}" for n, word in counted if n]) or "nothing"
+    counted = [(nests, "loop nest", "loop nests"), (calls, "library call", "library calls")]
+    counted.append((loops, "loop around some of them", "loops around some of them"))
+    return ", ".join([f"{n} {one if n == 1 else many}" for n, one, many in counted if n]) or "nothing"
 
 
 def passes(layout: ProgramLayout, names: ProgramNames) -> tuple[int, int]:

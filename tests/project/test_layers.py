@@ -22,8 +22,8 @@ ROOMS = {
     ),
     "runtime": (
         "inspection", "transforms", "compiled", "report", "paths", "stored", "record", "cuda", "state", "launch",
-        "profiling", "log", "disk", "declare", "tensor_library", "memo", "memory", "progress", "stats", "mode",
-        "config", "threads", "recent", "wrapper",
+        "chrome_trace", "profiling", "log", "disk", "declare", "tensor_library", "memo", "memory", "progress", "stats",
+        "mode", "config", "threads", "recent", "wrapper",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),

@@ -7,9 +7,10 @@ from typing import Any
 from ..runtime.paths.family import describe_families
 from ..runtime.record.differentiable import name_of
 from ..runtime.record.effects import OutsideEffect
-from ..runtime.report.explain import FORMATS, LEVELS, Explanation, ShownProgram, checked, program_sections
+from ..runtime.report.explain import FORMATS, LEVELS, Explanation, checked, program_sections
 from ..runtime.report.names import ProgramNames, layout_of
 from ..runtime.report.sections import describe_graph_guards
+from ..runtime.report.shown import ShownProgram
 from ..runtime.report.summary import summary_of
 from .device_program import StepProgram
 from .step_recording import GradAssigned
@@ -33,13 +34,13 @@ def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:
 
 def _described(step: Any, path: Any, which: str) -> ShownProgram:
     recording, program = path.recording, path.program
-    graph, notes, device, object_code = recording.graph, recording.notes, "", None
+    graph, notes, device = recording.graph, recording.notes, ""
     if isinstance(program, StepProgram):
         layout, notes, device = program.device.program, (), program.describe()
         names = ProgramNames(graph, program.canonical)
     else:
         names = ProgramNames(graph, recording.canonical)
-        layout, object_code = layout_of(recording.canonical, recording.arguments), program.object_code
+        layout = layout_of(recording.canonical, recording.arguments)
     state = "runs without Python" if path.verified else "has to be verified by a second recording"
     found = program_sections(graph, recording.names, names, layout, notes, device)
     parts = {
@@ -52,9 +53,7 @@ def _described(step: Any, path: Any, which: str) -> ShownProgram:
         **found,
         "guards": describe_graph_guards(graph),
     }  # fmt: skip
-    return ShownProgram(
-        f"{which}, which {state}", graph, list(recording.names), names, layout, list(notes), parts, object_code
-    )
+    return ShownProgram(f"{which}, which {state}", graph, list(recording.names), names, layout, parts)
 
 
 def describe_effects(recording: Any) -> str:

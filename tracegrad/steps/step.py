@@ -37,10 +37,10 @@ from ..runtime.wrapper import Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch
+from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.refusals import Refusal
 from ..tracer.record.recorder import current_recorder
 from .device_program import StepProgram
-from .explain import explain_step
 from .step_recording import TensorRecording, record_tensors, restore_streams, save_streams, scalar_type
 
 _OFTEN = 4  # calls of a kind that could not be recorded, before no more is tried
@@ -74,7 +74,7 @@ class CompiledStep(Wrapper):
         """A report on the recordings: a summary, or with *level* ``"all"`` programs with your lines, effects, loops,
         decisions, memory, guards; and why Python runs in every call, where it does.  Levels and *format* are those of
         :meth:`tracegrad.runtime.compiled.CompiledFunction.explain`."""
-        return explain_step(self, level, format)
+        return imported_to_stay(".explain", __package__).explain_step(self, level, format)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of a compiled module (``parameters``, ``train``)."""

@@ -85,12 +85,13 @@ class ProgramNames:
         text = self.text(str(note))
         named = (self.letters.get(int(number), "") for number in _VALUE.findall(str(note)))
         site = next((self.sites[name] for name in named if name in self.sites), None)
-        return text if site is None or " at " in text else f"{text}   # {site}"
+        return text if site is None or _SITE.search(text) else f"{text}   # {site}"
 
     def _extent(self, match: re.Match[str]) -> str:
         dim = int(match[1])
         return f"{match[0]}={self.size(dim)}" if dim < len(self.canonical.sizes) else match[0]
 
 
+_SITE = re.compile(r" at \S+:\d+ in ")
 _VALUE = re.compile(r"\bv(\d+)\b")
 _AXIS = re.compile(r"\bn(\d+)\b(?!=)")

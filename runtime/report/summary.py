@@ -30,6 +30,7 @@ ADVICE = {
     "fuse/cost": "nothing to change",
     "fuse": "one more pass over the array, which the order of the computation asks for",
 }
+_PLACE = re.compile(r"[^\s`]+:\d+")
 _CODE = re.compile(r"\(([a-z]+)/([a-z-]+)\)(?:   # .*)?$")
 
 
@@ -54,11 +55,19 @@ def summary_of(
     lines += [line("decided", text) for text in _decided(told)]
     recorded = [f"{count} x {reason}" for reason, count in stats.retraces.most_common(MOST)]
     rest = len(stats.retraces) - len(recorded)
-    text = f"{stats.traces} times in {stats.calls} calls" + (": " + "; ".join(recorded) if recorded else "")
+    text = f"{_times(stats.traces)} in {_counted(stats.calls, 'call')}" + (f": {'; '.join(recorded)}" * bool(recorded))
     lines.append(line("recorded", text + (f"; and {rest} other reasons" if rest > 0 else "")))
     if timings:
         lines.append(line("took", timings))
     return "\n".join(lines)
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def nbytes_of(graph: Graph) -> int:
@@ -79,7 +88,9 @@ def _inputs(graph: Graph, names: Sequence[str]) -> str:
     shown = [f"{name.removeprefix('the argument ').strip('`')} {var.aval}" for var, name in sized[: MOST + 1]]
     rest = len(graph.inputs) - len(shown)
     more = f" and {rest} more" if rest > 0 else ""
-    return f"{', '.join(shown)}{more}: {size_text(nbytes_of(graph))}" if shown else "nothing"
+    if graph.consts:
+        more += f", {_counted(len(graph.consts), 'array')} that the function makes"
+    return f"{', '.join(shown)}{more}: {size_text(nbytes_of(graph))}" if shown or more else "nothing"
 
 
 def _results(graph: Graph, outputs: int) -> str:
@@ -148,9 +159,11 @@ def passes(layout: ProgramLayout, names: ProgramNames) -> tuple[int, int]:
             used: Iterable[Sym]
             if isinstance(item, LibraryCall):
                 used = {x for x in (*item.op.ins, *item.op.outs) if isinstance(x, Sym)}
-            elif isinstance(item, (Loop, Statement)):
+            else:
                 used = schedule.buffers(item)
-            count += times * (not isinstance(item, Statement))
+            if isinstance(item, Statement):  # without a loop around it
+                continue
+            count += times
             total += times * sum(mine.nbytes(x, schedule.kept_axes(x)) for x in used)
     return count, total
 
@@ -162,7 +175,9 @@ def _memory(graph: Graph, layout: Any, names: ProgramNames) -> str:
     if not isinstance(layout, ProgramLayout):
         return text
     count, moved = passes(layout, names)
-    return f"{text}; {count:,} pass{'es' * (count != 1)} over arrays, {size_text(moved)} in all"
+    most = "at most " * any(op.prim.kind == LOOP and op.params["stops"] for op in layout.canonical.ops)
+    passed = f"; {most}{count:,} pass{'es' * (count != 1)} over arrays, {size_text(moved)} in all"
+    return text + passed * bool(count)
 
 
 def _python(layout: Any, reasons: Sequence[str]) -> str:
@@ -182,10 +197,13 @@ def _python(layout: Any, reasons: Sequence[str]) -> str:
 def _decided(told: Sequence[str]) -> list[str]:
     """The decisions that a user may wish otherwise, what was not rolled first, each with advice."""
     by_code: dict[str, list[str]] = {}
+    rolled = {place for text in told if text.startswith("rolled: ") for place in _PLACE.findall(text)}
     for text in told:
+        if not text.startswith("rolled: ") and not rolled.isdisjoint(_PLACE.findall(text)[:1]):
+            continue  # a question of a loop that has become one
         found = _CODE.search(text)
         by_code.setdefault("/".join(found.groups()) if found else "", []).append(text)
-    ordered = sorted(by_code.items(), key=lambda item: (item[0].startswith("fuse"), not item[0]))
+    ordered = sorted(by_code.items(), key=lambda item: (item[0].startswith("fuse"), not item[1][0].startswith("not-")))
     lines = []
     for code, texts in ordered[: MOST + 1]:
         advice = ADVICE.get(code) or ADVICE.get(code.partition("/")[0], "")

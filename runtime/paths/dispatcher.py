@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...codegen.cpu.program import Program
 from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.interrupts import put_back, state
@@ -499,6 +500,14 @@ class Dispatcher:
         values = (recorded or path.recording).values(call, arrays)
         return values, run_path(path, profiling.timed_launch(launch), values)
 
+    def kernel(self, recording: Recording, arguments: int) -> tuple[Program, bool]:
+        """(the kernel of *recording*, was it there already); it is told to the log, and to profilers."""
+        program, hit = kernels.get(recording.canonical, arguments)
+        log.compiled(self.stats.name, recording, program, hit)
+        if config.perf_map:
+            perf_map.add(program, self.stats.name)
+        return program, hit
+
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
         raise NotImplementedError
@@ -602,11 +611,8 @@ class FunctionDispatcher(Dispatcher):
             path, hit = bind_device_path(recording, call.device.stays)
         else:
             with Working(f"compiling {self.stats.name}"):
-                program, hit = kernels.get(recording.canonical, recording.arguments)
+                program, hit = self.kernel(recording, recording.arguments)
             path = bind_path(recording, program, call)
-            log.compiled(self.stats.name, recording, program, hit)
-            if config.perf_map:
-                perf_map.add(program, self.stats.name)
         self.stats.compiles += not hit
         self.stats.kernel_hits += hit
         return path

@@ -199,18 +199,19 @@ def test_long_programs_are_folded_and_counted(monkeypatch):
 
 
 def test_the_summary_is_short_and_the_rest_comes_by_level():
+    f = compile_grad(loss.__wrapped__)
     for _ in range(3):
-        loss.value_and_grad(X)
-    text = loss.explain(X)
+        f.value_and_grad(X)
+    text = f.explain(X)
     summary = sections(text)["summary"]
     assert len(text.splitlines()) < 22 and list(sections(text)) == ["", "summary"]
     heads = [line.split(" ")[0] for line in summary.splitlines() if line.strip() and not line.startswith("more:")]
     assert heads[:6] == ["reads", "gives", "program", "kernel", "memory", "Python"]
     assert heads[-2:] == ["recorded", "took"] and set(heads[6:-2]) == {"decided"}
     assert "x f64[4]" in summary and "64 bytes" in summary and "does nothing in a call" in summary
-    everything = loss.explain(X, level="all")
+    everything = f.explain(X, level="all")
     assert everything.index("--- summary") < everything.index("--- inputs")
-    assert list(sections(loss.explain(X, level="memory"))) == ["", "memory"]
+    assert list(sections(f.explain(X, level="memory"))) == ["", "memory"]
     assert set(sections(text.at("program"))) >= {"inputs", "guards", "outside state"}
     assert sections(text.at("kernels"))["loops"] == sections(everything)["loops"]
 
@@ -252,6 +253,39 @@ def test_loops_and_memory_have_the_names_lines_and_sizes_of_this_program():
     assert shown and shown.items() <= defined.items()
     stored = [line for line in found["decisions"].splitlines() if "is stored" in line]
     assert stored and all("test_explain.py:" in line for line in stored)
+
+
+def test_what_is_not_fused_has_its_line():
+    @compile_grad
+    def f(x):
+        for _ in range(8):
+            x = x[:-1] * x[1:]
+        return np.sum(x)
+
+    refused = [
+        line for line in sections(f.explain(np.ones(40), level="all"))["decisions"].splitlines() if "fuse/" in line
+    ]
+    assert len(refused) > 3 and all(re.search(r"# test_explain.py:\d+ in f", line) for line in refused)
+
+
+def test_names_in_a_loop_that_data_ends_are_those_of_its_text():
+    """Whose body is put in another order before it is compiled."""
+
+    @compile_grad
+    def root(a):
+        x = a * 0.5 + 0.5
+        while np.abs(x * x - a) > 1e-9:
+            x = 0.5 * (x + a / x)
+        return x
+
+    text = root.explain(7.0)
+    found = sections(text.at("all"))
+    body = found["recorded program, with your lines"].split("loop[body=")[1].split("consts=")[0]
+    defined = dict(re.findall(r"^ +(\w+):\S+ = (\w+)", body, re.MULTILINE))
+    steps = found["loops"].split("for steps")[1].split("(the kernel steps)")[0]
+    shown = dict(re.findall(r"^    ([a-z]+) = (\w+)", steps, re.MULTILINE))
+    assert shown and shown.items() <= defined.items()
+    assert "one arm runs" not in sections(text)["summary"] and "rolled: the loop" in sections(text)["summary"]
 
 
 def test_names_in_the_body_of_a_loop_are_those_of_its_text():

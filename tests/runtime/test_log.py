@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+import tracegrad as tg
 from tracegrad import compile_grad, config
 
 X = np.array([0.5, -1.0, 2.0])
@@ -42,6 +43,16 @@ def test_topics_are_printed(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith("tracegrad recompiles: ") for line in lines)
     assert any(line.startswith("tracegrad fusion: ") for line in lines)
+
+
+def test_steps_are_logged_too(caplog):
+    w = tg.tensor(X, requires_grad=True)
+    step = tg.compile(lambda x: (w * x).sum() * 0.321)
+    with caplog.at_level(logging.INFO, logger="tracegrad"):
+        for _ in range(4):
+            step(tg.tensor(X))
+    names = [record.name for record in caplog.records]
+    assert names.count("tracegrad.recompiles") >= 2 and "<lambda> is recorded for the call at test_log" in caplog.text
 
 
 def test_a_topic_that_there_is_not_is_an_error(monkeypatch):

@@ -40,7 +40,7 @@ def _described(step: Any, path: Any, which: str) -> ShownProgram:
         names = ProgramNames(graph, program.canonical)
     else:
         names = ProgramNames(graph, recording.canonical)
-        layout = layout_of(recording.canonical, recording.arguments)
+        layout = layout_of(recording.canonical, program.arguments)
     state = "runs without Python" if path.verified else "has to be verified by a second recording"
     found = program_sections(graph, recording.names, names, layout, notes, device)
     parts = {

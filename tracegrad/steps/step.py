@@ -20,7 +20,6 @@ from ..nn.module import Module
 from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
 from ..runtime.launch.binding import argument_records, bind_graph
-from ..runtime.launch.kernel_cache import kernels
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import Endpoint
@@ -175,7 +174,7 @@ class StepDispatcher(Dispatcher):
                 program = StepProgram(graph, scalars, on_host.inputs, on_host.results, recording.writes, counts)
                 bound, hit = program.launch, program.cached
             else:
-                program, hit = kernels.get(recording.canonical, len(recording.places))
+                program, hit = self.kernel(recording, len(recording.places))
                 args, donated = argument_records(graph.inputs, scalars), dict(enumerate(recording.writes))
                 bound = bind_graph(graph, recording.canonical, program, False, args, counts, donated)
         self.stats.compiles += not hit

@@ -190,9 +190,9 @@ def timed_call(name: str, call: Callable[..., T], *args: Any) -> T:
     if outer is not None:
         return call(*args)
     mine = _Call(name, user_site())
-    _current.set(mine)
     begun = _clock()
     try:
+        _current.set(mine)
         found = call(*args)
         seconds = _clock() - begun
     finally:

@@ -6,12 +6,11 @@ kernel: its address, its size, its name.
 from __future__ import annotations
 
 import os
-import weakref
 
 from ...codegen.cpu.elf import UnsupportedObjectError, functions_of
-from ...codegen.cpu.program import Program
+from ...codegen.cpu.machine_code import MachineCode
 
-_told: weakref.WeakSet[Program] = weakref.WeakSet()
+_told: set[int] = set()  # handles of code
 
 
 def path() -> str:
@@ -19,24 +18,21 @@ def path() -> str:
     return f"/tmp/perf-{os.getpid()}.map"
 
 
-def add(program: Program, name: str) -> None:
-    """Tell the functions of *program*, compiled for the function *name*, unless they have been told."""
-    if program in _told:
+def add(name: str, object_code: bytes, code: MachineCode, symbol: str) -> None:
+    """Tell the functions of a kernel, loaded as *code*, of the function *name*; *symbol* is one of them.  Once."""
+    if int(code.handle) in _told:
         return
-    _told.add(program)
+    _told.add(int(code.handle))
     try:
-        functions = functions_of(program.object_code.code)
+        functions = functions_of(object_code)
     except UnsupportedObjectError:  # not Linux on x86-64
         return
-    known = {symbol: (section, value) for symbol, section, value, _ in functions}
-    first = next((step for step in program.step_names if isinstance(step, str)), None)
-    if first is None or first not in known:
+    known = {found: (section, value) for found, section, value, _ in functions}
+    if symbol not in known:
         return
-    address, (section, value) = program.code.address(first), known[first]
-    lines = [
-        f"{address + at - value:x} {size:x} tracegrad:{name.replace(' ', '_')}:{symbol}\n"
-        for symbol, place, at, size in functions
-        if place == section
-    ]
+    section, value = known[symbol]
+    start, shown = code.address(symbol) - value, name.replace(" ", "_")
     with open(path(), "a") as file:
-        file.writelines(lines)
+        for found, place, at, size in functions:
+            if place == section:
+                file.write(f"{start + at:x} {size:x} tracegrad:{shown}:{found}\n")

@@ -505,7 +505,8 @@ class Dispatcher:
         program, hit = kernels.get(recording.canonical, arguments)
         log.compiled(self.stats.name, recording, program, hit)
         if config.perf_map:
-            perf_map.add(program, self.stats.name)
+            for step in [step for step in program.step_names if isinstance(step, str)][:1]:
+                perf_map.add(self.stats.name, program.object_code.code, program.code, step)
         return program, hit
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cpu.symbols import UnknownSymbolError
+from ...tracer.ir.gc_pause import imported_to_stay
 from ...tracer.ir.settings import AUTOCAST
 from ..config import config, default_dtype
 from ..disk.encoding import EncodingError, encode
@@ -116,6 +117,9 @@ class FirstCalls:
                 self.answered.setdefault(key.text, {})[plan.answers] = plan.program
                 self._counts[key.text] = count + 1
                 self._stats.from_disk += 1
+                if config.perf_map:
+                    perf_map = imported_to_stay("..launch.perf_map", __package__)
+                    perf_map.add(self._stats.name, plan.code, plan.loaded[0], plan.symbol)
                 for tell in FROM_DISK:
                     tell(self._stats.name, time.thread_time() - clock)
                 return found[0]

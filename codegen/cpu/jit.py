@@ -74,8 +74,12 @@ def _numbas_lock() -> Any:
 
 def compile_text(text: str, name: str) -> ObjectCode:
     """Compile one module of LLVM IR, which is linked alone."""
-    code = _compiled(text, name, lambda module: target_machine().emit_object(module))
-    return ObjectCode(code, tuple(dict.fromkeys(_SYMBOL.findall(text))))
+    return ObjectCode(object_code(text, name), tuple(dict.fromkeys(_SYMBOL.findall(text))))
+
+
+def object_code(text: str, name: str) -> bytes:
+    """Machine code for *text*, which is not loaded."""
+    return _compiled(text, name, lambda module: target_machine().emit_object(module))
 
 
 def assembly(text: str, name: str) -> str:

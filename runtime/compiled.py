@@ -157,9 +157,13 @@ class CompiledFunction(Wrapper):
             return self.transform("hvp")(*args, **kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
-        and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
-        Python once."""
+        """A report on ``value_and_grad(*args)``, which runs the function's Python once: a summary of some ten lines.
+
+        ``level="program"`` is the recorded program with your lines, the adjoint and the guards; ``"kernels"`` its loops
+        and why each fusion was or wasn't made; ``"memory"`` the memory plan; ``"all"`` all of it.  ``format="html"``
+        gives one page of HTML.  A function with a parameter of such a name gets it itself: then
+        ``f.explain(*args).at(level)`` and ``.html()`` do the same.
+        """
         with for_users:
             return explained(self, self._both.mode, args, kwargs)
 
@@ -168,6 +172,9 @@ class CompiledFunction(Wrapper):
 
     def __repr__(self) -> str:
         return f"<compiled {self.stats.name}>"
+
+    def _repr_html_(self) -> str:
+        return module_of_runtime("report.notebook").function_html(self, "compiled function")
 
     def _tracegrad_settings(self) -> tuple[Any, ...]:
         return self._argnums, self._has_aux, self._names, self._target
@@ -211,7 +218,7 @@ OWNERS.append(CompiledFunction)
 
 def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The report on a call of *function* in *mode*."""
-    return module_of_runtime("explain").explain_call(function._dispatcher, mode, args, kwargs)
+    return module_of_runtime("report.explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
 class BoundFunction:
@@ -295,6 +302,9 @@ class BoundFunction:
 
     def __repr__(self) -> str:
         return f"<compiled method {self.stats.name} of {self.__self__!r}>"
+
+    def _repr_html_(self) -> str:
+        return module_of_runtime("report.notebook").function_html(self, "compiled method")
 
     def __reduce__(self) -> Any:
         instance, name = self.__self__, self.__name__

@@ -10,9 +10,30 @@ import numpy as np
 from ..tracer.ir.settings import SETTINGS_CHANGED, checks, loop_memory
 from .threads import threads
 
+TOPICS = ("recompiles", "compiles", "fusion", "all")  # of the log
+
 
 def _number(name: str, default: int) -> int:
-    return int(os.environ.get(f"TRACEGRAD_{name}", default))
+    """The whole number that the environment has for a setting."""
+    text = os.environ.get(f"TRACEGRAD_{name}", "")
+    if not text:
+        return default
+    if not text.strip().isdecimal():
+        raise ValueError(f"TRACEGRAD_{name}={text!r} in the environment: a whole number, 0 or more, is needed")
+    return int(text)
+
+
+def topics(text: str, where: str = "config.log") -> str:
+    """The topics of the log in *text*, checked.
+
+    Raises:
+        ValueError: there is no such topic; it names *where* the text comes from.
+    """
+    found = [topic.strip() for topic in text.split(",") if topic.strip()]
+    wrong = [topic for topic in found if topic not in TOPICS]
+    if wrong:
+        raise ValueError(f"{where}={text!r}: there is no topic {wrong[0]!r}; topics are {', '.join(TOPICS)}")
+    return ",".join(found)
 
 
 class DefaultDtype:
@@ -47,7 +68,9 @@ class Config:
     to record or compile; ``explain_lines``: lines of a section of ``explain()``, whose repeats are folded where it has
     more (0: all). ``cache``: whether compiled kernels are kept on disk, and ``cache_recordings`` whether recordings
     are, too; ``disk_answers``: calls of one kind that these answer before one is recorded, which verifies them;
-    ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the bytes of all its files."""
+    ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the bytes of all its files.
+    ``log``: topics that are told on standard error, with commas; ``perf_map``: whether ``perf`` is told the names of
+    kernels."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
@@ -69,12 +92,16 @@ class Config:
         self.disk_answers = _number("DISK_ANSWERS", 64)
         self.cache_dir = os.environ.get("TRACEGRAD_CACHE_DIR", "")
         self.cache_size = _number("CACHE_SIZE", 1 << 30)
+        self.log = topics(os.environ.get("TRACEGRAD_LOG", ""), "TRACEGRAD_LOG")
+        self.perf_map = bool(_number("PERF_MAP", 0))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Config.__annotations__:
             raise AttributeError(f"there is no setting {name!r}; there are {', '.join(Config.__annotations__)}")
         if name == "num_threads":
             value = threads.set(int(value))
+        if name == "log":
+            value = topics(value)
         super().__setattr__(name, value)
         if name == "loop_memory":
             loop_memory.budget = int(value)
@@ -104,6 +131,8 @@ class Config:
     disk_answers: int
     cache_dir: str
     cache_size: int
+    log: str
+    perf_map: bool
 
 
 config = Config()

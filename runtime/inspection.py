@@ -21,12 +21,12 @@ from ..tracer.ir.text import print_with_names
 from ..tracer.ir.trees import tree_flatten, tree_map
 from .compiled import BoundFunction, CompiledFunction
 from .declare import check_function, static_positions
-from .explain import recorded
 from .mode import VALUE, Mode
 from .paths.dispatcher import FunctionDispatcher
 from .record.call_key import ARRAY, COMPLEX_DATA, DATA, TENSOR, Call
 from .record.differentiable import name_of
 from .record.recording import Look, Recording
+from .report.look import recorded
 from .stats import Stats
 from .transforms.gradient import Derivative
 

@@ -8,8 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..tracer.ir.gc_pause import imported_to_stay
+
 _MAX_REASONS = 64  # kept apart
 _MAX_SHOWN = 32  # paths
+
+#: Told of each recording: the function's name, and why it was made.
+NOTED: list[Callable[[str, str], None]] = []
+#: Told of calls that recordings on disk answer: the function's name, and the seconds that it took.
+FROM_DISK: list[Callable[[str, float], None]] = []
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,6 +58,8 @@ class Stats:
     count_paths: Callable[[], list[PathStats]] = field(default=list, repr=False)
 
     def note(self, reason: str) -> None:
+        for tell in NOTED:
+            tell(self.name, reason)
         if reason not in self.retraces and len(self.retraces) >= _MAX_REASONS:
             reason = "other reasons"
         self.retraces[reason] += 1
@@ -67,6 +76,9 @@ class Stats:
     @property
     def paths(self) -> list[PathStats]:
         return sorted(self.count_paths(), key=lambda path: -path.runs)
+
+    def _repr_html_(self) -> str:
+        return imported_to_stay(".report.notebook", __package__).stats_html(self)
 
     def __str__(self) -> str:
         lines = [

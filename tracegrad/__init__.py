@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from . import amp, cuda, linalg, nn, optim, random, tree
     from .runtime.inspection import eval_shape, make_graph
+    from .runtime.profiling import profile
     from .runtime.transforms.vectorize import vectorize
     from .runtime.transforms.vmap import vmap
     from .steps.step import CompiledStep, compile
@@ -61,8 +62,9 @@ if TYPE_CHECKING:
         "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array",
         "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e",
         "eval_shape", "finfo", "float", "fori_loop", "get_default_device", "get_num_threads", "iinfo", "inf",
-        "int", "linalg", "make_graph", "map", "nan", "nn", "optim", "pi", "random", "scan", "set_default_device",
-        "set_num_threads", "set_printoptions", "stop_gradient", "switch", "tree", "vectorize", "vmap", "while_loop",
+        "int", "linalg", "make_graph", "map", "nan", "nn", "optim", "pi", "profile", "random", "scan",
+        "set_default_device", "set_num_threads", "set_printoptions", "stop_gradient", "switch", "tree", "vectorize",
+        "vmap", "while_loop",
     ]  # fmt: skip
     __all__ += _create.__all__
     __all__ += _draws.__all__

@@ -1,11 +1,13 @@
 """``python -m tracegrad check FILE.py:function``: whether a function records, before anything is changed in it;
-``python -m tracegrad cache info``, ``clear`` or ``verify``: the kernels on disk."""
+``python -m tracegrad cache info``, ``clear`` or ``verify``: the kernels on disk; ``python -m tracegrad doctor``: what
+is installed and found here."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from .check.doctor import doctor
 from .check.example import UsageError, find_example
 from .check.report import check
 from .runtime.disk.report import REPORTS
@@ -24,7 +26,12 @@ def main(words: list[str] | None = None) -> int:
     sub.add_argument("--explain", action="store_true", help="the recorded program, its loops and memory besides")
     cache = commands.add_parser("cache", help="kernels on disk: what there is, delete all, delete what is damaged")
     cache.add_argument("action", choices=sorted(REPORTS))
+    commands.add_parser("doctor", help="versions, vector math, threads, BLAS, CUDA, cache, what is known to be bad")
     options = parser.parse_args(words)
+    if options.command == "doctor":
+        text, status = doctor()
+        print(text)
+        return status
     if options.command == "cache":
         text, status = REPORTS[options.action]()
         print(text)

@@ -20,6 +20,7 @@ import llvmlite.ir as ir
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.working import Working
 from ..lower.canonical import ONE, Canonical, Sym
+from ..lower.depth import recursion_for
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
 from ..schedule.loop_tree import LibraryCall
@@ -95,6 +96,15 @@ def assembled(canonical: Canonical, arguments: int) -> Assembled:
     return Assembled(layout, steps, object_code, {**seconds, "schedule": scheduled - clock})
 
 
+def listing_of(layout: ProgramLayout) -> tuple[str, str]:
+    """(LLVM IR as it is emitted, assembly as it is compiled) of a program, made anew to be read."""
+    with recursion_for(layout.canonical):
+        assembler = _CpuAssembler(layout)
+        assembler.emit()
+    text = _finish_text(str(assembler.module))
+    return text, jit.assembly(text, assembler.name)
+
+
 class _CpuAssembler:
     def __init__(self, layout: ProgramLayout):
         self.canonical, self.schedule = layout.canonical, layout.schedule
@@ -106,6 +116,14 @@ class _CpuAssembler:
     def assemble(self) -> tuple[list[str | int], ObjectCode, dict[str, float]]:
         """(the steps, their code, seconds that it took)"""
         start = time.perf_counter()
+        steps = self.emit()
+        emitted = time.perf_counter()
+        with Working("machine code", len(self.canonical.ops)):
+            object_code = jit.compile_text(_finish_text(str(self.module)), self.name)
+        return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
+
+    def emit(self) -> list[str | int]:
+        """The steps, whose functions are in the module then."""
         steps: list[str | int] = []
         for by_numpy, part in itertools.groupby(self._items(), _by_numpy):
             items = list(part)
@@ -113,11 +131,7 @@ class _CpuAssembler:
                 steps += [self.canonical.ops.index(item.op) for item in items]
             elif any(items):
                 steps.append(self._native(items, len(steps)))
-        steps = steps or [self._native([], 0)]
-        emitted = time.perf_counter()
-        with Working("machine code", len(self.canonical.ops)):
-            object_code = jit.compile_text(_finish_text(str(self.module)), self.name)
-        return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
+        return steps or [self._native([], 0)]
 
     def _items(self) -> list[Any]:
         """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""

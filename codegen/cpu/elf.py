@@ -21,6 +21,7 @@ _WRITE, _ALLOC, _TLS = 0x1, 0x2, 0x400
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
 _REL, _INIT, _FINI, _PREINIT = 9, 14, 15, 16
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+_FUNCTION = 2
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -67,6 +68,7 @@ class _Symbol(NamedTuple):
     info: int
     section: int
     value: int
+    size: int
 
 
 class _Object(NamedTuple):
@@ -85,6 +87,16 @@ def undefined_symbols(object_code: bytes) -> list[str]:
         UnsupportedObjectError: it is none for this machine.
     """
     return [s.name for s in _parsed(object_code).symbols if s.section == _UNDEFINED and s.name]
+
+
+def functions_of(object_code: bytes) -> list[tuple[str, int, int, int]]:
+    """The functions in *object_code*: (name, section, place there, size).
+
+    Raises:
+        UnsupportedObjectError: it is none for this machine.
+    """
+    symbols = _parsed(object_code).symbols
+    return [(s.name, s.section, s.value, s.size) for s in symbols if s.info & 0xF == _FUNCTION and s.name]
 
 
 def image(object_code: bytes, address_of: Callable[[str], int]) -> Image:
@@ -116,8 +128,8 @@ def _parsed(data: bytes) -> _Object:
     strings = data[names.offset : names.offset + names.size]
     symbols = []
     for at in range(tables[0].offset, tables[0].offset + tables[0].size, _SYMBOL.size):
-        name, info, _, section, value, _ = _SYMBOL.unpack_from(data, at)
-        symbols.append(_Symbol(strings[name : strings.index(0, name)].decode(), info, section, value))
+        name, info, _, section, value, size = _SYMBOL.unpack_from(data, at)
+        symbols.append(_Symbol(strings[name : strings.index(0, name)].decode(), info, section, value, size))
     relocations = []
     for s in sections:
         if s.type in (_REL, _INIT, _FINI, _PREINIT) or (s.flags & _ALLOC and s.flags & _TLS):

@@ -13,13 +13,16 @@ import functools
 import os
 import re
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ...tracer.ir.settings import optimiser
 from .machine_code import ObjectCode, loaded
+
+T = TypeVar("T")
 
 LARGE = 8_000  # lines of a module with -O1 and no loop unrolled: with many it takes minutes, and the code is no faster
 
@@ -71,17 +74,30 @@ def _numbas_lock() -> Any:
 
 def compile_text(text: str, name: str) -> ObjectCode:
     """Compile one module of LLVM IR, which is linked alone."""
+    return ObjectCode(object_code(text, name), tuple(dict.fromkeys(_SYMBOL.findall(text))))
+
+
+def object_code(text: str, name: str) -> bytes:
+    """Machine code for *text*, which is not loaded."""
+    return _compiled(text, name, lambda module: target_machine().emit_object(module))
+
+
+def assembly(text: str, name: str) -> str:
+    """The same as assembly, to be read."""
+    return _compiled(text, name, lambda module: target_machine().emit_assembly(module))
+
+
+def _compiled(text: str, name: str, emit: Callable[[Any], T]) -> T:
     with loaded, _numbas_lock():
         try:
-            code = _object_code(text, name, slp_vectorization=True)
+            return _emitted(text, name, emit, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
-            code = _object_code(text, name, slp_vectorization=False)
-    return ObjectCode(code, tuple(dict.fromkeys(_SYMBOL.findall(text))))
+            return _emitted(text, name, emit, slp_vectorization=False)
 
 
-def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
-    """Machine code for *text*, optimised once. It is made in a context of its own, since a context keeps each constant
-    and each hint that it has seen.
+def _emitted(text: str, name: str, emit: Callable[[Any], T], slp_vectorization: bool) -> T:
+    """That which *emit* makes of *text*, optimised once. It is made in a context of its own, since a context keeps each
+    constant and each hint that it has seen.
 
     numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
     that typed Python code has; kernels have none.
@@ -99,4 +115,4 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
         NewPassManager._dispose(passes)  # llvmlite does not: a base class in front of this one does nothing
         passes.detach()
         module.verify()
-        return target_machine().emit_object(module)
+        return emit(module)

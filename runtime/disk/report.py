@@ -23,7 +23,7 @@ def info() -> tuple[str, int]:
     lines = [
         f"directory  {root}",
         f"files      {len(entries)}" + "".join(f", {kind}: {count}" for kind, count in sorted(kinds.items())),
-        f"size       {_size(sum(entry.size for entry in entries))} of {_size(config.cache_size)}",
+        f"size       {size_text(sum(entry.size for entry in entries))} of {size_text(config.cache_size)}",
     ]
     if entries:
         lines.append(f"used       {_date(entries[0].used)} to {_date(entries[-1].used)}")
@@ -63,7 +63,7 @@ def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
     unit = 0
     while count >= 1024 and unit < len(UNITS) - 1:
         count, unit = count / 1024, unit + 1

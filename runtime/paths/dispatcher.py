@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...codegen.cpu.program import Program
 from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.interrupts import put_back, state
@@ -31,11 +32,14 @@ from ...tracer.ir.working import Working
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.integers import IntegersAskedError
 from ...tracer.record.recorder import RecordAgainError, current_recorder
-from .. import progress  # noqa: F401  (shows what is recorded and compiled)
+from .. import log, profiling, progress  # noqa: F401  (progress shows what is recorded and compiled)
 from ..config import config
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
-from ..launch import sub_kernels  # noqa: F401  (registers itself)
+from ..launch import (
+    perf_map,
+    sub_kernels,  # noqa: F401  (registers itself)
+)
 from ..launch.kernel_cache import kernels
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
@@ -120,7 +124,9 @@ class Dispatcher:
                 return found
         before = state()
         try:
-            return self.dispatch(own, args, kwargs)
+            if not profiling.PROFILES:
+                return self.dispatch(own, args, kwargs)
+            return profiling.timed_call(self.stats.name, self.dispatch, own, args, kwargs)
         except BaseException as error:
             put_back(before, error)
             raise
@@ -350,6 +356,8 @@ class Dispatcher:
                         return self._again(endpoint, call), ""
                     return self._finish(path, call, values, found), ""
                 missed = found.guard
+                if profiling.PROFILES and missed >= 0:  # a slot has told of its own
+                    profiling.missed(self.stats.name, describe_guard(family.failed(missed)))
             self.stats.guard_misses += 1
             if missed >= 0:
                 reason = f"guard missed: {describe_guard(family.failed(missed), 'another value than ')}"
@@ -416,7 +424,7 @@ class Dispatcher:
         launch, mixed = family.launch, AUTOCAST_USE.begun
         if call.device is not None:
             launch = for_slot(launch, call.operands, len(path.recording.graph.inputs))
-        slot = make_slot(call, family, launch, self.stats)
+        slot = profiling.timed_slot(make_slot(call, family, launch, self.stats), self.stats.name)
         with self.lock:
             if AUTOCAST_USE.begun is not mixed:  # since when a slot has to look at the setting
                 return
@@ -490,7 +498,16 @@ class Dispatcher:
         """(the operands, the results or ``Missed``) of *launch*, that of *path* or of its family; *recorded*: the
         recording of this call, if there is one."""
         values = (recorded or path.recording).values(call, arrays)
-        return values, run_path(path, launch, values)
+        return values, run_path(path, profiling.timed_launch(launch), values)
+
+    def kernel(self, recording: Recording, arguments: int) -> tuple[Program, bool]:
+        """(the kernel of *recording*, was it there already); it is told to the log, and to profilers."""
+        program, hit = kernels.get(recording.canonical, arguments)
+        log.compiled(self.stats.name, recording, program, hit)
+        if config.perf_map:
+            for step in [step for step in program.step_names if isinstance(step, str)][:1]:
+                perf_map.add(self.stats.name, program.object_code.code, program.code, step)
+        return program, hit
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
@@ -595,7 +612,7 @@ class FunctionDispatcher(Dispatcher):
             path, hit = bind_device_path(recording, call.device.stays)
         else:
             with Working(f"compiling {self.stats.name}"):
-                program, hit = kernels.get(recording.canonical, recording.arguments)
+                program, hit = self.kernel(recording, recording.arguments)
             path = bind_path(recording, program, call)
         self.stats.compiles += not hit
         self.stats.kernel_hits += hit
@@ -616,7 +633,7 @@ class FunctionDispatcher(Dispatcher):
         found = record_pieces(self.fn, call, endpoint.mode, plan)
         if isinstance(found, Recording):
             return self._run_whole(call, found, live)
-        results, compiles = segments.run(found)
+        results, compiles = profiling.timed_launch(segments.run)(found)
         self.stats.compiles += compiles
         self.stats.kernel_hits += not compiles
         if not self._told:
@@ -658,6 +675,7 @@ def _drop_all_slots() -> None:
 
 
 SETTINGS_CHANGED.append(_drop_all_slots)
+profiling.CHANGED.append(_drop_all_slots)
 
 
 def _differs(known: Recording, recording: Recording) -> bool:

@@ -23,6 +23,7 @@ from ..launch.bind import with_tree
 from ..launch.binding import normalised
 from ..launch.result_tree import FEWEST
 from ..mode import MISS
+from ..profiling import timed_launch, timed_miss
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
@@ -30,6 +31,7 @@ from ..state.pins import distinct_of
 from ..state.values import partition, same
 from ..stats import Stats
 from .family import Family
+from .paths import describe_guard
 
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -39,8 +41,8 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
     source = Source(otherwise="MISS")
     variant, recording = family.variant, family.members[0].recording  # the others give and do the same
     in_tree = _in_tree(family, launch)
-    source.names.update(missed=family.miss, stats=stats, MISS=MISS)
-    source.names.update(launch=in_tree or launch, known=family.known)
+    source.names.update(missed=timed_miss(family, stats.name, describe_guard), stats=stats, MISS=MISS)
+    source.names.update(launch=timed_launch(in_tree or launch), known=family.known)
     if AUTOCAST_USE.begun:
         source.names.update(AUTOCAST=AUTOCAST)
         source.give_up_if(f"AUTOCAST.dtype is not {source.constant(AUTOCAST.dtype)}")

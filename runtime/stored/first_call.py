@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cpu.symbols import UnknownSymbolError
+from ...tracer.ir.gc_pause import imported_to_stay
 from ...tracer.ir.settings import AUTOCAST
 from ..config import config, default_dtype
 from ..disk.encoding import EncodingError, encode
@@ -25,7 +26,7 @@ from ..disk.generation import generation
 from ..disk.location import cache_directory
 from ..disk.store import store
 from ..mode import MISS, Mode
-from ..stats import Stats
+from ..stats import FROM_DISK, Stats
 from .call_text import CallText
 from .function_text import FunctionText, NotStoredError
 from .plan_file import StoredPlan, unpacked
@@ -116,6 +117,11 @@ class FirstCalls:
                 self.answered.setdefault(key.text, {})[plan.answers] = plan.program
                 self._counts[key.text] = count + 1
                 self._stats.from_disk += 1
+                if config.perf_map:
+                    perf_map = imported_to_stay("..launch.perf_map", __package__)
+                    perf_map.add(self._stats.name, plan.code, plan.loaded[0], plan.symbol)
+                for tell in FROM_DISK:
+                    tell(self._stats.name, time.thread_time() - clock)
                 return found[0]
         return MISS
 

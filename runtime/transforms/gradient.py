@@ -64,6 +64,9 @@ class Derivative(Wrapper):
     def __repr__(self) -> str:
         return f"<{self._kind} of {self._function.stats.name}>"
 
+    def _repr_html_(self) -> str:
+        return self._function._repr_html_()
+
     def _tracegrad_settings(self) -> tuple[Any, ...]:
         return self._kind, self._argnums, self._has_aux, self._holomorphic
 

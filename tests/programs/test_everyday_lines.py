@@ -83,7 +83,7 @@ def test_line(name, context):
         np.testing.assert_allclose(parts(gradient), expected, rtol=2e-5, atol=1e-7)
     assert compiled.stats.live == "" and compiled.stats.compiles <= 2
     if context == "loop":
-        assert "= loop[" in str(compiled.explain(argument(X)))
+        assert "= loop[" in str(compiled.explain(argument(X), level="all"))
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -21,7 +21,9 @@ import tracegrad
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = ("tracegrad", "runtime", "codegen", "tracer")
-SOURCES = sorted(str(p.relative_to(ROOT)) for layer in LAYERS for p in (ROOT / layer).rglob("*.py"))
+SOURCES = sorted(
+    str(p.relative_to(ROOT)) for layer in LAYERS for end in ("py", "html") for p in (ROOT / layer).rglob(f"*.{end}")
+)
 
 
 def installed_name(source: str) -> str:

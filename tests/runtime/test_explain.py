@@ -6,9 +6,10 @@ import re
 import struct
 
 import numpy as np
+import pytest
 
 from tracegrad import autograd, compile_grad, config, stop_gradient
-from tracegrad.runtime.explain import readable
+from tracegrad.runtime.report.sections import readable
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 data = np.array([1.0, 2.0, 3.0, 4.0])
@@ -89,10 +90,11 @@ def normal(text: str) -> str:
 def test_golden():
     for _ in range(3):
         loss.value_and_grad(X)
-    text = loss.explain(X)
+    text = loss.explain(X, level="all")
     found = sections(text)
     assert list(found) == [
         "",
+        "summary",
         "inputs",
         "recorded program, with your lines",
         "loops",
@@ -104,7 +106,7 @@ def test_golden():
         "history",
     ]
     # loops, decisions and memory belong to code generation, which goes on changing
-    for name in ("loops", "decisions", "memory"):
+    for name in ("summary", "loops", "decisions", "memory"):
         assert found[name].strip()
         text = text.replace(f"--- {name}{found[name]}", "")
     compiles = loss.stats.compiles  # 0 where another test of this process has compiled this very program
@@ -117,18 +119,18 @@ def test_golden():
 
 def test_status_before_the_first_call_and_for_other_kinds():
     f = compile_grad(lambda x: np.sum(x**2))
-    assert "has not been made yet" in f.explain(X)
+    assert "has not been made yet" in f.explain(X, level="all")
     for _ in range(3):
         f.value_and_grad(X)
-    assert "1 recorded path, 1 of them ready" in f.explain(X)
-    assert "has not been made yet" in f.explain(np.ones(7))
+    assert "1 recorded path, 1 of them ready" in f.explain(X, level="all")
+    assert "has not been made yet" in f.explain(np.ones(7), level="all")
     assert f.stats.calls == 3 and f.stats.traces == 2  # looking changes nothing
 
 
 def test_functions_that_run_in_every_call_say_why():
     f = compile_grad(lambda x: np.sum(x * np.random.rand(4)))
     f.value_and_grad(X)
-    text = f.explain(X)
+    text = f.explain(X, level="all")
     assert "runs Python each time" in text.split("--- inputs")[0]
     state = sections(text)["outside state"]
     assert "Python has to run in each call" in state and "np.random" in state and "test_explain.py" in state
@@ -136,13 +138,13 @@ def test_functions_that_run_in_every_call_say_why():
 
 def test_guards_on_numbers():
     f = compile_grad(lambda x: np.sum(x) * struct.unpack("d", struct.pack("d", stop_gradient(x[0])))[0] * int(x[2]))
-    guards = sections(f.explain(X))["guards"]
+    guards = sections(f.explain(X, level="all"))["guards"]
     assert "item() gave 0.3, to the last bit, at test_explain.py" in guards and "int() gave 2.0 at" in guards
 
 
 def test_a_function_without_a_gradient():
     f = compile_grad(lambda x: (x * 2, "text"))
-    text = f.explain(X)
+    text = f.explain(X, level="all")
     assert "no gradient, so this is its value alone" in text and "mul a 2.0" in text.replace(":f64", "")
 
 
@@ -157,17 +159,17 @@ def test_trees_methods_and_derivatives():
     model = Model()
     for _ in range(3):
         model.loss.value_and_grad({"w": X}, 3)
-    text = model.loss.explain({"w": X}, 3)
+    text = model.loss.explain({"w": X}, 3, level="all")
     assert "a is the argument `params['w']`, f64[4]" in text and "Model.k" in text
     assert "1 recorded path, 1 of them ready" in text
     second = autograd.grad(lambda x: np.sum(autograd.grad(lambda y: np.sum(y**3))(x)))
     second(X)
-    assert "(adjoint)" in second.explain(X)
+    assert "(adjoint)" in second.explain(X, level="all")
 
 
 def test_nothing_outside():
-    assert "reads nothing but its arguments" in compile_grad(lambda x: x * 2.0).explain(1.5)
-    assert "none: no value decided" in compile_grad(lambda x: x * 2.0).explain(1.5)
+    assert "reads nothing but its arguments" in compile_grad(lambda x: x * 2.0).explain(1.5, level="all")
+    assert "none: no value decided" in compile_grad(lambda x: x * 2.0).explain(1.5, level="all")
 
 
 def test_of_a_function_that_was_never_called():
@@ -179,7 +181,7 @@ def test_of_a_function_that_was_never_called():
         z[1:] += x[:2]
         return np.sum(z)
 
-    assert "update" in f.explain(X)
+    assert "update" in f.explain(X, level="all")
 
 
 def test_long_programs_are_folded_and_counted(monkeypatch):
@@ -194,3 +196,105 @@ def test_long_programs_are_folded_and_counted(monkeypatch):
     assert len(shown.splitlines()) <= config.explain_lines + 2 and "more lines" in shown
     monkeypatch.setattr(config, "explain_lines", 0)
     assert readable(text) == text
+
+
+def test_the_summary_is_short_and_the_rest_comes_by_level():
+    f = compile_grad(loss.__wrapped__)
+    for _ in range(3):
+        f.value_and_grad(X)
+    text = f.explain(X)
+    summary = sections(text)["summary"]
+    assert len(text.splitlines()) < 22 and list(sections(text)) == ["", "summary"]
+    heads = [line.split(" ")[0] for line in summary.splitlines() if line.strip() and not line.startswith("more:")]
+    assert heads[:6] == ["reads", "gives", "program", "kernel", "memory", "Python"]
+    assert heads[-2:] == ["recorded", "took"] and set(heads[6:-2]) == {"decided"}
+    assert "x f64[4]" in summary and "64 bytes" in summary and "does nothing in a call" in summary
+    everything = f.explain(X, level="all")
+    assert everything.index("--- summary") < everything.index("--- inputs")
+    assert list(sections(f.explain(X, level="memory"))) == ["", "memory"]
+    assert set(sections(text.at("program"))) >= {"inputs", "guards", "outside state"}
+    assert sections(text.at("kernels"))["loops"] == sections(everything)["loops"]
+
+
+def test_unknown_levels_and_formats_say_which_there_are():
+    with pytest.raises(ValueError, match=r"explain\(level='most'\): level is one of 'summary', 'program'"):
+        loss.explain(X, level="most")
+    with pytest.raises(ValueError, match=r"explain\(format='pdf'\): format is one of 'text', 'html'"):
+        loss.explain(X, format="pdf")
+
+
+def test_a_parameter_of_the_functions_own_is_no_option():
+    @compile_grad
+    def f(x, level=2.0, **format):
+        return np.sum(x * level)
+
+    text = f.explain(X, level=3.0, format=1)
+    assert "`level`" in text.at("program") and list(sections(text)) == ["", "summary"]
+    assert f.explain(X, 3.0).html().startswith("<!DOCTYPE html>")
+
+
+def test_loops_and_memory_have_the_names_lines_and_sizes_of_this_program():
+    """Though the kernel was compiled for another function, with other sizes and constants."""
+
+    def make(scale):
+        def f(x, w):
+            hidden = np.exp(x @ w * scale)
+            return np.sum(hidden / np.sum(hidden, axis=1, keepdims=True))
+
+        return compile_grad(f)
+
+    make(2.5).value_and_grad(np.ones((30, 20)), np.ones((20, 40)))
+    text = make(0.125).explain(np.ones((50, 24)), np.ones((24, 70)), level="all")
+    found = sections(text)
+    assert "=50:" in found["loops"] and "=70:" in found["loops"] and "0.125" in found["loops"]
+    assert not re.search(r"\bv\d+\b", found["loops"] + found["memory"]) and "2.5" not in found["loops"]
+    defined = dict(re.findall(r"^  (\w+):\S+ = (\w+)", found["recorded program, with your lines"], re.MULTILINE))
+    shown = dict(re.findall(r"^ *(\w+) = (\w+)", found["loops"], re.MULTILINE))
+    assert shown and shown.items() <= defined.items()
+    stored = [line for line in found["decisions"].splitlines() if "is stored" in line]
+    assert stored and all("test_explain.py:" in line for line in stored)
+
+
+def test_what_is_not_fused_has_its_line():
+    @compile_grad
+    def f(x):
+        for _ in range(8):
+            x = x[:-1] * x[1:]
+        return np.sum(x)
+
+    refused = [
+        line for line in sections(f.explain(np.ones(40), level="all"))["decisions"].splitlines() if "fuse/" in line
+    ]
+    assert len(refused) > 3 and all(re.search(r"# test_explain.py:\d+ in f", line) for line in refused)
+
+
+def test_names_in_a_loop_that_data_ends_are_those_of_its_text():
+    """Whose body is put in another order before it is compiled."""
+
+    @compile_grad
+    def root(a):
+        x = a * 0.5 + 0.5
+        while np.abs(x * x - a) > 1e-9:
+            x = 0.5 * (x + a / x)
+        return x
+
+    text = root.explain(7.0)
+    found = sections(text.at("all"))
+    body = found["recorded program, with your lines"].split("loop[body=")[1].split("consts=")[0]
+    defined = dict(re.findall(r"^ +(\w+):\S+ = (\w+)", body, re.MULTILINE))
+    steps = found["loops"].split("for steps")[1].split("(the kernel steps)")[0]
+    shown = dict(re.findall(r"^    ([a-z]+) = (\w+)", steps, re.MULTILINE))
+    assert shown and shown.items() <= defined.items()
+    assert "one arm runs" not in sections(text)["summary"] and "rolled: the loop" in sections(text)["summary"]
+
+
+def test_names_in_the_body_of_a_loop_are_those_of_its_text():
+    @compile_grad
+    def f(x, A):
+        for _ in range(30):
+            x = np.tanh(A @ x) + x
+        return np.sum(x)
+
+    found = sections(f.explain(np.ones(50), np.ones((50, 50)), level="all"))
+    assert "for each of n" in found["loops"] and "=30 steps" in found["loops"]
+    assert not re.search(r"\bv\d+\b", found["loops"])

@@ -483,17 +483,17 @@ def test_explain_shows_program_effects_and_reasons():
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = torch.compile(lambda x: _plain_step(model, optimizer, x))
-    assert "nothing has been recorded yet" in step.explain()
+    assert "nothing has been recorded yet" in step.explain(level="all")
     for _ in range(3):
         step(torch.tensor(X))
-    text = step.explain()
+    text = step.explain(level="all")
     assert "runs without Python" in text and "in place" in text and "assigns .grad of 4 tensors" in text
     assert "the setting `lr`" in text and "test_step.py" in text
 
     eager = torch.compile(lambda x: f"{x.sum().item():.3f}".strip())
     for _ in range(3):
         eager(torch.tensor(X))
-    assert "Python runs in every call: looks at the value of a number" in eager.explain()
+    assert "Python runs in every call: looks at the value of a number" in eager.explain(level="all")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_paths_of_a_step_are_tried_in_one_launch():
         assert (found, grad) == (step(x).item(), w.grad.tolist())
     assert compiled.stats.traces == 4 and compiled.stats.live == ""
     (family,) = compiled._endpoint.owners
-    assert len(family.members) == 2 and "2 of the paths are tried in one launch" in compiled.explain()
+    assert len(family.members) == 2 and "2 of the paths are tried in one launch" in compiled.explain(level="all")
     assert sum(path.runs for path in compiled.stats.paths) == 7
     misses = compiled.stats.guard_misses
     for x in (up, down) * 4:
@@ -55,7 +55,7 @@ def test_paths_that_write_otherwise_have_launches_of_their_own():
         total[k % 2][...] += x * (-1) ** k
     assert (w.tolist(), v.tolist()) == (total[0].tolist(), total[1].tolist())
     assert compiled.stats.traces == 4 and len(compiled._endpoint.owners) == 2
-    assert "not in one launch with others: they read other tensors" in compiled.explain()
+    assert "not in one launch with others: they read other tensors" in compiled.explain(level="all")
 
 
 def test_an_argument_that_is_outside_state_too():

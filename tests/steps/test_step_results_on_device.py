@@ -278,7 +278,7 @@ def test_explain_shows_both_parts():
     (x,) = on_device(X)
     for _ in range(3):
         step(x)
-    text = step.explain()
+    text = step.explain(level="all")
     assert "on the CUDA device" in text and "on the host, before" in text and "writes `" in text
 
 

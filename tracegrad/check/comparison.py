@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..runtime.compiled import CompiledFunction
-from ..runtime.explain import Looked, look
 from ..runtime.mode import VALUE_AND_GRAD, Mode
 from ..runtime.record.call_key import Call
 from ..runtime.record.differentiable import differentiated, leaf_names
+from ..runtime.report.look import Looked, look
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.trees import tree_leaves
 from .differences import direction, slope

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..runtime.explain import Looked, describe_guards, describe_state
+from ..runtime.report.look import Looked
+from ..runtime.report.sections import describe_guards, describe_state
 from ..tracer.ir.errors import TracegradError
 from ..tracer.ir.site import is_internal
 from .comparison import Comparison, same
@@ -63,7 +64,8 @@ def check(example: Example, explain: bool = False) -> tuple[str, int]:
     later = "later" if call.compiled.stats.live else "cached"
     lines += _titled("times", [f"{numpy}, first call {_time(first)}, {later} {', '.join(ours)}"])
     if explain:
-        lines += ["", call.compiled.explain(*call.args, **call.kwargs).rstrip()]
+        explanation: Any = call.compiled.explain(*call.args, **call.kwargs)
+        lines += ["", explanation.at("all").rstrip()]
     return ("\n".join(lines), 0 if right else 1)
 
 

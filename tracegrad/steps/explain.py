@@ -4,45 +4,56 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.explain import describe_graph_guards, describe_named_inputs, host_sections, program_sections, section
 from ..runtime.paths.family import describe_families
 from ..runtime.record.differentiable import name_of
 from ..runtime.record.effects import OutsideEffect
-from ..tracer.ir.text import print_graph
+from ..runtime.report.explain import FORMATS, LEVELS, Explanation, checked, program_sections
+from ..runtime.report.names import ProgramNames, layout_of
+from ..runtime.report.sections import describe_graph_guards
+from ..runtime.report.shown import ShownProgram
+from ..runtime.report.summary import summary_of
 from .device_program import StepProgram
 from .step_recording import GradAssigned
 
 
-def explain_step(step: Any) -> str:
+def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:
     """The report on the recordings of a compiled step so far; runs nothing."""
-    parts = [f"{name_of(step.__wrapped__)}: a compiled step"]
+    checked("level", level, tuple(LEVELS))
+    checked("format", form, FORMATS)
+    heading = f"{name_of(step.__wrapped__)}: a compiled step"
     paths = step._endpoint.paths
     if not paths and not step.stats.live:
-        parts.append("nothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded")
-    for k, path in enumerate(paths):
-        recording, program = path.recording, path.program
-        graph = recording.graph
-        state = "runs without Python" if path.verified else "has to be verified by a second recording"
-        parts += [
-            f"path {k + 1} of {len(paths)}, which {state}",
-            section("inputs", describe_named_inputs(graph, recording.names)),
-            section("effects", describe_effects(recording)),
-            section("recorded program, with your lines", print_graph(graph)),
-            *_step_program(program, recording),
-            section("guards", describe_graph_guards(graph)),
-        ]
+        heading += "\n\nnothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded"
+    described = [_described(step, path, f"path {k + 1} of {len(paths)}") for k, path in enumerate(paths)]
     variants = [variant for found in step._endpoint.variants.values() for variant in found]
-    parts += describe_families(variants)
-    parts.append(section("history", str(step.stats)))
-    return "\n\n".join(parts) + "\n"
+    families = "\n\n".join(describe_families(variants))
+    tail = {"launches": families, "history": str(step.stats)}
+    report = Explanation(tuple(described), level, heading, {name: body for name, body in tail.items() if body})
+    return report if form == "text" else report.html()
 
 
-def _step_program(program: Any, recording: Any) -> list[str]:
-    """Text on the program of a path of a step."""
+def _described(step: Any, path: Any, which: str) -> ShownProgram:
+    recording, program = path.recording, path.program
+    graph, notes, device = recording.graph, recording.notes, ""
     if isinstance(program, StepProgram):
-        on_device = program.device.program
-        return [section("on the CUDA device", program.describe()), *program_sections(on_device, program.canonical)]
-    return host_sections(program, recording.canonical, recording.notes)
+        layout, notes, device = program.device.program, (), program.describe()
+        names = ProgramNames(graph, program.canonical)
+    else:
+        names = ProgramNames(graph, recording.canonical)
+        layout = layout_of(recording.canonical, program.arguments)
+    state = "runs without Python" if path.verified else "has to be verified by a second recording"
+    found = program_sections(graph, recording.names, names, layout, notes, device)
+    parts = {
+        "summary": summary_of(
+            graph, recording.names, names, layout, notes, step.stats, [], "", len(graph.outputs),
+            device.rpartition("\n")[2],
+        ),
+        "inputs": found.pop("inputs"),
+        "effects": describe_effects(recording),
+        **found,
+        "guards": describe_graph_guards(graph),
+    }  # fmt: skip
+    return ShownProgram(f"{which}, which {state}", graph, list(recording.names), names, layout, parts)
 
 
 def describe_effects(recording: Any) -> str:

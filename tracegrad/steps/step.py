@@ -20,7 +20,6 @@ from ..nn.module import Module
 from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
 from ..runtime.launch.binding import argument_records, bind_graph
-from ..runtime.launch.kernel_cache import kernels
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import Endpoint
@@ -29,6 +28,7 @@ from ..runtime.paths.family import Family, Variant
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.record.record import RunAgainError
+from ..runtime.report.notebook import function_html
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats
@@ -36,11 +36,11 @@ from ..runtime.wrapper import Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch
+from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.recorder import current_recorder
 from .device_program import StepProgram
-from .explain import explain_step
 from .step_recording import TensorRecording, record_tensors, restore_streams, save_streams, scalar_type
 
 _OFTEN = 4  # calls of a kind that could not be recorded, before no more is tried
@@ -74,10 +74,11 @@ class CompiledStep(Wrapper):
             shorten(error)
             raise
 
-    def explain(self) -> str:
-        """A report on the recordings: programs with your lines, effects, loops, decisions, memory, guards; and why
-        Python runs in every call, where it does."""
-        return explain_step(self)
+    def explain(self, *, level: str = "summary", format: str = "text") -> str:
+        """A report on the recordings: a summary, or with *level* ``"all"`` programs with your lines, effects, loops,
+        decisions, memory, guards; and why Python runs in every call, where it does.  Levels and *format* are those of
+        :meth:`tracegrad.runtime.compiled.CompiledFunction.explain`."""
+        return imported_to_stay(".explain", __package__).explain_step(self, level, format)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of a compiled module (``parameters``, ``train``)."""
@@ -94,6 +95,9 @@ class CompiledStep(Wrapper):
 
     def __repr__(self) -> str:
         return f"<compiled step {self.stats.name}>"
+
+    def _repr_html_(self) -> str:
+        return function_html(self, "compiled step")
 
     _counted = 1
 
@@ -175,7 +179,7 @@ class StepDispatcher(Dispatcher):
                 program = StepProgram(graph, scalars, on_host.inputs, on_host.results, recording.writes, counts)
                 bound, hit = program.launch, program.cached
             else:
-                program, hit = kernels.get(recording.canonical, len(recording.places))
+                program, hit = self.kernel(recording, len(recording.places))
                 args, donated = argument_records(graph.inputs, scalars), dict(enumerate(recording.writes))
                 bound = bind_graph(graph, recording.canonical, program, False, args, counts, donated)
         self.stats.compiles += not hit

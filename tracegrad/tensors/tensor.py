@@ -8,6 +8,7 @@ Methods live in the tables of the ``ops_*.py`` files, which are also the functio
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..runtime.cuda.arrays import download
+from ..runtime.report.notebook import array_html
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import SETTINGS_CHANGED
@@ -266,6 +268,20 @@ class Tensor:
             return text(data)
         mark = None if STATE.capture.device.type == "cuda" else data.mark(frame, text)
         return text(seen(data, "turns a tensor into text")) if mark is None else mark
+
+    def _repr_html_(self) -> str:
+        if self._base is not None:
+            refresh(self)
+        data = raw(self)
+        if isinstance(data, TracedArray):
+            return f"<pre>{html.escape(repr(data))}</pre>"
+        values = data if isinstance(data, np.ndarray) else download(data)
+        facts = [
+            ("dtype", values.dtype.name), ("device", "" if self.device.type == "cpu" else self.device),
+            ("gradient", "required" * self._requires), ("made by", "" if self._node is None else self._node.label),
+        ]  # fmt: skip
+        shown = values if values.dtype.kind in "biu" else values.astype(np.float64)
+        return array_html(f"{type(self).__name__} {list(values.shape)}", facts, shown)
 
     def __format__(self, spec: str) -> str:
         frame, data = sys._getframe(1), raw(self)

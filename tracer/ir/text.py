@@ -138,3 +138,9 @@ def print_with_names(graph: Graph) -> tuple[str, list[str], list[str]]:
     printer = _Printer()
     text = printer.graph(graph)
     return text, [printer.names[var] for var in graph.inputs], [printer.atom(x) for x in graph.outputs]
+
+
+def printed_names(graph: Graph) -> dict[Var, str]:
+    """The names that the values of *graph* have in its text; those of a body are apart."""
+    consts, nodes = [var for var, _ in graph.consts], [out for node in graph.nodes for out in node.outs]
+    return dict(zip([*graph.inputs, *consts, *nodes], _fresh_names(), strict=False))

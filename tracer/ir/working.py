@@ -20,6 +20,8 @@ _roots: dict[int, Working] = {}  # by thread
 #: Told when the outermost work of a thread begins, and when it ends.
 BEGUN: list[Callable[[], None]] = []
 ENDED: list[Callable[[], None]] = []
+#: Told of each work when it is done, inner ones too.
+DONE: list[Callable[[Working], None]] = []
 
 
 class Working:
@@ -46,6 +48,8 @@ class Working:
 
     def __exit__(self, *_: object) -> None:
         _inner.set(self.parent)
+        for tell in DONE:
+            tell(self)
         if self.parent is None:
             _end()
         else:

@@ -109,6 +109,6 @@ done:
   ret i64 0
 }"""
     stored = (19088743).to_bytes(4, "little")
-    assert jit._object_code(text, "small", slp_vectorization=True).count(stored) == 5
+    assert jit.object_code(text, "small").count(stored) == 5
     monkeypatch.setattr(jit, "LARGE", 5)
-    assert jit._object_code(text, "large", slp_vectorization=True).count(stored) == 1
+    assert jit.object_code(text, "large").count(stored) == 1

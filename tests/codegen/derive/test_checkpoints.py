@@ -171,11 +171,11 @@ def test_the_workspace_is_smaller(little):
     parts = compile_grad(f)
     chunked = workspace_of(parts, V20)
     assert chunked < 3 * 8 * math.isqrt(n) * m + 4096
-    text = parts.explain(V20)
+    text = parts.explain(V20, level="all")
     assert f"the loop of {n} steps at test_checkpoints.py" in text and "has checkpoints every 50 steps" in text
     assert f"would take {8 * n * m} bytes" in text
     little(8 * n * m)
-    assert "has checkpoints" not in compile_grad(f).explain(V20)
+    assert "has checkpoints" not in compile_grad(f).explain(V20, level="all")
 
 
 def test_what_stores_nothing_is_left_alone(little):

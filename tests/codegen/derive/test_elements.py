@@ -85,4 +85,4 @@ def test_what_only_moves_is_not_rolled():
     x = RNG.standard_normal(2000)
     for _ in range(3):
         np.testing.assert_allclose(compiled(x), f(x), rtol=1e-14)
-    assert "rolled: " not in compiled.explain(x)
+    assert "rolled: " not in compiled.explain(x, level="all")

@@ -336,4 +336,4 @@ def test_a_loop_that_is_rolled(dtype):
             # what the reverse loop reads of each step was stored, and so rounded: half an eps for each of the 50
             limit = 25 * float(finfo(dtype).eps) * np.max(abs(b)) + float(finfo(dtype).smallest_subnormal)
             assert np.max(abs(a.astype(F32) - b)) <= limit
-    assert "loop" in g.explain(h, x)
+    assert "loop" in g.explain(h, x, level="all")

@@ -386,14 +386,14 @@ def test_sums_over_many_strips_are_as_exact_as_over_all_rows(monkeypatch, seen):
 
 def test_explain_says_what_was_decided():
     args = network_args(200)
-    text = compile_grad(network).explain(*args)
+    text = compile_grad(network).explain(*args, level="all")
     assert "(strip/small)" in text
     r = rng()
     shapes = (300, 300), (300,), (300, 300), (300,), (2000, 300), (2000, 300)
     large = [r.standard_normal(shape) for shape in shapes]
-    assert "(strip/large)" in compile_grad(network).explain(*large)
+    assert "(strip/large)" in compile_grad(network).explain(*large, level="all")
     long = network_args(40_000)
-    assert "in strips of" in compile_grad(network).explain(*long)
+    assert "in strips of" in compile_grad(network).explain(*long, level="all")
 
 
 @pytest.mark.slow
@@ -403,7 +403,7 @@ def test_memory_is_that_of_a_strip(name):
     from benchmarks.workloads import ALL
 
     workload = ALL[name]
-    text = compile_grad(workload.fn, argnums=workload.argnums).explain(*workload.make_args())
+    text = compile_grad(workload.fn, argnums=workload.argnums).explain(*workload.make_args(), level="all")
     (workspace,) = re.findall(r"workspace (\d+) bytes", text)
     assert int(workspace) < 2_000_000
 

@@ -231,12 +231,12 @@ def test_autocast_has_programs_of_its_own():
 
 def test_explain_shows_what_is_launched():
     f = compile_grad(loss, target="cuda")
-    text = f.explain(W, X, Y)
+    text = f.explain(W, X, Y, level="all")
     assert "--- on the CUDA device" in text and "blocks of 8 threads" in text and "one CUDA graph" in text
     f.value_and_grad(W, X, Y)
     assert (f.stats.compiles, f.stats.kernel_hits) == (0, 1)  # explain() compiled it
     special = pytest.importorskip("scipy.special")
-    assert ": by CuPy" in compile_grad(lambda x: np.sum(special.digamma(x)), target="cuda").explain(W)
+    assert ": by CuPy" in compile_grad(lambda x: np.sum(special.digamma(x)), target="cuda").explain(W, level="all")
 
 
 def idle(canonical, arguments, xp):

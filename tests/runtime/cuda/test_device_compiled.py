@@ -341,7 +341,7 @@ def test_check_mode_compares_with_numpy(monkeypatch):
 
 def test_explain_tells_how_it_runs():
     f = compile_grad(loss, target="auto")
-    text = f.explain(*on_device(W, X, Y))
+    text = f.explain(*on_device(W, X, Y), level="all")
     assert "CuPy, operation by operation" in text and "runs on the host" not in text
 
 
@@ -349,7 +349,7 @@ def test_numpy_does_what_cupy_does_not_have(monkeypatch):
     monkeypatch.delattr(fake_cupy.special.module, "erf")  # a ufunc
     monkeypatch.delitem(EXCEPTIONS, "nonzero")  # a function for NumPy alone
     f = compile_grad(lambda w, X: np.sum(erf(X @ w)[X[:, 0] > 0]), target="auto")
-    text = f.explain(*on_device(W, X))
+    text = f.explain(*on_device(W, X), level="all")
     assert "runs on the host: erf, which CuPy does not have" in text
     assert "runs on the host: nonzero, which CuPy does not have" in text
     value, gradient = f.value_and_grad(*on_device(W, X))

@@ -223,10 +223,10 @@ def test_explain_says_what_shares_a_launch():
 
     f, g = compile_grad(plain), compile_grad(aux, has_aux=True)
     warm(f, ROUNDS[0])
-    assert "8 of the paths are tried in one launch" in f.explain(*ROUNDS[0][0])
+    assert "8 of the paths are tried in one launch" in f.explain(*ROUNDS[0][0], level="all")
     for _ in range(2):
         g.value_and_grad(np.ones(3)), g.value_and_grad(-np.ones(3))
-    assert f"not in one launch with others: {Refusal.LAUNCH_RESULTS()}" in g.explain(np.ones(3))
+    assert f"not in one launch with others: {Refusal.LAUNCH_RESULTS()}" in g.explain(np.ones(3), level="all")
 
 
 def test_more_paths_than_a_family_holds(monkeypatch, descents):
@@ -341,7 +341,7 @@ def test_kernels_check_guards_before_they_go_on():
         alone = compile_grad(deep, argnums=(0, 1)).value_and_grad(*args)
         assert alone[0] == value and alone[1][0].tobytes() == dw.tobytes() and alone[1][1].tobytes() == dv.tobytes()
     assert len(f.stats.paths) == 4
-    assert "2 of 2 guards are checked before other loops run" in f.explain(*points[0])
+    assert "2 of 2 guards are checked before other loops run" in f.explain(*points[0], level="all")
 
 
 GRAPH = """

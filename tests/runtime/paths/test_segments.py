@@ -99,7 +99,7 @@ def test_a_question_with_one_answer_does_not_cut():
     f = compile_grad(plain)
     for x in inputs(30, size=4):
         agree(f, plain, x)
-    text = f.explain(np.ones(4))
+    text = f.explain(np.ones(4), level="all")
     section = text.partition("--- segments\n")[2].partition("\n--- ")[0]
     first = plain.__code__.co_firstlineno
     assert section.splitlines()[:3] == [

@@ -208,7 +208,7 @@ def test_explain_says_what_is_shared():
     f = compile_grad(dense)
     for point in points(12) * 2:
         f.value_and_grad(*point)
-    text = f.explain(*points(1)[0])
+    text = f.explain(*points(1)[0], level="all")
     found = re.search(r"steps in front of branches that one launch runs once for all paths: (\d+)", text)
     assert found and int(found[1]) >= 3
     assert "steps in front of branches that may run again" in text

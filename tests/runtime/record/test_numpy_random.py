@@ -46,7 +46,7 @@ def test_fresh_numbers_one_kernel_and_a_reason(name):
     assert f.stats.compiles == 1
     assert what in f.stats.live and "random numbers" in f.stats.live and "tracegrad.random" in f.stats.live
     assert "test_numpy_random.py:" in f.stats.live or name == "in self"
-    assert what in f.explain(X)
+    assert what in f.explain(X, level="all")
 
 
 def test_the_stream_is_numpys():

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracegrad import compile_grad
+from tracegrad import compile_grad, profile
 from tracegrad.autograd import grad
 from tracegrad.runtime.config import config
 from tracegrad.runtime.disk.encoding import encode
@@ -141,13 +141,15 @@ def test_the_first_call_is_answered_and_the_second_verifies(cache) -> None:
     second = process()
     second.SHIFTS[0] += 1.0  # contents of arrays are read anew
     g = compile_grad(second.loss)
-    check(g, second.loss, W + 0.1, X)
+    with profile() as p:
+        check(g, second.loss, W + 0.1, X)
     assert (g.stats.from_disk, g.stats.traces) == (1, 0)
+    assert [(line.calls, line.from_disk, line.recordings) for line in p.lines.values()] == [(1, 1, 0)]
     check(g, second.loss, W, X)
     assert (g.stats.from_disk, g.stats.traces) == (1, 1)
     check(g, second.loss, W - 0.1, X)
     assert (g.stats.from_disk, g.stats.traces) == (1, 1) and "1 x answered by a recording on disk" in str(g.stats)
-    assert "answered by a recording on disk" in g.explain(W, X)
+    assert "answered by a recording on disk" in g.explain(W, X, level="all")
     assert len(plans(cache)) == 1
 
     other = compile_grad(process().loss)

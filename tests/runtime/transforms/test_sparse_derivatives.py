@@ -32,7 +32,7 @@ def same(found, dense, tolerance=1e-12):
 
 
 def colors(transform, *args) -> int:
-    line = next(line for line in transform.explain(*args).splitlines() if " entries, " in line)
+    line = next(line for line in transform.explain(*args, level="all").splitlines() if " entries, " in line)
     return int(line.partition(" colors")[0].rpartition(" ")[2])
 
 
@@ -154,7 +154,7 @@ def test_shared_parameters_of_many_rows():
     found = sparse_jacobian(fit)
     same(found(p, group, t), jacobian(fit)(p, group, t))
     assert colors(found, p, group, t) == 1
-    assert "cotangents of rows" in found.explain(p, group, t)
+    assert "cotangents of rows" in found.explain(p, group, t, level="all")
 
 
 @pytest.mark.slow

@@ -173,9 +173,11 @@ def test_the_same_transform_is_one_object_and_is_cached() -> None:
 
 
 def test_explain_says_which_mode() -> None:
-    assert "jacobian of 4 results in 4 inputs: forward mode, 4 tangents" in autograd.jacobian(vector).explain(X)
+    assert "jacobian of 4 results in 4 inputs: forward mode, 4 tangents" in autograd.jacobian(vector).explain(
+        X, level="all"
+    )
     tall = autograd.jacobian(lambda x: np.stack([np.sum(x), np.prod(x)]))
-    assert "reverse mode, 2 cotangents" in tall.explain(np.ones(9))
+    assert "reverse mode, 2 cotangents" in tall.explain(np.ones(9), level="all")
 
 
 SCALE = 2.0
@@ -302,7 +304,7 @@ def test_a_hessian_of_a_function_of_outside_arrays_is_replayed() -> None:
         w = np.full(3, 0.1 * k)
         np.testing.assert_allclose(curvature(w), X.T @ (np.exp(X @ w)[:, None] * X), rtol=1e-13)
     assert curvature.stats.traces == 2
-    assert "Python has to run" not in curvature.explain(w)
+    assert "Python has to run" not in curvature.explain(w, level="all")
 
 
 # ---- compressed products -----------------------------------------------------------------------------------------
@@ -322,10 +324,10 @@ def test_a_jacobian_of_mostly_zeros_is_of_compressed_products() -> None:
     expected = differences(lambda x: surface(x, CORNERS), x)
     for _ in range(3):
         assert_allclose(captured(x), expected, rtol=1e-6, atol=1e-8)
-    assert "5 colors" in captured.explain(x)
+    assert "5 colors" in captured.explain(x, level="all")
     given = autograd.jacobian(surface)  # an argument decides where the zeros are: each call may be of another pattern
     assert_allclose(given(x, CORNERS), expected, rtol=1e-6, atol=1e-8)
-    assert "colors" not in given.explain(x, CORNERS)
+    assert "colors" not in given.explain(x, CORNERS, level="all")
     moved = np.arange(14)
     mirrored = autograd.jacobian(lambda x: x[moved] ** 2)
     for _ in range(3):
@@ -335,7 +337,7 @@ def test_a_jacobian_of_mostly_zeros_is_of_compressed_products() -> None:
         assert_allclose(mirrored(x), np.diag(2 * x)[::-1])
     hessian = autograd.hessian(rosenbrock)
     assert_allclose(hessian(x), scipy.optimize.rosen_hess(x))
-    assert "3 colors" in hessian.explain(x)
+    assert "3 colors" in hessian.explain(x, level="all")
     tree = autograd.hessian(lambda p: rosenbrock(p["a"]) + np.sum(p["b"] ** 4))({"a": x, "b": x[:3]})
     assert_allclose(tree["a"]["a"], scipy.optimize.rosen_hess(x))
     assert_allclose(tree["b"]["b"], np.diag(12 * x[:3] ** 2))

@@ -270,7 +270,7 @@ def test_a_loop_over_it_is_rolled() -> None:
     for k in range(4):
         y = np.roll(x, k) * (-1) ** k
         np.testing.assert_array_equal(compiled.grad(y), np.where(y > 0, 2 * y, -2.0))
-    shown = compiled.explain(x)
+    shown = compiled.explain(x, level="all")
     assert "both arms run: the `if` at test_arms.py" in shown and "200 turns" in shown
     assert compiled.stats.compiles == 1
 
@@ -280,7 +280,7 @@ def test_few_branches_are_paths() -> None:
     compiled = compile_grad(lambda x: x[0] ** 2 if x[0] > 0 else -x[0])
     for v in (1.0, -1.0, 2.0, -2.0, 3.0):
         compiled.grad(np.array([v, 1.0]))
-    assert compiled.stats.compiles == 2 and "both arms" not in compiled.explain(np.ones(2))
+    assert compiled.stats.compiles == 2 and "both arms" not in compiled.explain(np.ones(2), level="all")
 
 
 def _asks(x):
@@ -373,7 +373,7 @@ def test_what_is_no_choice_is_a_question(f: Any) -> None:
         value, slope = compiled.value_and_grad(x)
         assert value == pytest.approx(f(x), rel=1e-12)
         assert slope == pytest.approx(numerical_gradient(f, (x,)), rel=1e-5, abs=1e-6)
-    assert f is _raises or f"({REFUSED[f]})" in compiled.explain(x)
+    assert f is _raises or f"({REFUSED[f]})" in compiled.explain(x, level="all")
 
 
 def test_exceptions_and_classes_are_those_of_python() -> None:
@@ -477,4 +477,4 @@ def test_no_nan_leaks_through_products_of_the_arm_that_is_not_taken():
         value, gradient = compiled.value_and_grad(x)
         np.testing.assert_allclose(value, turned(x), rtol=1e-12)
         np.testing.assert_allclose(gradient, numerical_gradient(turned, (x,)), rtol=1e-5, atol=1e-5)
-    assert "both arms run" in str(compiled.explain(x))
+    assert "both arms run" in str(compiled.explain(x, level="all"))

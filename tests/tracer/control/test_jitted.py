@@ -220,7 +220,7 @@ def test_globals_are_read_as_they_are_now():
 
 
 def test_explain_says_what_was_recorded_through_its_source():
-    text = compile_grad(lambda t: _scaled(t) * 2.0).explain(2.0)
+    text = compile_grad(lambda t: _scaled(t) * 2.0).explain(2.0, level="all")
     assert "`_scaled` is compiled by numba: recorded through its Python source" in text
 
 

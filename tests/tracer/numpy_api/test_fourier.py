@@ -59,7 +59,7 @@ def test_a_loop_over_transforms():
     np.testing.assert_allclose(value, schroedinger(psi, V, 60), rtol=1e-12)
     np.testing.assert_allclose(of_psi, complex_gradient(lambda z: schroedinger(z, V, 60), psi), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(of_V, complex_gradient(lambda v: schroedinger(psi, v.real, 60), V).real, atol=1e-7)
-    assert "rolled: the loop" in str(f.explain(psi, V, 60))
+    assert "rolled: the loop" in str(f.explain(psi, V, 60, level="all"))
 
 
 def test_errors_are_numpys():

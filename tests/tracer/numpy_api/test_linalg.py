@@ -268,7 +268,7 @@ def test_a_loop_with_inverses_is_one_kernel(n):
     np.testing.assert_allclose(value, f(a, v), rtol=1e-10)
     for k, found in enumerate(gradients):
         np.testing.assert_allclose(found, numerical_gradient(f, (a, v), argnum=k), rtol=1e-5, atol=1e-5)
-    text = str(compiled.explain(a, v))
+    text = str(compiled.explain(a, v, level="all"))
     assert text.count("= loop[") == 2 and "NumPy" not in text
     singular = np.zeros((n, n))
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):

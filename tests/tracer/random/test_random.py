@@ -204,7 +204,7 @@ def test_replays_follow_the_key(fresh_kernels: None) -> None:
     assert loss.stats.compiles == 1 and loss.stats.traces == 2 and loss.stats.live == ""
     loss.value_and_grad(np.linspace(-1, 1, 700), KEY)  # a new size: a new recording, the same kernel
     assert loss.stats.compiles == 1
-    assert "threefry2x32" in loss.explain(x, KEY)
+    assert "threefry2x32" in loss.explain(x, KEY, level="all")
 
 
 def test_keys_from_outside_are_read_anew() -> None:
@@ -251,7 +251,7 @@ def test_noise_is_fused_and_not_stored() -> None:
     f = compile_grad(lambda x, key: np.sum(x * random.uniform(key, x.shape)))
     x = np.ones(100_000)
     f(x, KEY)
-    text = f.explain(x, KEY)
+    text = f.explain(x, KEY, level="all")
     assert "threefry2x32 is stored" not in text
     assert "no temporaries" in text or "temporary" not in text.split("--- memory")[1].split("---")[0]
 

@@ -82,7 +82,7 @@ def check(f, rolled):
     high, low = (f(*(x + h * m for x, m in zip(args, moves, strict=True))) for h in (1e-6, -1e-6))
     slope = sum(np.sum(g * m) for g, m in zip(gradients, moves, strict=True))
     np.testing.assert_allclose(slope, (high - low) / 2e-6, rtol=1e-6, atol=1e-6)
-    assert ("rolled: the loop at test_histories.py:" in compiled.explain(*args)) == rolled
+    assert ("rolled: the loop at test_histories.py:" in compiled.explain(*args, level="all")) == rolled
 
 
 @pytest.mark.parametrize("f", some([bones, numbers, before, same_turn, branching], quick=2))

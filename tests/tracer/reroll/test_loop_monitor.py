@@ -295,7 +295,7 @@ def test_objects_of_the_users_in_a_followed_loop_are_seen():
     f = compile_grad(fn)
     for _ in range(3):
         np.testing.assert_allclose(f.value_and_grad(V)[0], fn(V), rtol=1e-12)
-    assert "__radd__" in str(f.explain(V))
+    assert "__radd__" in str(f.explain(V, level="all"))
 
 
 def test_a_followed_turn_is_answered_whole(monkeypatch):

@@ -232,7 +232,7 @@ def test_value_and_gradient(fn, x):
         value, gradient = f.value_and_grad(at)
         np.testing.assert_allclose(value, fn(at), rtol=1e-12)
         np.testing.assert_allclose(gradient, numerical_gradient(fn, (at,)), rtol=1e-5, atol=1e-6)
-    assert "rolled: the loop" in str(f.explain(x)) or fn is prefixes  # its outer loop has few turns
+    assert "rolled: the loop" in str(f.explain(x, level="all")) or fn is prefixes  # its outer loop has few turns
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def one_loop(plain, first, points, *, most=1):
     f = compile_grad(plain)
     f.value_and_grad(first)
     f.value_and_grad(first)
-    assert "until it stops by itself" in f.explain(first), f.explain(first)
+    assert "until it stops by itself" in f.explain(first, level="all"), f.explain(first, level="all")
     for x in points:
         value, gradient = f.value_and_grad(x)
         np.testing.assert_allclose(value, plain(x), rtol=1e-9, atol=1e-12)
@@ -388,4 +388,4 @@ def test_to_enter_again_is_no_turn(plain, points):
 def test_explain_says_why(plain, why):
     f = compile_grad(plain)
     f.value_and_grad(V * 3)
-    assert why in f.explain(V * 3) and "until it stops by itself" not in f.explain(V * 3)
+    assert why in f.explain(V * 3, level="all") and "until it stops by itself" not in f.explain(V * 3, level="all")

@@ -370,7 +370,7 @@ def same_in_a_tuple(x):
 @pytest.mark.parametrize("plain", [same_in_every_turn, same_in_a_tuple])
 def test_a_value_that_is_the_same_in_every_turn_is_read_after_it(plain):
     f = agree(plain, 20.0, 9.0, 50.0, 300.0, 0.5, 1.5)
-    assert "until it stops by itself" in f.explain(50.0)
+    assert "until it stops by itself" in f.explain(50.0, level="all")
 
 
 def test_branches_within():
@@ -434,7 +434,7 @@ def test_a_turn_unlike_the_others_ends_the_loop():
 def test_explain_says_why():
     f = compile_grad(doubles)
     f.value_and_grad(V * 10)
-    assert "`n`" in f.explain(V * 10)
+    assert "`n`" in f.explain(V * 10, level="all")
 
 
 def test_loop_that_appends_what_it_computes():

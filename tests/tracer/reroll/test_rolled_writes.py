@@ -397,7 +397,7 @@ def test_explain_says_why_an_array_is_carried():
             out[t] = np.sin(v * np.sum(out))
         return np.sum(out**2)
 
-    assert "is carried: it is used as a whole (reduce_sum at" in str(compile_grad(fn).explain(V))
+    assert "is carried: it is used as a whole (reduce_sum at" in str(compile_grad(fn).explain(V, level="all"))
 
 
 def test_other_distances_in_other_steps():

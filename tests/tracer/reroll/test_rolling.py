@@ -135,11 +135,11 @@ def test_constants_that_each_turn_makes_anew():
     for fn in (equal, rows):
         agree(fn, V, rolled=[70])
     values = [np.full(3, float(k)) for k in range(70)]
-    assert "70 values from before the loop" in agree(listed, V, values, rolled=[]).explain(V, values)
+    assert "70 values from before the loop" in agree(listed, V, values, rolled=[]).explain(V, values, level="all")
     agree(drawn, V)
     f = compile_grad(drawn)
     f(V)
-    assert "rolled: the loop at test_rolling.py" in f.explain(V)
+    assert "rolled: the loop at test_rolling.py" in f.explain(V, level="all")
 
 
 def test_iteration_over_an_array_and_stacked_results():

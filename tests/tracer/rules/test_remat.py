@@ -44,7 +44,7 @@ def scanned(layers):
 
 def workspace(compiled, *args):
     """(bytes of the workspace, matrix products) of a gradient."""
-    text = compiled.explain(*args)
+    text = compiled.explain(*args, level="all")
     (found,) = re.findall(r"workspace (\d+) bytes", text)
     return int(found), len(re.findall(r"= matmul v", text))
 

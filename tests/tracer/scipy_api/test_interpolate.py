@@ -33,7 +33,7 @@ def test_objects_from_outside_are_read_anew_in_each_call() -> None:
     spline.c[-1] += 0.5
     line._y[:] *= 2
     check(0.4, 0.7)
-    assert "arrays, read again in each call" in f.explain(0.4, 0.7)
+    assert "arrays, read again in each call" in f.explain(0.4, 0.7, level="all")
     with pytest.raises(
         ValueError, match=r"\(2\.\d+\) in x_new is above the interpolation range's maximum value \(2.0\)"
     ):

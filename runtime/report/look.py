@@ -1,0 +1,75 @@
+"""A call recorded to be looked at: the function and its caches stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...tracer.ir.errors import DifferentiationError
+from ...tracer.ir.interrupts import put_back, state
+from ...tracer.ir.refusals import Reason
+from ...tracer.record.integers import IntegersAskedError
+from ...tracer.record.recorder import RecordAgainError
+from ..mode import VALUE, Mode
+from ..paths.dispatcher import FunctionDispatcher
+from ..record.call_key import Call
+from ..record.effects import NotCountersError
+from ..record.record import record
+from ..record.recording import Look, Recording
+from ..state.state_plan import Snapshot, StatePlan
+
+
+class Looked(NamedTuple):
+    """A call's program, recorded anew: in the mode that was asked for, or, as the *note* says, of the value alone."""
+
+    call: Call
+    mode: Mode
+    plan: StatePlan
+    snapshot: Snapshot
+    recording: Recording
+    note: str
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """Why Python has to run in each call, if it has to."""
+        return [*self.plan.reasons, *self.recording.changes]
+
+
+def recorded(
+    dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None
+) -> tuple[StatePlan, Snapshot, Recording]:
+    """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is to be looked at."""
+    while True:
+        plan, snapshot = dispatcher.plans.state(call)
+        try:
+            return (
+                plan,
+                snapshot,
+                record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None, look=how),
+            )
+        except (NotCountersError, RecordAgainError):  # the next run knows what this one has found
+            continue
+        except IntegersAskedError as error:
+            if not plan.keep_contents({place for place in error.asked if type(place) is str}):
+                raise
+
+
+def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
+    """Record the call: its Python runs once more."""
+    before = state()
+    try:
+        return _look(dispatcher, mode, args, kwargs)
+    except BaseException as error:
+        put_back(before, error)
+        raise
+
+
+def _look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
+    call = dispatcher.flatten(args, kwargs, mode)
+    note = ""
+    try:
+        plan, snapshot, recording = recorded(dispatcher, call, mode)
+    except DifferentiationError as error:
+        note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
+        mode = Mode(VALUE, mode.argnums, mode.has_aux)
+        plan, snapshot, recording = recorded(dispatcher, call, mode)
+    return Looked(call, mode, plan, snapshot, recording, note)

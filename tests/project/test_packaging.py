@@ -157,4 +157,4 @@ def test_ci_runs_the_tests_and_the_linters() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     steps = [line.partition(" PYTEST_ARGS=")[0] for line in script.read_text().splitlines() if line.startswith("make ")]
-    assert steps == ["make oracle", "make test-all", "make lint"]
+    assert steps == ["make oracle", "make test-all", "make lint", "make docs"]

@@ -88,7 +88,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     blocks = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     blocks[::2] = [_LINK.sub(link, block) for block in blocks[::2]]
-    return "".join(blocks).replace("```python no-run", "```python")
+    return re.sub(r"^```python .*$", "```python", "".join(blocks), flags=re.MULTILINE)
 
 
 def on_post_build(config: Any) -> None:

@@ -21,6 +21,11 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from reference import page_of, pages, sections  # noqa: E402
 
 REFERENCE = pages()
+# colours of the pictures, and what they are in the dark
+DARK = {
+    "#1d2733": "#dbe3ec", "#5b6b7f": "#9fb0c3", "#ffffff": "#232d3b", "#8795a8": "#6d7d92",
+    "#e6effa": "#1d3350", "#3f77b5": "#6ea3dd", "#fdeedd": "#4a3017", "#d9722b": "#f0994f",
+}  # fmt: skip
 LOG = logging.getLogger("mkdocs.hooks")
 
 # pages of the site that lie elsewhere in the repository
@@ -63,6 +68,9 @@ def on_files(files: Files, config: Any) -> Files:
     for source, page in ELSEWHERE.items():
         if files.get_file_from_path(page) is None:
             files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    for picture in (ROOT / "docs" / "site" / "pictures").glob("*.svg"):
+        text = re.sub("#[0-9a-f]{6}", lambda found: DARK.get(found[0], found[0]), picture.read_text())
+        files.append(File.generated(config, f"site/pictures/dark/{picture.name}", content=text))
     for page, text in REFERENCE.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -86,6 +94,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return text
         return found[0]
 
+    picture = r"!\[([^\]]*)\]\((\S*pictures/)([\w-]+\.svg)\)"
+    markdown = re.sub(picture, r"![\1](\2\3#only-light)![\1](\2dark/\3#only-dark)", markdown)
     blocks = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     blocks[::2] = [_LINK.sub(link, block) for block in blocks[::2]]
     return re.sub(r"^```python .*$", "```python", "".join(blocks), flags=re.MULTILINE)

@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parents[2]
 _ROLE = re.compile(r":(?:func|class|meth|mod|attr|data|exc):`~?([^`]+)`")
 _FIELD = re.compile(r"^:(param|returns?|raises?)\s*([\w, .*]*):\s*", re.MULTILINE)
@@ -83,7 +85,9 @@ def _page(path: str, names: list[str]) -> list[str]:
 
 
 def _of_tensors(thing: Any) -> bool:
-    module = getattr(thing, "__module__", None) or type(thing).__module__
+    if type(thing).__module__ in ("ml_dtypes", "numpy") or isinstance(thing, np.dtype):
+        return True
+    module = thing.__name__ if inspect.ismodule(thing) else getattr(thing, "__module__", None) or type(thing).__module__
     return module.startswith(("tracegrad.tensors", "tracegrad.nn", "tracegrad.optim", "tracegrad.amp"))
 
 
@@ -93,7 +97,8 @@ def _entry(name: str, thing: Any) -> list[str]:
         return [f"Property. {_markdown(thing.__doc__)}" if thing.__doc__ else "Property."]
     thing = getattr(thing, "__func__", thing)
     if inspect.ismodule(thing):
-        return [f"Module. {_markdown(thing.__doc__)}"]
+        sentence = re.match(r".*?[.:](?=\s|$)", inspect.cleandoc(thing.__doc__ or ""), re.DOTALL)
+        return [f"Module. {sentence[0].rstrip(':') if sentence else ''}"]
     if not callable(thing):
         shown = repr(thing)
         return [

@@ -28,14 +28,9 @@ LAYERS = [ROOT / name for name in ("tracer", "codegen", "runtime", "tracegrad")]
 SOURCES = [path for folder in (*LAYERS, ROOT / "benchmarks") for path in sorted(folder.rglob("*.py"))]
 FILE_NAMES = {path.name for path in [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("examples/*.py")]}
 FILE = re.compile(r"(?<![\w./*-])((?:[\w.-]+/)*\w+\.py)\b")
-OF_A_USER = {
-    "model.py",
-    "m.py",
-    "FILE.py",
-    "first.py",
-    "mistake.py",
-    "plot.py",
-}  # files in examples of recorded lines and of commands
+OF_A_USER = set(
+    "model.py m.py FILE.py first.py mistake.py plot.py parallel.py".split()
+)  # files in examples of recorded lines and of commands
 NOT_RUN = {"docs/cuda.md": 1, "docs/tutorials/gpu.md": 1}  # blocks marked ``python no-run``, since they need a device
 
 

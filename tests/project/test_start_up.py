@@ -207,6 +207,18 @@ def test_a_first_call_without_files_needs_neither_scipy_nor_numbas_python() -> N
     assert not set(NOT_NEEDED) & set(found)
 
 
+def test_what_a_late_import_does_to_filters_of_warnings_is_not_the_functions_doing() -> None:
+    """scipy.special, which draws of normal numbers need, adds one."""
+    script = """
+import numpy as np, tracegrad
+f = tracegrad.compile_grad(lambda x, key: np.sum(x * tracegrad.random.normal(key, 3)))
+for k in range(3):
+    f.grad(np.ones(3), tracegrad.random.key(k))
+print(not f.stats.live, f.stats.traces)
+"""
+    assert run(script) == "True 2"
+
+
 # ---- libraries that are imported at any time ---------------------------------------------------------------------
 
 USES = {  # (imports, expression of t)

@@ -72,7 +72,12 @@ def streams_kept() -> Iterator[None]:
     stream.state = position
 
 
-@pytest.mark.parametrize("document", BLOCKS)
+LONG = ("docs/tutorials/", "docs/recipes.md")  # seconds each
+
+
+@pytest.mark.parametrize(
+    "document", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(LONG)) for name in BLOCKS]
+)
 @pytest.mark.usefixtures("fresh_kernels", "streams_kept")
 def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks run in order in one module; ``print(...)  # text`` promises that line of output."""

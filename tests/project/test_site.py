@@ -32,6 +32,16 @@ def test_the_reference_has_every_public_name_with_what_it_is(pages: dict[str, st
     assert [name for name, text in entries.items() if not text.strip()] == []
 
 
+def test_the_newcomers_path_has_every_block_of_the_quickstart() -> None:
+    """``docs/newcomer.py`` saves each program under a name of its own, and runs it."""
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    steps = runpy.run_path(str(ROOT / "docs" / "newcomer.py"))["steps"](text)
+    saved = [step.partition("\n")[0] for kind, step in steps if kind == "file"]
+    run = [step for kind, step in steps if kind == "run"]
+    assert len(set(saved)) == len(saved) == text.count("```python") > 0
+    assert [command.rpartition(" ")[2] for command in run[2:]] == saved
+
+
 def test_every_page_is_in_a_menu() -> None:
     menu = set(re.findall(r"[\w/-]+\.md", CONFIG.partition("\nnav:")[2]))
     assert {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")} - menu == {

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tracegrad import Tensor
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests" / "support" / "typed_program.py"
 
@@ -67,3 +69,10 @@ def test_pyright_accepts_a_users_program() -> None:
 def test_the_program_runs() -> None:
     space = {"__name__": "typed_program"}
     exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), space)
+
+
+def test_the_methods_that_checkers_are_told_of_are_there() -> None:
+    source = (ROOT / "tracegrad" / "tensors" / "tensor.py").read_text()
+    told = [line.split(" = ")[:-1] for line in source.splitlines() if line.endswith(" = _method")]
+    assert sum(map(len, told)) > 60
+    assert {name for line in told for name in map(str.strip, line)} <= set(dir(Tensor))

@@ -129,3 +129,10 @@ def steps() -> None:
         return cost
 
     print(step(tracegrad.randn(5, 3)).item(), step.stats.calls)
+
+
+def tensors() -> None:
+    x = tracegrad.randn(3, requires_grad=True)
+    assert_type((2.0 * x - x[0]).exp().sum(), tracegrad.Tensor)
+    assert_type(tracegrad.zeros(3), tracegrad.Tensor)
+    assert_type(x.grad, tracegrad.Tensor | None)

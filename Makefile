@@ -1,4 +1,4 @@
-# demo, test, test-all, test-long, test-oldest, test-python, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-all, test-long, test-oldest, test-python, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test                                  the quick tier of the tests, in minutes
@@ -21,7 +21,7 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all test-long test-oldest test-python oracle bench gpu-check lint clean
+.PHONY: demo test test-all test-long test-oldest test-python oracle bench gpu-check lint docs clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
@@ -64,6 +64,11 @@ lint: $(VENV)/.ready-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy -p tracegrad
+
+# The site, in build/site; a warning is an error.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.ready-docs
+	$(PY) -m mkdocs build --quiet
 
 clean:
 	rm -rf $(VENV) $(OLDEST) .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ import functools
 import os
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ..tracer.ir import forks
 from ..tracer.ir.gc_pause import imported_to_stay
@@ -22,11 +22,14 @@ from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
-from .wrapper import Wrapper
+from .wrapper import P, R, Wrapper
 
 if TYPE_CHECKING:
     from .paths.dispatcher import FunctionDispatcher
     from .paths.entry import Endpoint
+
+S = TypeVar("S")  # the instance that a method is of
+Q = ParamSpec("Q")  # the parameters of a method behind it
 
 
 class _Once:
@@ -41,11 +44,11 @@ class _Once:
         return found
 
 
-class CompiledFunction(Wrapper):
+class CompiledFunction(Wrapper, Generic[P, R]):
     """A function with compiled value and gradient.  Made by :func:`compile_grad`."""
 
     def __init__(
-        self, fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+        self, fn: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False,
         static_argnames: str | Iterable[str] = (), target: str = "cpu",
     ):  # fmt: skip
         check_function(fn, target)
@@ -92,7 +95,7 @@ class CompiledFunction(Wrapper):
 
     # ---- what users call ---------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function's value, from a compiled forward kernel."""
         endpoint = self._value
         self.stats.calls += 1
@@ -103,7 +106,7 @@ class CompiledFunction(Wrapper):
             shorten(error)
             raise
 
-    def grad(self, *args: Any, **kwargs: Any) -> Any:
+    def grad(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient,
         aux)).
 
@@ -118,7 +121,7 @@ class CompiledFunction(Wrapper):
             shorten(error)
             raise
 
-    def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
+    def value_and_grad(self, *args: P.args, **kwargs: P.kwargs) -> tuple[R, Any]:
         """(value, gradient) from one kernel; with ``has_aux`` ((value, aux), gradient).
 
         ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True)`` takes it as it is.
@@ -132,7 +135,7 @@ class CompiledFunction(Wrapper):
             shorten(error)
             raise
 
-    def jacobian(self, *args: Any, **kwargs: Any) -> Any:
+    def jacobian(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The Jacobian with respect to ``argnums``: :func:`tracegrad.autograd.jacobian`.
 
         ``scipy.optimize.least_squares(f, x0, jac=f.jacobian)`` takes it as it is.
@@ -140,7 +143,7 @@ class CompiledFunction(Wrapper):
         with for_users:
             return self.transform("jacobian")(*args, **kwargs)
 
-    def hessian(self, *args: Any, **kwargs: Any) -> Any:
+    def hessian(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The second derivatives with respect to ``argnums``: :func:`tracegrad.autograd.hessian`.
 
         ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True, hess=f.hessian)`` takes it as it is.
@@ -166,6 +169,17 @@ class CompiledFunction(Wrapper):
         """
         with for_users:
             return explained(self, self._both.mode, args, kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> CompiledFunction[P, R]: ...
+
+    @overload
+    def __get__(
+        self: CompiledFunction[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> BoundFunction[Q, R]: ...
+
+    @overload  # of a static or a class method, whose first argument is another one
+    def __get__(self, instance: Any, owner: type | None = None) -> BoundFunction[..., R]: ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -221,7 +235,7 @@ def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwa
     return module_of_runtime("report.explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
-class BoundFunction:
+class BoundFunction(Generic[P, R]):
     """A compiled method of one instance.  argnums do not count ``self``."""
 
     __slots__ = ("__func__", "__self__")
@@ -230,7 +244,7 @@ class BoundFunction:
         self.__func__ = function
         self.__self__ = instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """As :meth:`CompiledFunction.__call__`."""
         function = self.__func__
         try:
@@ -239,7 +253,7 @@ class BoundFunction:
             shorten(error)
             raise
 
-    def grad(self, *args: Any, **kwargs: Any) -> Any:
+    def grad(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As :meth:`CompiledFunction.grad`."""
         function = self.__func__
         try:
@@ -248,7 +262,7 @@ class BoundFunction:
             shorten(error)
             raise
 
-    def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
+    def value_and_grad(self, *args: P.args, **kwargs: P.kwargs) -> tuple[R, Any]:
         """As :meth:`CompiledFunction.value_and_grad`."""
         function = self.__func__
         try:
@@ -257,12 +271,12 @@ class BoundFunction:
             shorten(error)
             raise
 
-    def jacobian(self, *args: Any, **kwargs: Any) -> Any:
+    def jacobian(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As :meth:`CompiledFunction.jacobian`."""
         with for_users:
             return self.__func__.transform("jacobian", True)(self.__self__, *args, **kwargs)
 
-    def hessian(self, *args: Any, **kwargs: Any) -> Any:
+    def hessian(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As :meth:`CompiledFunction.hessian`."""
         with for_users:
             return self.__func__.transform("hessian", True)(self.__self__, *args, **kwargs)
@@ -324,8 +338,28 @@ class _ClassMethod(classmethod):  # type: ignore[type-arg]
         return self.__func__.__get__(type(instance) if owner is None else owner)
 
 
+class _Settings(Protocol):
+    """``compile_grad`` with settings."""
+
+    def __call__(self, fn: Callable[P, R], /) -> CompiledFunction[P, R]: ...
+
+
+@overload
 def compile_grad(
-    fn: Callable[..., Any] | None = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    fn: None = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    static_argnames: str | Iterable[str] = (), target: str = "cpu",
+) -> _Settings: ...  # fmt: skip
+
+
+@overload
+def compile_grad(
+    fn: Callable[P, R], *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    static_argnames: str | Iterable[str] = (), target: str = "cpu",
+) -> CompiledFunction[P, R]: ...  # fmt: skip
+
+
+def compile_grad(
+    fn: Any = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     static_argnames: str | Iterable[str] = (), target: str = "cpu",
 ) -> Any:  # fmt: skip
     """Compile *fn*, a function of NumPy arrays and floats, and its gradient.

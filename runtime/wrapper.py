@@ -21,8 +21,10 @@ import copy
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")  # the parameters of a function
+R = TypeVar("R")  # its result
 _SELF = TypeVar("_SELF", bound="Wrapper")
 
 

@@ -5,6 +5,7 @@ is installed and found here."""
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from .check.doctor import doctor
@@ -13,10 +14,15 @@ from .check.report import check
 from .runtime.disk.report import REPORTS
 
 
+def command_name() -> str:
+    """The command as it was written: ``tracegrad``, or ``python -m tracegrad``."""
+    return "python -m tracegrad" if os.path.basename(sys.argv[0]) == "__main__.py" else "tracegrad"
+
+
 def main(words: list[str] | None = None) -> int:
     """Runs the command; returns 0 where the function records and is right, or all files hold, else 1; 2 on wrong
     usage."""
-    parser = argparse.ArgumentParser(prog="python -m tracegrad", description=__doc__)
+    parser = argparse.ArgumentParser(prog=command_name(), description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     sub = commands.add_parser("check", help="whether a function records, what of it, and at which line it does not")
     sub.add_argument("target", metavar="FILE.py:function", help="or FILE.py:Class.method")

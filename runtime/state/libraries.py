@@ -101,6 +101,7 @@ PRINT_OPTIONS = LibrarySetting(
     "np.get_printoptions()", _print_options, _context_variable("printoptions", "format_options")
 )
 ERRORS = LibrarySetting("np.geterr()", _numpy_errors, _context_variable("umath", "_extobj_contextvar"))
+FILTERS = LibrarySetting("warnings.filters", lambda: tuple(warnings.filters))
 TIME_ZONE = LibrarySetting("the time zone", lambda: (time.timezone, time.altzone, time.tzname))
 _BUFFER = LibrarySetting("np.getbufsize()", np.getbufsize)
 _SPECIAL_ERRORS = LibrarySetting("scipy.special.geterr()", _special_errors)
@@ -111,9 +112,7 @@ _SWITCH = LibrarySetting("sys.getswitchinterval()", sys.getswitchinterval)
 
 
 #: settings that code may leave changed by ways that no one names
-AMBIENT = (
-    DECIMAL, ERRORS, PRINT_OPTIONS, LOCALE, LibrarySetting("warnings.filters", lambda: tuple(warnings.filters))
-)  # fmt: skip
+AMBIENT = (DECIMAL, ERRORS, PRINT_OPTIONS, LOCALE, FILTERS)
 _ambient = [s.read if s.quick is None else s.quick for s in AMBIENT]
 
 

@@ -25,6 +25,7 @@ from ...tracer.bytecode.concretize import called_path
 from ...tracer.bytecode.shown_names import asks, nested, release, show
 from ...tracer.ir.forks import when_alone
 from ...tracer.ir.interrupts import kept
+from ...tracer.ir.late_modules import added_filters
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
 from ...tracer.numpy_api import made_in_code
@@ -32,7 +33,7 @@ from ...tracer.record import constants
 from ...tracer.record.recorder import current_recorder, unwatched_contexts
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
-from .libraries import AMBIENT, ERRORS, RUN_TIME, ambient, impure
+from .libraries import AMBIENT, ERRORS, FILTERS, RUN_TIME, ambient, impure
 from .native_filter import Filter, unavailable
 from .quiet_calls import mark
 from .seeded_draws import SeededDraws
@@ -77,6 +78,7 @@ class Watch:
         self._seeds, self.draws = seeds, SeededDraws(seeds)
         self._ambient: list[Any] = []
         self._errors: Any = None
+        self._imported = 0  # filters of warnings that late imports have added before
         self._filter: Filter | None = None
         self.reasons: list[Reason] = []
 
@@ -87,6 +89,7 @@ class Watch:
         gc.callbacks.append(self._collection)
         self._prior = sys.getprofile()
         self.draws, self._ambient, self._errors = SeededDraws(self._seeds), ambient(), ERRORS.read()
+        self._imported = len(added_filters)
         recorder = current_recorder()
         if recorder is not None:
             recorder.seeds = self.draws.seed_numpy
@@ -122,6 +125,8 @@ class Watch:
         if (now := ambient()) != self._ambient:
             for setting, before, value in zip(AMBIENT, self._ambient, now, strict=True):
                 restored = setting is ERRORS and ERRORS.read() == self._errors  # by np.seterr(**old)
+                if setting is FILTERS:
+                    value = tuple([entry for entry in value if entry not in added_filters[self._imported :]])
                 if value is not before and value != before and not restored:
                     self._add(Refusal.REPLAY_CHANGES(name=setting.label))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..declare import positions
+from ..wrapper import P, R
 from .transform import Transform, TransformRule, rule_of, transformed
 
 
@@ -39,6 +40,16 @@ class Directional(TransformRule):
 # ---- what users call ---------------------------------------------------------------------------------------------
 
 
+@overload
+def jvp(
+    fn: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> tuple[Any, ...]: ...
+
+
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """``(fn(*primals), J @ tangents)``: the value and its directional derivative, in one forward pass.
 
@@ -51,6 +62,14 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
     :raises DifferentiationError: where an argument is no float or a tangent does not fit.
     """
     return transformed(rule_of(Jvp, has_aux), fn, ("primals", "tangents"))(primals, tangents)
+
+
+@overload
+def linearize(fn: Callable[..., R], *primals: Any, has_aux: Literal[False] = False) -> tuple[R, Callable[..., R]]: ...
+
+
+@overload
+def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool) -> tuple[Any, ...]: ...
 
 
 def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -67,7 +86,7 @@ def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     return transformed(rule_of(Linearize, has_aux), fn)(*primals)
 
 
-def derivative(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+def derivative(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Transform[P, Any]:
     """The derivative of *fn* with respect to a number, by forward mode: of the shape of the value.
 
     Of a function of an array that works element by element it is the array of the derivatives (the derivative along

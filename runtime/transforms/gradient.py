@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from ...tracer.ir.tracebacks import shorten
 from ..compiled import BoundFunction, CompiledFunction, explained
@@ -14,7 +14,7 @@ from ..memo import OWNERS, kept
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from ..stats import Stats
 from ..stored.first_call import First
-from ..wrapper import Wrapper
+from ..wrapper import P, R, Wrapper
 
 
 def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
@@ -24,7 +24,7 @@ def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
     return kept(fn, VALUE, lambda: CompiledFunction(fn, target="auto"))
 
 
-class Derivative(Wrapper):
+class Derivative(Wrapper, Generic[P, R]):
     """A gradient as a function.  Applies to itself: ``grad(grad(f))``."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Derivative(Wrapper):
     def stats(self) -> Stats:
         return self._function.stats
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         endpoint = self._endpoint
         if type(endpoint) is First:  # until there is a dispatcher
             endpoint = self._endpoint = self._function.endpoint(endpoint.mode)
@@ -74,21 +74,21 @@ class Derivative(Wrapper):
 OWNERS.append(Derivative)
 
 
-def _derivative(fn: Callable[..., Any], *settings: Any) -> Derivative:
+def _derivative(fn: Callable[P, Any], *settings: Any) -> Derivative[P, Any]:
     return kept(fn, settings, lambda: Derivative(fn, *settings))
 
 
 def grad(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Derivative:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Derivative[P, Any]:
     """The gradient of *fn*, which returns a real scalar, as a function; with *holomorphic* the derivative of one that
     takes and returns complex numbers.  A function decorated with ``compile_grad`` shares its kernels."""
     return _derivative(fn, GRAD, positions(argnums), has_aux, holomorphic)
 
 
 def value_and_grad(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Derivative:
+    fn: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Derivative[P, tuple[R, Any]]:
     """``(value, gradient)`` of *fn* in one kernel; *holomorphic* as in :func:`grad`.
 
         value, (of_w, of_b) = value_and_grad(loss, argnums=(0, 1))(w, b, x)

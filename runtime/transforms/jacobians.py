@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..declare import positions
+from ..wrapper import P
 from .transform import Transform, TransformRule, rule_of, transformed
 
 FORWARD, REVERSE, CHEAPEST = "forward", "reverse", "cheapest"
@@ -53,8 +54,8 @@ class HessianProduct(TransformRule):
 
 
 def jacobian(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Transform[P, Any]:
     """The Jacobian of *fn* with respect to the arguments *argnums*: arrays of the shape of the result, then of the
     argument, in the structure of the result, then of the arguments.
 
@@ -72,22 +73,22 @@ def jacobian(
 
 
 def jacfwd(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Transform[P, Any]:
     """As :func:`jacobian`, by forward mode: one tangent for each input."""
     return transformed(rule_of(Jacobian, positions(argnums), FORWARD, has_aux, holomorphic), fn)
 
 
 def jacrev(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Transform[P, Any]:
     """As :func:`jacobian`, by reverse mode: one cotangent for each result."""
     return transformed(rule_of(Jacobian, positions(argnums), REVERSE, has_aux, holomorphic), fn)
 
 
 def hessian(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Transform[P, Any]:
     """The second derivatives of *fn*: the forward Jacobian of the reverse one.  Of a scalar function of one array an
     array (*shape, *shape); of trees, or of several *argnums*, a tree of the structure of the arguments in each place of
     such a tree; of a function that returns an array, with the shape of that in front.
@@ -101,7 +102,7 @@ def hessian(
     return transformed(rule_of(Hessian, positions(argnums), has_aux, holomorphic), fn)
 
 
-def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform:
+def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform[..., Any]:
     """Products of the Hessian of *fn* with a vector: ``hvp(f)(x, v)`` is ``H(x) @ v``, without H, at the price of a
     few values of *fn*.  The vector stands after the arguments *argnums*, in their structure; others follow it, as in
     ``scipy.optimize.minimize(..., hessp=hvp(f))``.  Forward mode over reverse mode.
@@ -110,6 +111,6 @@ def hvp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     return transformed(rule_of(HessianProduct, positions(argnums), has_aux), fn)
 
 
-def vhp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform:
+def vhp(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Transform[..., Any]:
     """As :func:`hvp`, ``v @ H(x)``, by reverse mode over reverse mode."""
     return transformed(rule_of(HessianProduct, positions(argnums), has_aux, True), fn)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..declare import positions
+from ..wrapper import P, R
 from .transform import Transform, TransformRule, rule_of, transformed
 
 
@@ -30,6 +31,16 @@ class ElementwiseGrad(TransformRule):
 # ---- what users call ---------------------------------------------------------------------------------------------
 
 
+@overload
+def vjp(
+    fn: Callable[..., R], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[Any], tuple[Any, ...]]]: ...
+
+
+@overload
+def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool) -> tuple[Any, ...]: ...
+
+
 def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """``(fn(*primals), vjp_fn)``, where ``vjp_fn(cotangent)`` is the tuple of the cotangents of *primals*.
 
@@ -45,7 +56,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return transformed(rule_of(Vjp, has_aux), fn)(*primals)
 
 
-def elementwise_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+def elementwise_grad(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Transform[P, Any]:
     """The gradient of the sum of the results of *fn*: where *fn* works element by element the derivatives of all
     elements, by one reverse pass."""
     return transformed(rule_of(ElementwiseGrad, positions(argnums)), fn)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..declare import positions
 from ..record.sparse_arrays import csr_array
+from ..wrapper import P
 from .transform import Transform, TransformRule, rule_of, transformed
 
 
@@ -30,7 +31,7 @@ class SparseHessian(TransformRule):
 # ---- what users call ---------------------------------------------------------------------------------------------
 
 
-def sparse_jacobian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+def sparse_jacobian(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Transform[P, Any]:
     """The Jacobian of *fn* as a ``scipy.sparse.csr_array`` with a fixed pattern.
 
     It has a row for each element of the result and a column for each element of the arguments *argnums*, one array
@@ -48,7 +49,7 @@ def sparse_jacobian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) ->
     return transformed(rule_of(SparseJacobian, positions(argnums)), fn)
 
 
-def sparse_hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Transform:
+def sparse_hessian(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Transform[P, Any]:
     """The Hessian of *fn*, which returns a real scalar, as a symmetric ``scipy.sparse.csr_array`` with a fixed pattern.
 
     Rows and columns are the elements of the arguments *argnums*, as in :func:`sparse_jacobian`.  Columns are told apart

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...tracer.ir.late_modules import imported
 from ..compiled import BoundFunction, CompiledFunction, explained, module_of_runtime
 from ..memo import kept
-from ..wrapper import Wrapper
+from ..wrapper import P, R, Wrapper
 
 if TYPE_CHECKING:
     from ...tracer.record.recorder import Recorder
@@ -87,7 +87,7 @@ class RuleApplied(Wrapper):
         return self.rule, self.parameters
 
 
-class Transform(CompiledFunction):
+class Transform(CompiledFunction[P, R]):
     """A transformed function.  Made by :func:`transformed`."""
 
     def __init__(self, applied: RuleApplied) -> None:
@@ -114,7 +114,9 @@ class Transform(CompiledFunction):
         return transformed, (applied.rule, applied.__wrapped__, applied.parameters)  # which is kept on the function
 
 
-def transformed(rule: TransformRule, fn: Function, parameters: Sequence[str] | None = None) -> Transform:
+def transformed(
+    rule: TransformRule, fn: Callable[P, Any], parameters: Sequence[str] | None = None
+) -> Transform[P, Any]:
     """*fn* transformed by *rule*: the same object for the same function and rule, for as long as the function lives.
     *parameters*: the names of its arguments, where they are not those of the function."""
     if not callable(fn):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tracer.ir.errors import UnsupportedError
+from ..wrapper import P
 from .transform import Transform, TransformRule, rule_of, transformed
 
 
@@ -79,9 +80,9 @@ def _trees() -> Any:
 
 
 def vmap(
-    fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
+    fn: Callable[P, Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
     spmd_axis_name: Any = None,
-) -> Transform:  # fmt: skip
+) -> Transform[P, Any]:  # fmt: skip
     """*fn*, a function of one row, for many rows at once.
 
         vmap(lambda w, x: w @ x, in_axes=(None, 0))(np.ones((4, 3)), np.ones((5, 3)))             # of shape (5, 4)

@@ -4,6 +4,7 @@ what they name is there.  The files that comments name are there, too."""
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import re
 import sys
@@ -27,8 +28,10 @@ LAYERS = [ROOT / name for name in ("tracer", "codegen", "runtime", "tracegrad")]
 SOURCES = [path for folder in (*LAYERS, ROOT / "benchmarks") for path in sorted(folder.rglob("*.py"))]
 FILE_NAMES = {path.name for path in [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("examples/*.py")]}
 FILE = re.compile(r"(?<![\w./*-])((?:[\w.-]+/)*\w+\.py)\b")
-OF_A_USER = {"yours.py", "model.py", "m.py", "FILE.py"}  # files in examples of recorded lines and of commands
-NOT_RUN = {"docs/cuda.md": 1}  # blocks marked ``python no-run``, since they need a device
+OF_A_USER = set(
+    "yours.py model.py m.py FILE.py first.py mistake.py plot.py parallel.py".split()
+)  # files in examples of recorded lines and of commands
+NOT_RUN = {"docs/cuda.md": 1, "docs/tutorials/gpu.md": 1}  # blocks marked ``python no-run``, since they need a device
 
 
 class Block(NamedTuple):
@@ -40,7 +43,13 @@ class Block(NamedTuple):
 def blocks_of(text: str) -> list[Block]:
     """The blocks of Python in a document."""
     found = re.finditer(r"^```python(.*)\n((?:(?!```).*\n)*)```$", text, re.MULTILINE)
-    return [Block(m[2], text.count("\n", 0, m.start(2)), m[1].strip() != "no-run") for m in found]
+    return [Block(m[2], text.count("\n", 0, m.start(2)), can_run(m[1].strip())) for m in found]
+
+
+def can_run(said: str) -> bool:
+    """Does a block run here?  ``python if NAME`` needs a package that may be missing."""
+    needed = re.fullmatch(r"if (\w+)", said)
+    return said != "no-run" if needed is None else importlib.util.find_spec(needed[1]) is not None
 
 
 BLOCKS = {name: blocks for name, text in TEXTS.items() if (blocks := blocks_of(text))}
@@ -63,7 +72,12 @@ def streams_kept() -> Iterator[None]:
     stream.state = position
 
 
-@pytest.mark.parametrize("document", BLOCKS)
+LONG = ("docs/tutorials/", "docs/recipes.md")  # seconds each
+
+
+@pytest.mark.parametrize(
+    "document", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(LONG)) for name in BLOCKS]
+)
 @pytest.mark.usefixtures("fresh_kernels", "streams_kept")
 def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks run in order in one module; ``print(...)  # text`` promises that line of output."""
@@ -82,9 +96,10 @@ def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.Mo
 
 def test_every_block_of_code_is_run_but_for_those_that_say_so() -> None:
     for name, text in TEXTS.items():
-        assert set(re.findall(r"^ *```(py.*)$", text, re.MULTILINE)) <= {"python", "python no-run"}, name
+        for said in re.findall(r"^ *```(py.*)$", text, re.MULTILINE):
+            assert re.fullmatch(r"python( no-run| if \w+)?", said), name
         assert text.count("```python") == len(BLOCKS.get(name, [])), name
-    left_out = {name: sum(not block.runs for block in blocks) for name, blocks in BLOCKS.items()}
+    left_out = {name: text.count("```python no-run") for name, text in TEXTS.items()}
     assert {name: count for name, count in left_out.items() if count} == NOT_RUN
 
 
@@ -110,7 +125,7 @@ def test_links_lead_somewhere(document: str) -> None:
             continue
         target, _, anchor = link.partition("#")
         place = (ROOT / document).parent / target if target else ROOT / document
-        assert place.exists(), f"{document} links to {target}"
+        assert place.exists() or target.startswith("reference/"), f"{document} links to {target}"  # made by the site
         assert not anchor or anchor in anchors_of(place.read_text()), f"{document} links to {link}"
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from ..runtime.tensor_library import TENSORS
+from ..runtime.transforms.gradient import Derivative
 from ..runtime.transforms.gradient import grad as function_grad
+from ..runtime.wrapper import P
 from ..tracer.ir.tracebacks import for_users
 
 _OF_A_VALUE = (
@@ -14,7 +17,20 @@ _OF_A_VALUE = (
 )
 
 
-def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
+@overload
+def grad(
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Derivative[P, Any]: ...
+
+
+@overload
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Any, ...]: ...  # fmt: skip
+
+
+def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]  # outputs are among kwargs, too
     """The gradient of a function, or of tensors.
 
     ``grad(fn, argnums=0, has_aux=False, holomorphic=False)`` is the gradient of *fn*, which returns a real scalar, as a

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, overload
 
 from ..nn.module import Module
 from ..runtime.config import config
@@ -32,7 +32,7 @@ from ..runtime.report.notebook import function_html
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats
-from ..runtime.wrapper import Wrapper
+from ..runtime.wrapper import P, R, Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch
@@ -46,11 +46,11 @@ from .step_recording import TensorRecording, record_tensors, restore_streams, sa
 _OFTEN = 4  # calls of a kind that could not be recorded, before no more is tried
 
 
-class CompiledStep(Wrapper):
+class CompiledStep(Wrapper, Generic[P, R]):
     """A function of tensors whose effects and results are replayed by one kernel.  Made by :func:`compile`."""
 
     def __init__(
-        self, fn: Callable[..., Any], static: frozenset[int | str] = frozenset(), stats: Stats | None = None
+        self, fn: Callable[P, R], static: frozenset[int | str] = frozenset(), stats: Stats | None = None
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
@@ -61,7 +61,7 @@ class CompiledStep(Wrapper):
         if stats is None:
             self._dispatcher.count_paths()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """As the function itself.  Tensors in the result stay connected to the tensors they depend on, unless the step
         has run their backward."""
         self.stats.calls += self._counted
@@ -245,6 +245,20 @@ def _place(call: Call, snapshot: Snapshot) -> device | None:
     if snapshot.graph.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
         return None
     return device("cuda", current_device())
+
+
+class _Options(Protocol):
+    """``compile`` with options."""
+
+    def __call__(self, fn: Callable[P, R], /) -> CompiledStep[P, R]: ...
+
+
+@overload
+def compile(fn: None = None, **options: Any) -> _Options: ...
+
+
+@overload
+def compile(fn: Callable[P, R], **options: Any) -> CompiledStep[P, R]: ...
 
 
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -136,10 +136,10 @@ def _constant(
 # ---- filled by one value ------------------------------------------------------------------------------------------
 
 
-def _filled(name: str, make: Callable[..., Any], value: float, contents: str) -> Callable[..., Any]:
+def _filled(name: str, make: Callable[..., Any], value: float, contents: str) -> Callable[..., Tensor]:
     def create(
         *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Any:
+    ) -> Tensor:
         sizes, dtype = _dtype_last(sizes, dtype)
         return _constant(make, value, _shape(name, sizes, size), dtype, requires_grad, device)
 
@@ -151,7 +151,7 @@ ones = _filled("ones", creation.ones, 1, "of ones")
 empty = _filled("empty", creation.empty, 0, "with arbitrary contents")
 
 
-def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
+def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor full of one number, whose dtype is that of ``tensor(fill_value)``."""
     value = raw(fill_value) if isinstance(fill_value, Tensor) and not fill_value.ndim else fill_value
     if not isinstance(value, Tensor) and on_cuda(value):
@@ -169,11 +169,11 @@ def _kind_of(name: str, input: Any, dtype: Any, device: Any) -> tuple[Any, dict[
     return like.shape, {"dtype": like.dtype if dtype is None else dtype, "device": beside(like, device)}
 
 
-def like(make: Callable[..., Any], contents: str) -> Callable[..., Any]:
+def like(make: Callable[..., Any], contents: str) -> Callable[..., Tensor]:
     """``zeros_like`` of ``zeros``, and so on."""
     name = f"{make.__name__}_like"
 
-    def create(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    def create(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         shape, kind = _kind_of(name, input, dtype, device)
         return make(shape, **kind, requires_grad=requires_grad)
 
@@ -187,7 +187,7 @@ empty_like = like(empty, "Arbitrary contents")
 
 def full_like(
     input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """A tensor full of one number, in the shape (and dtype, unless given) of *input*."""
     shape, kind = _kind_of("full_like", input, dtype, device)
     return full(shape, fill_value, **kind, requires_grad=requires_grad)
@@ -198,7 +198,7 @@ def full_like(
 
 def eye(
     n: Any, m: Any = None, k: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """The identity matrix of n rows and m columns (n, if left out), its ones on the k-th diagonal."""
     rows = _count("eye", "n", n)
     columns = rows if m is None else _count("eye", "m", m)
@@ -211,7 +211,7 @@ def eye(
 def arange(
     start: Any = None, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """start, start + step, ... before *end*; ``arange(n)`` counts from 0. int64 if all three are integers."""
     if start is None and end is None:
         raise TypeError('arange() missing 1 required positional arguments: "end"')
@@ -238,7 +238,7 @@ def arange(
 
 def linspace(
     start: Any, end: Any, steps: Any = 50, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """*steps* numbers at equal distances, from *start* to *end* inclusive."""
     return _made(_points("linspace", start, end, steps, _float_or_default(dtype)), requires_grad, device)
 
@@ -246,7 +246,7 @@ def linspace(
 def logspace(
     start: Any, end: Any, steps: Any = 50, base: float = 10.0, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """*base* to the powers of ``linspace(start, end, steps)``."""
     powers = np.power(float(base), _points("logspace", start, end, steps, dtypes.float64))
     return _made(powers.astype(_float_or_default(dtype)), requires_grad, device)
@@ -263,12 +263,12 @@ def _points(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype) -> Any
     return creation.linspace(low, high, count, dtype=dtype)
 
 
-def tril_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+def tril_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The indices of the lower triangle of a row × col matrix, as a 2 × N tensor (int64, unless *dtype* is given)."""
     return _triangle("tril_indices", np.tril_indices, row, col, offset, dtype, device)
 
 
-def triu_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+def triu_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The indices of the upper triangle of a row × col matrix, as a 2 × N tensor (int64, unless *dtype* is given)."""
     return _triangle("triu_indices", np.triu_indices, row, col, offset, dtype, device)
 
@@ -305,7 +305,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
 # ---- from data ----------------------------------------------------------------------------------------------------
 
 
-def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new leaf with a copy of *data*: a number, an array, a tensor, or nested sequences of them.
 
     Data on a CUDA device stays there unless *device* is another one."""
@@ -328,7 +328,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return _made(_fitting(kind, lambda: _array_of_leaves(sizes, leaves, kind)), requires_grad, device)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """*data* as a tensor, without a copy where it is a tensor, a NumPy array or an array on a CUDA device,
     of that dtype and in that place already."""
     kind = None if dtype is None else as_dtype(dtype)
@@ -345,7 +345,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     return tensor(data, kind)
 
 
-def from_numpy(array: Any) -> Any:
+def from_numpy(array: Any) -> Tensor:
     """A tensor that shares the memory of *array*: writing into one writes into both.
 
     TypeError for objects that are no arrays and for dtypes that tensors cannot have, ValueError for arrays that are
@@ -399,10 +399,10 @@ def _fitting(dtype: np.dtype, make: Callable[[], Any]) -> Any:
         raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow") from None
 
 
-def _constructor(name: str, dtype: np.dtype) -> Callable[..., Any]:
+def _constructor(name: str, dtype: np.dtype) -> Callable[..., Tensor]:
     """``FloatTensor`` and its like: of sizes, or of data."""
 
-    def construct(*args: Any, device: Any = None) -> Any:
+    def construct(*args: Any, device: Any = None) -> Tensor:
         if len(args) != 1 or isinstance(args[0], Size):
             return empty(*args or (0,), dtype=dtype, device=device)
         data = args[0]

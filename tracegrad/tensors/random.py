@@ -127,11 +127,11 @@ def _normal(stream: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
     return stream.standard_normal(shape, held_dtype(kind)).astype(kind, copy=False)
 
 
-def _numbers(name: str, draw: Callable[..., Any], kernel: str, contents: str) -> Callable[..., Any]:
+def _numbers(name: str, draw: Callable[..., Any], kernel: str, contents: str) -> Callable[..., Tensor]:
     def create(
         *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         shape, kind = _shape(name, sizes, size), _floats(dtype, kernel)
         return _made(drawn(lambda stream: draw(stream, shape, kind), generator), requires_grad, device)
 
@@ -147,7 +147,7 @@ randn_like = like(randn, "Standard normal numbers")
 def randint(
     low: Any = 0, high: Any = None, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Integers from *low* (0, if left out) to *high* - 1, all equally likely: ``randint(10, (2, 3))``."""
     if size is None and isinstance(high, tuple | list):
         high, size = None, high
@@ -177,7 +177,7 @@ def randint(
 
 def randperm(
     n: Any, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """The integers from 0 to n - 1 in random order."""
     (count,) = _shape("randperm", (_count("randperm", "n", n),), None)
     kind = dtypes.int64 if dtype is None else as_dtype(dtype)
@@ -195,7 +195,7 @@ def _on_host(array: Any) -> Any:
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Normal numbers of the given mean and standard deviation: of two numbers and a size, or element by element of
     tensors. No gradient flows to the tensors."""
     device = next((x.device for x in (mean, std) if isinstance(x, Tensor) and x.is_cuda), device)
@@ -223,7 +223,7 @@ def normal(
     return _made((arrays[0] + arrays[1] * noise).astype(kind), requires_grad, device)
 
 
-def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
+def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Tensor:
     """0 and 1 in the shape and dtype of *input*: 1 with the probabilities in *input*, or with *p* if given."""
     given = _array_of("bernoulli", input)
     array = _on_host(given)
@@ -237,7 +237,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     return _made((uniform < (array if p is None else p)).astype(array.dtype), False, beside(given, None))
 
 
-def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Any:
+def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Tensor:
     """Indices drawn with the weights in each row of *input* (1-d or 2-d, no need to sum to 1), as int64."""
     given, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
     array = _on_host(given)

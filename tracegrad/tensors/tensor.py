@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Tensor:
     _after: OrderedDict[int, Any] | None = None  # post-accumulate hooks
     __array_priority__ = 2000.0
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = object.__new__(cls)
         made._data = None
         made._counter = [0]
@@ -363,7 +363,7 @@ class Tensor:
             raise TypeError("len() of a 0-d tensor")
         return shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not raw(self).shape:
             raise TypeError("iteration over a 0-d tensor")
         return iter(METHODS["unbind"](self, 0))
@@ -376,17 +376,28 @@ class Tensor:
     if TYPE_CHECKING:  # the tables give these
 
         def __getattr__(self, name: str) -> Any: ...
-        def _operator(self, other: Any) -> Any: ...
+        def _operator(self, other: Any) -> Tensor: ...
 
         __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
         __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _operator
         __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _operator
 
-        def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
-        def __neg__(self) -> Any: ...
-        def __invert__(self) -> Any: ...
-        def __getitem__(self, index: Any) -> Any: ...
+        def _method(self, *args: Any, **options: Any) -> Tensor: ...
+
+        abs = exp = log = log1p = expm1 = sqrt = square = sin = cos = tan = tanh = sigmoid = relu = pow = _method
+        clamp = clip = add = sub = mul = div = neg = matmul = mm = mv = bmm = dot = outer = norm = sum = _method
+        mean = var = std = prod = reshape = view = flatten = transpose = permute = squeeze = unsqueeze = _method
+        expand = repeat = contiguous = t = clone = detach = to = cpu = cuda = softmax = log_softmax = _method
+        logsumexp = argmax = argmin = cumsum = cumprod = where = gather = index_select = masked_fill = _method
+        triu = tril = diag = flip = roll = isnan = isfinite = zero_ = fill_ = copy_ = add_ = sub_ = mul_ = _method
+        div_ = clamp_ = normal_ = uniform_ = detach_ = _method
+
+        def numpy(self) -> np.ndarray: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __neg__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

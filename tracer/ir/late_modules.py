@@ -9,15 +9,24 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import warnings
 from typing import Any
 
 from .foreign_code import uninterrupted
+
+added_filters: list[Any] = []  # of warnings, by these imports: not by the code that is being recorded
 
 
 def imported(name: str) -> Any:
     """The module *name*."""
     work = functools.partial(importlib.import_module, name)
-    return work() if name in sys.modules else uninterrupted(work)
+    if name in sys.modules:
+        return work()
+    before = tuple(warnings.filters)
+    try:
+        return uninterrupted(work)
+    finally:
+        added_filters.extend([entry for entry in warnings.filters if entry not in before])
 
 
 class LateModule:

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, outranks, to_atom, wrap, wrap_array
 
+P = ParamSpec("P")  # the parameters of a function
+R = TypeVar("R")  # its result
 FLOAT0 = np.dtype([("float0", "V")])  # of the tangents of integers, as in JAX: they hold nothing
 
 

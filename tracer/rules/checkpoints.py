@@ -32,7 +32,7 @@ from ..ops.host_call import derivatives
 from ..ops.shape import zeros
 from ..record.array import TracedArray, to_atom
 from ..record.recorder import Recorder, current_recorder, recording
-from .arguments import is_data, positional, positions_of
+from .arguments import P, R, is_data, positional, positions_of
 from .custom_rules import traced
 
 Function = Callable[..., Any]
@@ -97,8 +97,8 @@ checkpoint_policies = SimpleNamespace(
 
 
 def checkpoint(
-    fun: Function, *, prevent_cse: bool = True, policy: Policy | None = None, static_argnums: Any = ()
-) -> Function:
+    fun: Callable[P, R], *, prevent_cse: bool = True, policy: Policy | None = None, static_argnums: Any = ()
+) -> Callable[P, R]:
     """*fun*, whose values are computed again where its derivative is, and are not kept until then, as
     ``jax.checkpoint``; ``remat`` is another name of it.
 

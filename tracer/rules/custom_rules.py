@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from .programs import FORWARD, REVERSE, Apply, Layout, OwnRule
 from .symbolic_zeros import CustomVJPPrimal, by_parts
 
 Function = Callable[..., Any]
+P = ParamSpec("P")  # the parameters of a function
+R_co = TypeVar("R_co", covariant=True)  # its result
+Rule = TypeVar("Rule", bound=Function)
 # of the call's arguments and results (and of a part of the rule: symbolic_zeros.py): what gives cotangents, or
 # tangents, at the level of atoms
 Maker = Callable[..., Apply]
@@ -130,7 +133,17 @@ def over_atoms(args: RuleArguments, atoms: Sequence[Atom]) -> list[Any]:
 # ---- custom_vjp ----------------------------------------------------------------------------------------------------
 
 
-def custom_vjp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any = ()) -> Any:
+class WithVjp(Protocol[P, R_co]):
+    """A function that ``custom_vjp`` has made."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def defvjp(
+        self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False
+    ) -> None: ...
+
+
+def custom_vjp(fun: Callable[P, R_co], nondiff_argnums: Any = (), nondiff_argnames: Any = ()) -> WithVjp[P, R_co]:
     """*fun* with a reverse-mode derivative of its own, as ``jax.custom_vjp``.
 
         @tracegrad.custom_vjp
@@ -176,7 +189,7 @@ def custom_vjp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any =
         rules[:] = [fwd, bwd, symbolic_zeros]
 
     wrapped.defvjp = defvjp  # type: ignore[attr-defined]
-    return wrapped
+    return wrapped  # type: ignore[return-value]
 
 
 def _reverse(fwd: Function, bwd: Function, args: RuleArguments, results: Results, part: Any = None) -> Any:
@@ -244,7 +257,17 @@ def _kind(value: Any) -> str:
 # ---- custom_jvp ----------------------------------------------------------------------------------------------------
 
 
-def custom_jvp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any = ()) -> Any:
+class WithJvp(Protocol[P, R_co]):
+    """A function that ``custom_jvp`` has made."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule: ...
+
+    def defjvps(self, *jvps: Function | None) -> None: ...
+
+
+def custom_jvp(fun: Callable[P, R_co], nondiff_argnums: Any = (), nondiff_argnames: Any = ()) -> WithJvp[P, R_co]:
     """*fun* with a forward-mode derivative of its own, as ``jax.custom_jvp``; reverse mode transposes it.
 
         @tracegrad.custom_jvp
@@ -292,7 +315,7 @@ def custom_jvp(fun: Function, nondiff_argnums: Any = (), nondiff_argnames: Any =
         rules[:] = [jvps, False]
 
     wrapped.defjvp, wrapped.defjvps = defjvp, defjvps  # type: ignore[attr-defined]
-    return wrapped
+    return wrapped  # type: ignore[return-value]
 
 
 def _tangents(args: RuleArguments, operands: Sequence[Atom], given: Sequence[Atom], only: Any = None) -> list[Any]:

@@ -16,7 +16,7 @@ from ..ops.complex import real_part
 from ..ops.elementwise import F, broadcast_to, cast
 from ..record.array import to_atom
 from ..record.recorder import current_recorder, require_recorder
-from .arguments import Results, RuleArguments, fitted, leaves_like, strong
+from .arguments import P, R, Results, RuleArguments, fitted, leaves_like, strong
 from .custom_rules import RuleParts, over_atoms, traced, with_rules
 from .host_code import HostCode
 from .programs import FORWARD, REVERSE, Apply, Deferred
@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 _NAMED = "given by name"  # in place of the position of an argument
 
 
-def primitive(f_raw: Function) -> Any:
+def primitive(f_raw: Callable[P, R]) -> Callable[P, R]:
     """*f_raw* as a primitive: it runs on plain arrays in each call, and its derivatives are those of ``defvjp`` and
     ``defjvp``, as in HIPS autograd.
 

@@ -30,7 +30,7 @@ from ..ops.host_call import derivatives
 from ..record.array import TracedArray, to_atom
 from ..record.recorder import Recorder, current_recorder
 from ..scipy_api.implicit import FIXED_POINT, ROOT, Implicit
-from .arguments import Results, RuleArguments, is_data, leaves_like, strong
+from .arguments import P, R, Results, RuleArguments, is_data, leaves_like, strong
 from .custom_rules import RuleParts, traced, with_rules
 from .equations import Equation, Function
 from .host_code import HostCode
@@ -41,7 +41,7 @@ from .programs import FORWARD, REVERSE, Apply
 
 def implicit_root(
     optimality: Function, has_aux: bool = False, solve: Function | None = None, host: bool = True
-) -> Callable[[Function], Function]:
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator for solvers of ``optimality(x, *args) = 0``, whose derivative with respect to *args* is then that of
     the equation, by the implicit function theorem; as jaxopt's ``custom_root``.
 

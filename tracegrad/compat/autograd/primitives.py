@@ -27,7 +27,7 @@ def primitive(f_raw: Function) -> Any:
     Wraps a function so that its gradient can be specified and its invocation
     can be recorded. It runs on plain arrays; what it returns is an array, a
     number or a tree of them."""
-    f_wrapped = primitives.primitive(f_raw)
+    f_wrapped: Any = primitives.primitive(f_raw)
     f_wrapped.defvjp = _deprecated_defvjp(f_wrapped)
     f_wrapped.defvjp_is_zero = _deprecated_defvjp_is_zero(f_wrapped)
     f_wrapped.defgrad = _deprecated_defgrad(f_wrapped)

@@ -79,9 +79,11 @@ def _complex(lanes: _NamedResult) -> _NamedResult:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """A call that was recorded to be looked at."""
 
+    name: str
+    fn: Callable[..., Any]
     call: Call
     mode: Mode
     recording: Recording
@@ -101,7 +103,7 @@ class _Seen:
         return self.recording.output.shown(results[: len(results) - len(self.recording.numbers)], leaves, _complex)
 
 
-def _see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: bool, what: str) -> _Seen:
+def see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: bool, what: str) -> Seen:
     """Record a call of *fn*, which stays as it is."""
     fn, mode, first, static, target = _parts(fn, what)
     args = first + args
@@ -120,7 +122,7 @@ def _see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded:
         call.leaves[k] = np.broadcast_to(np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.shape)
     call.kinds = tuple(kinds)
     _, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
-    return _Seen(call, mode, recording)
+    return Seen(dispatcher.stats.name, fn, call, mode, recording)
 
 
 def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...], frozenset[int | str], str]:
@@ -168,13 +170,13 @@ def make_graph(fn: Callable[..., Any], *, simplify: bool = True) -> Callable[...
     name = getattr(fn, "__name__", type(fn).__name__)
 
     def graph_maker(*args: Any, **kwargs: Any) -> GraphView:
-        return _view(_see(fn, args, kwargs, as_recorded=not simplify, what="make_graph"), name)
+        return _view(see(fn, args, kwargs, as_recorded=not simplify, what="make_graph"), name)
 
     graph_maker.__name__ = graph_maker.__qualname__ = f"make_graph({name})"
     return graph_maker
 
 
-def _view(seen: _Seen, name: str) -> GraphView:
+def _view(seen: Seen, name: str) -> GraphView:
     recording = seen.recording
     text, inputs, outputs = print_with_names(recording.graph)
     result = seen.result(inputs, outputs)
@@ -201,6 +203,6 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     :raises ShapeError: where the shapes of the function's operations do not fit, at the user's line.
     :raises UnsupportedError: at the user's line, where Python asks for a value of a ``ShapeDtypeStruct``.
     """
-    seen = _see(fn, args, kwargs, as_recorded=False, what="eval_shape")
+    seen = see(fn, args, kwargs, as_recorded=False, what="eval_shape")
     graph = seen.recording.graph
     return tree_map(_struct, seen.result([""] * len(graph.inputs), [""] * len(graph.outputs)))

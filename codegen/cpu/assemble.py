@@ -95,17 +95,34 @@ def assembled(canonical: Canonical, arguments: int) -> Assembled:
     return Assembled(layout, steps, object_code, {**seconds, "schedule": scheduled - clock})
 
 
+def module_text(canonical: Canonical, arguments: int, name: str) -> tuple[ProgramLayout, list[str | int], str]:
+    """(layout, steps, LLVM IR) of a program for one thread, which needs nothing of this process; its functions are
+    called *name* and a number."""
+    layout = lay_out(canonical, arguments)
+    assembler = _CpuAssembler(layout, name)
+    steps = assembler.emit()
+    return layout, steps, _finish_text(str(assembler.module), pool_calls.complete_alone)
+
+
 class _CpuAssembler:
-    def __init__(self, layout: ProgramLayout):
+    def __init__(self, layout: ProgramLayout, name: str = "tg_kernel"):
         self.canonical, self.schedule = layout.canonical, layout.schedule
         self.guards, self.plans, self.bits, self.index = layout.guards, layout.plans, layout.bits, layout.buffer_index
-        self.name = "tg_kernel"
+        self.name = name
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
 
     def assemble(self) -> tuple[list[str | int], ObjectCode, dict[str, float]]:
         """(the steps, their code, seconds that it took)"""
         start = time.perf_counter()
+        steps = self.emit()
+        emitted = time.perf_counter()
+        with Working("machine code", len(self.canonical.ops)):
+            object_code = jit.compile_text(_finish_text(str(self.module)), self.name)
+        return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
+
+    def emit(self) -> list[str | int]:
+        """Write the steps into the module; returns them."""
         steps: list[str | int] = []
         for by_numpy, part in itertools.groupby(self._items(), _by_numpy):
             items = list(part)
@@ -113,11 +130,7 @@ class _CpuAssembler:
                 steps += [self.canonical.ops.index(item.op) for item in items]
             elif any(items):
                 steps.append(self._native(items, len(steps)))
-        steps = steps or [self._native([], 0)]
-        emitted = time.perf_counter()
-        with Working("machine code", len(self.canonical.ops)):
-            object_code = jit.compile_text(_finish_text(str(self.module)), self.name)
-        return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
+        return steps or [self._native([], 0)]
 
     def _items(self) -> list[Any]:
         """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""
@@ -207,7 +220,7 @@ def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
 _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 
-def _finish_text(text: str) -> str:
+def _finish_text(text: str, with_pool: Callable[[str], str] = pool_calls.complete) -> str:
     width = ' "prefer-vector-width"="512"'
     text = finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text))
-    return vecmath.complete(pool_calls.complete(text))
+    return vecmath.complete(with_pool(text))

@@ -44,8 +44,9 @@ def data_layout() -> str:
 
 
 @functools.cache
-def target_machine() -> Any:
-    """The processor of this process, as numba's just-in-time compiler sees it."""
+def target_machine(linked: bool = False) -> Any:
+    """The processor of this process, as numba's just-in-time compiler sees it; *linked*: for code that a linker puts
+    into a program or a library."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     read, is_x86 = os.environ.get, llvm.Target.from_default_triple().name.startswith("x86")
@@ -57,9 +58,9 @@ def target_machine() -> Any:
         cpu=read("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
         features=features or "",
         opt=3 if (level := read("NUMBA_OPT", "3")) == "max" else int(level),
-        reloc="static" if is_x86 else "default",
-        codemodel="jitdefault",
-        jit=True,
+        reloc="pic" if linked else "static" if is_x86 else "default",
+        codemodel="default" if linked else "jitdefault",
+        jit=not linked,
     )
 
 
@@ -69,17 +70,18 @@ def _numbas_lock() -> Any:
     return getattr(module, "global_compiler_lock", None) or contextlib.nullcontext()
 
 
-def compile_text(text: str, name: str) -> ObjectCode:
-    """Compile one module of LLVM IR, which is linked alone."""
+def compile_text(text: str, name: str, linked: bool = False) -> ObjectCode:
+    """Compile one module of LLVM IR, which is linked alone; *linked*: by a linker."""
     with loaded, _numbas_lock():
+        machine = target_machine(linked)
         try:
-            code = _object_code(text, name, slp_vectorization=True)
+            code = _object_code(text, name, machine, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
-            code = _object_code(text, name, slp_vectorization=False)
+            code = _object_code(text, name, machine, slp_vectorization=False)
     return ObjectCode(code, tuple(dict.fromkeys(_SYMBOL.findall(text))))
 
 
-def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
+def _object_code(text: str, name: str, machine: Any, slp_vectorization: bool) -> bytes:
     """Machine code for *text*, optimised once. It is made in a context of its own, since a context keeps each constant
     and each hint that it has seen.
 
@@ -91,7 +93,7 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
     options.loop_vectorization = options.loop_interleaving = level > 0
     options.loop_unrolling = level > 0 and not large
     options.slp_vectorization = slp_vectorization and level > 0
-    builder = llvm.create_pass_builder(target_machine(), options)
+    builder = llvm.create_pass_builder(machine, options)
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
         module.name, module.triple, module.data_layout = name, target_triple(), data_layout()
         passes = builder.getModulePassManager()
@@ -99,4 +101,4 @@ def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
         NewPassManager._dispose(passes)  # llvmlite does not: a base class in front of this one does nothing
         passes.detach()
         module.verify()
-        return target_machine().emit_object(module)
+        return machine.emit_object(module)

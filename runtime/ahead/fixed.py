@@ -1,0 +1,270 @@
+"""Calls that are recorded once and for all: a program with its constants, the structure of its arguments and result.
+
+A :class:`FixedCall` has no code of the user's in it. All that the function has read from outside is as it was when the
+call was recorded: arrays are copied into the program.  Start reading at :func:`fix`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...codegen.lower.canonical import Canonical, canonicalise
+from ...tracer.ir.errors import TracegradError, UnsupportedError
+from ...tracer.ir.graph import Graph
+from ...tracer.ir.site import at_site
+from ...tracer.ir.trees import tree_unflatten
+from ..inspection import Seen, see
+from ..launch.bind import ArrayArg, ScalarArg
+from ..launch.binding import bind_graph, launched
+from ..launch.kernel_cache import kernels
+from ..mode import GRAD, VALUE
+from ..record.arguments import positional_names
+from ..record.call_key import ARRAY, FLOAT, SCALAR, VALUE as PLAIN
+from ..stored.keep import RefusedError, tree_of
+from ..stored.plan_file import built
+
+_SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
+_NUMBERS = (int, float, np.float64, np.float32)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An argument that is data: an array, or a number of the *kind* float, float64 or float32."""
+
+    name: str
+    kind: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"an array of {self.dtype} and shape {self.shape}" if self.kind == "array" else f"a {self.kind}"
+
+    def taken(self, value: Any) -> Any:
+        """*value* as the kernel takes it; TypeError where it can't be this argument."""
+        if self.kind != "array":
+            if type(value) in _NUMBERS:
+                return _SCALARS[self.kind](value)
+        elif isinstance(value, np.ndarray) and value.dtype == self.dtype and value.shape == self.shape:
+            return np.asarray(value)
+        elif not self.shape and type(value) in _NUMBERS and self.dtype.kind == "f":
+            return np.array(value, self.dtype)
+        is_array = isinstance(value, np.ndarray)
+        found = f"an array of {value.dtype} and shape {value.shape}" if is_array else f"a {type(value).__qualname__}"
+        raise TypeError(f"`{self.name}` is {self} here, since the function was lowered for that, not {found}")
+
+
+@dataclass(frozen=True)
+class FixedCall:
+    """A call of the function *name* for results of a kind (*mode*).  *graph*: the program; its inputs are *operands*.
+    *structure*: the arguments, as ``_part`` describes them.  *tree*: the result over those of the program, as in
+    ``StoredPlan``; None: they are the result, the only one with *single*.  *wrt*: the name of the argument that the
+    gradient is taken of, or those of several."""
+
+    name: str
+    mode: str
+    graph: Graph
+    operands: tuple[Operand, ...]
+    structure: Any
+    tree: Any
+    single: bool
+    wrt: str | tuple[str, ...] = ()
+
+    @property
+    def plain_name(self) -> str:
+        """The function's own name."""
+        return self.name.partition(" ")[0].rpartition(".")[2]
+
+    @cached_property
+    def canonical(self) -> Canonical:
+        return canonicalise(self.graph)
+
+    @cached_property
+    def _launch(self) -> Callable[..., Any]:
+        program, _ = kernels.get(self.canonical, len(self.operands))
+        args = [
+            ArrayArg(x.dtype, x.shape) if x.kind == "array" else ScalarArg(x.dtype, (_SCALARS[x.kind],))
+            for x in self.operands
+        ]
+        return bind_graph(self.graph, self.canonical, program, False, args)
+
+    def compile(self) -> None:
+        """Make the kernel, unless it is there."""
+        _ = self._launch
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for arguments of this structure.
+
+        Raises:
+            TypeError: the arguments are others.
+            UnsupportedError: they take another way through the function's branches.
+        """
+        data: list[Any] = []
+        operands = iter(self.operands)
+        for part, given in zip(self.structure, (args, kwargs), strict=True):
+            _take(part, given, operands, data, "the arguments")
+        found = launched(self._launch, data)
+        if isinstance(found, int):
+            raise UnsupportedError(self.missed(found))
+        if self.tree is not None:
+            return built(self.tree, found)
+        return found[0] if self.single else found
+
+    def missed(self, guard: int) -> str:
+        """The message for a *guard* that has failed."""
+        return at_site(
+            f"{self.name}: these values take another way through its branches than those that it was lowered with; "
+            "lower it with such values, or write the branch with np.where or tracegrad.cond",
+            self.graph.guards[guard].site,
+        )
+
+    @cached_property
+    def result_names(self) -> list[str]:
+        """Names of the program's results: ``value``, ``grad``, with the places in the user's result behind them."""
+        tree = self.tree
+        if tree is None:
+            tree = ("r", 0) if self.single else ("tuple", *[("r", k) for k in range(len(self.graph.outputs))])
+        value, gradient = (tree, None) if self.mode == VALUE else (None, tree) if self.mode == GRAD else tree[1:]
+        parts = [] if value is None else [(VALUE, value)]
+        if gradient is not None:
+            several = zip(self.wrt, gradient[1:], strict=True) if type(self.wrt) is tuple else [(self.wrt, gradient)]
+            parts += [(f"grad_{name}", part) for name, part in several]
+        found: dict[int, str] = {}
+        for word, part in parts:
+            for k, name in _places(part, word):
+                found.setdefault(k, name)
+        return [found.get(k, f"result_{k}") for k in range(len(self.graph.outputs))]
+
+
+def _places(tree: Any, name: str) -> Iterator[tuple[int, str]]:
+    """(result, its name) for the results in a tree."""
+    kind, *parts = tree
+    keys: Any = range(len(parts))
+    if kind == "r":
+        yield parts[0], name
+    elif kind == "dict":
+        keys, *parts = parts
+    elif kind == "sparse":
+        yield from _places(parts[0], name)
+    if kind in ("tuple", "list", "dict"):
+        for key, part in zip(keys, parts, strict=True):
+            yield from _places(part, f"{name}_{key}")
+
+
+# ---- recording
+
+
+def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
+    """The call of *fn*, a compiled function or one of its methods (``f.value_and_grad``), recorded.
+
+    Raises:
+        UnsupportedError: it can't be done by its kernel alone.
+        DifferentiationError: it has no gradient.
+    """
+    seen = see(fn, args, kwargs, as_recorded=False, what="lower")
+    recording, call = seen.recording, seen.call
+    name = seen.name
+    for why in _hindrances(seen):
+        raise UnsupportedError.here(f"{name} can't be compiled ahead of time, because {why}")
+    try:
+        tree = tree_of(recording)
+    except RefusedError as error:
+        raise UnsupportedError.here(f"{name} can't be compiled ahead of time, because {error}") from None
+    graph, count = recording.graph, len(call.data)
+    outside = [
+        (var, np.array(value, var.aval.dtype, order="C"))
+        for var, value in zip(graph.inputs[count:], recording.captured, strict=False)
+    ]
+    operands, parts = [], []
+    for leaf, kind in zip(call.leaves, call.kinds, strict=True):
+        if kind == PLAIN:
+            parts.append(("value", leaf))
+            continue
+        var = graph.inputs[len(operands)]
+        given = "array" if kind == ARRAY else "float" if kind == FLOAT else str(np.dtype(type(leaf)))
+        shown = recording.names[len(operands)].removeprefix("the argument ").strip("`")
+        operands.append(Operand(shown, given, var.aval.dtype, var.aval.shape))
+        parts.append(("data",))
+    structure = tuple([_part(x) for x in tree_unflatten(call.tree, [_Leaf(part) for part in parts])])
+    fixed = Graph(graph.inputs[:count], graph.nodes, graph.outputs, graph.guards, [*outside, *graph.consts])
+    argnums, known = seen.mode.argnums, dict(enumerate(positional_names(seen.fn)))
+    names = tuple([known.get(place, str(place)) for place in seen.mode.positions])
+    wrt = names[0] if isinstance(argnums, int) else names
+    return FixedCall(name, seen.mode.kind, fixed, tuple(operands), structure, tree, recording.output.single, wrt)
+
+
+def _hindrances(seen: Seen) -> Iterator[str]:
+    recording, call = seen.recording, seen.call
+    if recording.effects or recording.changes or recording.transient is not None:
+        yield "it changes something outside of it"
+    if recording.draws:
+        yield "it draws from a generator of the process; give it a key (tracegrad.random)"
+    if recording.derived is not None or recording.numbers:
+        yield "Python looks at numbers of the run, or reads what is made of the outside state in each call"
+    if call.device is not None:
+        yield "its arguments are on a device"
+    if not {ARRAY, FLOAT, SCALAR, PLAIN}.issuperset(call.kinds):
+        yield "its arguments are not only real arrays and numbers, and settings that are compared by value"
+    if call.shares:
+        yield "a container occurs twice among its arguments"
+    if len(recording.graph.inputs) != len(call.data) + len(recording.captured):
+        yield "it has inputs of another kind"
+
+
+# ---- the structure of arguments
+
+
+class _Leaf:
+    """A leaf of the arguments, which is *part*."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+
+def _part(x: Any) -> Any:
+    """The structure *x* over leaves: ``("data",)``, ``("value", x)``, ``("tuple", ...)``, ``("list", ...)``, ``("dict",
+    (key, ...), ...)``."""
+    kind = type(x)
+    if kind is _Leaf:
+        return x.part
+    if x is None:
+        return "value", None
+    if kind is tuple or kind is list:
+        return kind.__name__, *map(_part, x)
+    if kind is dict and all(type(key) in (str, int) for key in x):
+        return "dict", tuple(x), *map(_part, x.values())
+    raise UnsupportedError.here(
+        f"a function is compiled ahead of time for tuples, lists and dicts of arrays, not for a {kind.__qualname__}"
+    )
+
+
+def _take(part: Any, x: Any, operands: Iterator[Operand], data: list[Any], where: str) -> None:
+    """Append what is data in *x* to *data*; TypeError where *x* is not what *part* describes."""
+    kind, *parts = part
+    if kind == "data":
+        data.append(next(operands).taken(x))
+        return
+    if kind == "value":
+        if type(x) is type(parts[0]) and x == parts[0]:
+            return
+        raise TypeError(f"{x!r} among the arguments was {parts[0]!r} when the function was lowered")
+    keys: Any = range(len(parts))
+    if kind == "dict":
+        keys, *parts = parts
+    if type(x).__name__ != kind or len(x) != len(parts) or (kind == "dict" and x.keys() != set(keys)):
+        wanted = f"a dict with the keys {keys}" if kind == "dict" else f"a {kind} of {len(parts)}"
+        raise TypeError(f"{where} are {wanted} here, not {x!r:.60}")
+    for key, inner in zip(keys, parts, strict=True):
+        _take(inner, x[key], operands, data, "the items of an argument")
+
+
+def differentiable(make: Callable[[], FixedCall]) -> FixedCall | TracegradError:
+    """The call with a gradient, or the error that says why there is none."""
+    try:
+        return make()
+    except TracegradError as error:
+        return error

@@ -9,7 +9,7 @@ at once.  Start reading at :func:`entry_text`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +37,11 @@ class NativeText(NamedTuple):
 
 
 def entry_text(
-    canonical: Canonical, numbers: Sequence[bool], consts: Sequence[np.ndarray], name: str, more: str = ""
-) -> NativeText:
+    canonical: Canonical, numbers: Sequence[bool], consts: Sequence[np.ndarray], name: str, more: str = "",
+    unused: Collection[int] = (),
+) -> NativeText:  # fmt: skip
     """The function *name* for the sizes and constants of *canonical*.  *numbers*: which of its arguments are given by
-    value; *consts*: the arrays behind them; *more*: IR of functions that call it.
+    value; *consts*: the arrays behind them; *more*: IR of functions that call it; *unused*: results without a parameter.
 
     Raises:
         NotNativeError: NumPy does some of its steps, or it has large arrays in it.
@@ -54,12 +55,16 @@ def entry_text(
     kernel = f'@"{steps[0]}"'
     text = text.replace(f"define i64 {kernel}(", f"define hidden i64 {kernel}(")
     offsets, workspace = plan(layout.temporaries, canonical.sizes)
+    values = [*canonical.inputs[: len(numbers)], *layout.results]
+    lengths = [x.dtype.itemsize * int(np.prod(canonical.sizes[list(x.dims)], dtype=np.int64)) for x in values]
+    spare: dict[int, int] = {}  # unused results are behind the temporaries
+    for k in unused:
+        spare[k] = -(-workspace // _ALIGN) * _ALIGN
+        workspace = spare[k] + lengths[len(numbers) + k]
     lines = [*_data(name, [canonical.sizes, canonical.consts, *consts])]
     if workspace > ON_STACK:
         lines += [f"declare {d}" for d in ("ptr @malloc(i64)", "void @free(ptr)") if f'@"{_called(d)}"(' not in text]
-    values = [*canonical.inputs[: len(numbers)], *layout.results]
-    lengths = [x.dtype.itemsize * int(np.prod(canonical.sizes[list(x.dims)], dtype=np.int64)) for x in values]
-    lines += _function(canonical, numbers, lengths, len(consts), offsets, workspace, name, kernel)
+    lines += _function(canonical, numbers, lengths, len(consts), offsets, spare, workspace, name, kernel)
     return NativeText("\n".join((text, *lines, more)), workspace)
 
 
@@ -76,15 +81,15 @@ def _data(name: str, arrays: Iterable[np.ndarray]) -> Iterator[str]:
 
 def _function(
     canonical: Canonical, numbers: Sequence[bool], lengths: Sequence[int], consts: int, offsets: Sequence[int],
-    workspace: int, name: str, kernel: str,
+    spare: Mapping[int, int], workspace: int, name: str, kernel: str,
 ) -> Iterator[str]:  # fmt: skip
     """The lines of the function, which fills the table of buffers of the *kernel* and calls it.  *lengths*: bytes of
-    the arguments and the results."""
-    results = len(lengths) - len(numbers)
+    the arguments and the results; *spare*: places of results that have no parameter."""
+    results = range(len(lengths) - len(numbers))
     types = [_LLVM[x.dtype.name] if n else "ptr" for x, n in zip(canonical.inputs, numbers, strict=False)]
-    given = [f"{kind} %a{k}" for k, kind in enumerate(types)] + [f"ptr %r{k}" for k in range(results)]
+    given = [f"{kind} %a{k}" for k, kind in enumerate(types)] + [f"ptr %r{k}" for k in results if k not in spare]
     buffers = [f"%s{k}" if number else f"%a{k}" for k, number in enumerate(numbers)]
-    buffers += [f"%r{k}" for k in range(results)]
+    buffers += [f"%r{k}" for k in results]
     buffers += [f'@"{name}.data{k + 2}"' for k in range(consts)]
     buffers += [f"%t{k}" for k in range(len(offsets))]
     in_memory = workspace > ON_STACK
@@ -94,6 +99,7 @@ def _function(
         if number:
             yield f"  %s{k} = alloca [2 x i64], align 16"
             yield f"  store {types[k]} %a{k}, ptr %s{k}"
+    lengths = [0 if k - len(numbers) in spare else n for k, n in enumerate(lengths)]
     shared = [*_overlaps(numbers, lengths)]
     if shared:
         yield from shared
@@ -112,8 +118,10 @@ def _function(
         yield f"  %up = add i64 %start, {_ALIGN - 1}"
         yield f"  %aligned = and i64 %up, {-_ALIGN}"
         yield "  %work = inttoptr i64 %aligned to ptr"
-    elif offsets:
+    elif offsets or spare:
         yield f"  %work = alloca [{max(workspace, 1)} x i8], align {_ALIGN}"
+    for k, offset in spare.items():
+        yield f"  %r{k} = getelementptr i8, ptr %work, i64 {offset}"
     for k, offset in enumerate(offsets):
         yield f"  %t{k} = getelementptr i8, ptr %work, i64 {offset}"
     for k, buffer in enumerate(buffers):

@@ -52,8 +52,8 @@ def parameters(fixed: FixedCall) -> list[Parameter]:
         UnsupportedError: C has no type for one of them.
     """
     given = [(x.name, x.dtype, x.shape, x.kind != "array", False) for x in fixed.operands]
-    names = zip(fixed.result_names, fixed.graph.outputs, strict=True)
-    made = [(name, atom.aval.dtype, atom.aval.shape, False, True) for name, atom in names]
+    avals = [atom.aval for atom in fixed.graph.outputs]
+    made = [(name, avals[k].dtype, avals[k].shape, False, True) for k, name in fixed.result_names.items()]
     taken: set[str] = set()
     found = []
     for name, dtype, *rest in (*given, *made):
@@ -76,9 +76,11 @@ def native_text(fixed: FixedCall, name: str, more: str = "") -> NativeText:
         UnsupportedError: it has steps for which there is none.
     """
     numbers = [x.kind != "array" for x in fixed.operands]
+    consts = [array for _, array in fixed.graph.consts]
+    unused = set(range(len(fixed.graph.outputs))).difference(fixed.result_names)
     try:
         with recursion_for(fixed.canonical):
-            return entry_text(fixed.canonical, numbers, [array for _, array in fixed.graph.consts], name, more)
+            return entry_text(fixed.canonical, numbers, consts, name, more, sorted(unused))
     except NotNativeError as error:
         raise UnsupportedError(f"{fixed.name} can't be a native function: {error}") from None
 

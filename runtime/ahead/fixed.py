@@ -123,8 +123,8 @@ class FixedCall:
         )
 
     @cached_property
-    def result_names(self) -> list[str]:
-        """Names of the program's results: ``value``, ``grad``, with the places in the user's result behind them."""
+    def result_names(self) -> dict[int, str]:
+        """Names of the program's results that are in the user's: ``value``, ``grad_x``, with the places behind them."""
         tree = self.tree
         if tree is None:
             tree = ("r", 0) if self.single else ("tuple", *[("r", k) for k in range(len(self.graph.outputs))])
@@ -137,7 +137,7 @@ class FixedCall:
         for word, part in parts:
             for k, name in _places(part, word):
                 found.setdefault(k, name)
-        return [found.get(k, f"result_{k}") for k in range(len(self.graph.outputs))]
+        return dict(sorted(found.items()))
 
 
 def _places(tree: Any, name: str) -> Iterator[tuple[int, str]]:

@@ -102,3 +102,8 @@ def _object_code(text: str, name: str, machine: Any, slp_vectorization: bool) ->
         passes.detach()
         module.verify()
         return machine.emit_object(module)
+
+
+def processor() -> str:
+    """The name of the processor that code is compiled for."""
+    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())

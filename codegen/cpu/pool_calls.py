@@ -91,7 +91,8 @@ def complete_alone(text: str) -> str:
     """*text*, a printed module, for one thread: it needs no pool and no interpreter.  It has the same chunks, so the
     same results."""
     text = _DECLARED.sub(lambda m: _RUN_ALONE if m[1] == RUN else _POLL_ALONE, text)
-    return _THREADS.sub('@"pool:threads" = internal constant i64 1', text)
+    text = _THREADS.sub('@"pool:threads" = internal constant i64 1', text)
+    return text.replace('@"pool:threads"', "@tg_one_thread")
 
 
 def complete(text: str) -> str:

@@ -24,6 +24,7 @@ from .stored.first_call import HOST_TARGETS, First, FirstCalls
 from .wrapper import Wrapper
 
 if TYPE_CHECKING:
+    from .ahead.lowered import Lowered
     from .paths.dispatcher import FunctionDispatcher
     from .paths.entry import Endpoint
 
@@ -144,6 +145,41 @@ class CompiledFunction(Wrapper):
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
         return explained(self, self._both.mode, args, kwargs)
+
+    # ---- ahead of time: each takes arrays, numbers, or a ShapeDtypeStruct in place of an array ---------------------
+
+    def lower(self, *specs: Any, **kwargs: Any) -> Lowered:
+        """The function for one kind of call: ``f.lower(*specs).compile()`` has ``grad``, ``value_and_grad`` and
+        ``export``, and runs no Python of yours."""
+        return module_of_runtime("ahead.lowered").lower(self, specs, kwargs)
+
+    def export(self, path: str | os.PathLike[str], *specs: Any, **kwargs: Any) -> None:
+        """Write a ``.tgz`` that ``tracegrad.load`` reads, without the function's source."""
+        self.lower(*specs, **kwargs).compile().export(path)
+
+    def export_c(
+        self, directory: str | os.PathLike[str], *specs: Any, name: str | None = None, mode: str = VALUE_AND_GRAD
+    ) -> Any:
+        """Write a header and an object file for C; returns their paths, and what to link them with.  *mode*:
+        ``"value"``, ``"grad"`` or ``"value_and_grad"``."""
+        return module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {}).export_c(directory, name, mode)
+
+    def as_native(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
+        """A C function in this process, with ``address`` and ``declaration``, for ctypes and cffi."""
+        return module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {}).as_native(mode)
+
+    def as_numba(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
+        """A function for numba's ``@njit`` code: it takes the arguments, then an array for each result that is one, and
+        returns the results that are numbers."""
+        return module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {}).as_numba(mode)
+
+    def as_low_level_callable(
+        self, *specs: Any, signature: str | None = None, mode: str = VALUE, user_data: Any = None
+    ) -> Any:
+        """``scipy.LowLevelCallable`` of the C *signature*, for scipy.integrate and scipy.ndimage; *user_data*: the array
+        that is the last argument."""
+        made = module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {})
+        return made.as_low_level_callable(signature, mode=mode, user_data=user_data)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)

@@ -6,23 +6,28 @@ call was recorded: arrays are copied into the program.  Start reading at :func:`
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...codegen.cpu.program import LayoutError, Program
+from ...codegen.cpu.symbols import UnknownSymbolError
 from ...codegen.lower.canonical import Canonical, canonicalise
-from ...tracer.ir.errors import TracegradError, UnsupportedError
-from ...tracer.ir.graph import Graph
+from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.graph import Graph, Guard
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
+from ..disk.encoding import EncodingError
+from ..disk.programs import from_bytes
 from ..inspection import Seen, see
 from ..launch.bind import ArrayArg, ScalarArg
 from ..launch.binding import bind_graph, launched
 from ..launch.kernel_cache import kernels
-from ..mode import GRAD, VALUE
+from ..mode import GRAD, VALUE, VALUE_AND_GRAD
 from ..record.arguments import positional_names
 from ..record.call_key import ARRAY, FLOAT, SCALAR, VALUE as PLAIN
 from ..stored.keep import RefusedError, tree_of
@@ -63,7 +68,8 @@ class FixedCall:
     """A call of the function *name* for results of a kind (*mode*).  *graph*: the program; its inputs are *operands*.
     *structure*: the arguments, as ``_part`` describes them.  *tree*: the result over those of the program, as in
     ``StoredPlan``; None: they are the result, the only one with *single*.  *wrt*: the name of the argument that the
-    gradient is taken of, or those of several."""
+    gradient is taken of, or those of several; *has_aux*: the value is (loss, aux); *missed*: a message for each guard
+    that may fail; *kernel*: its program on disk, as ``disk/programs.py`` writes it."""
 
     name: str
     mode: str
@@ -72,7 +78,10 @@ class FixedCall:
     structure: Any
     tree: Any
     single: bool
-    wrt: str | tuple[str, ...] = ()
+    wrt: str | tuple[str, ...]
+    has_aux: bool
+    missed: tuple[str, ...]
+    kernel: bytes | None = None
 
     @property
     def plain_name(self) -> str:
@@ -84,13 +93,20 @@ class FixedCall:
         return canonicalise(self.graph)
 
     @cached_property
+    def program(self) -> Program:
+        """The program for calls from Python."""
+        with contextlib.suppress(EncodingError, UnknownSymbolError, LayoutError):
+            if self.kernel is not None:
+                return from_bytes(self.kernel, self.canonical, len(self.operands))
+        return kernels.get(self.canonical, len(self.operands))[0]
+
+    @cached_property
     def _launch(self) -> Callable[..., Any]:
-        program, _ = kernels.get(self.canonical, len(self.operands))
         args = [
             ArrayArg(x.dtype, x.shape) if x.kind == "array" else ScalarArg(x.dtype, (_SCALARS[x.kind],))
             for x in self.operands
         ]
-        return bind_graph(self.graph, self.canonical, program, False, args)
+        return bind_graph(self.graph, self.canonical, self.program, False, args)
 
     def compile(self) -> None:
         """Make the kernel, unless it is there."""
@@ -109,18 +125,18 @@ class FixedCall:
             _take(part, given, operands, data, "the arguments")
         found = launched(self._launch, data)
         if isinstance(found, int):
-            raise UnsupportedError(self.missed(found))
+            raise UnsupportedError(self.missed[found])
         if self.tree is not None:
             return built(self.tree, found)
         return found[0] if self.single else found
 
-    def missed(self, guard: int) -> str:
-        """The message for a *guard* that has failed."""
-        return at_site(
-            f"{self.name}: these values take another way through its branches than those that it was lowered with; "
-            "lower it with such values, or write the branch with np.where or tracegrad.cond",
-            self.graph.guards[guard].site,
-        )
+    def gradient(self) -> FixedCall:
+        """The call for the gradient alone, of one for the value, too, by the same program."""
+        if self.mode != VALUE_AND_GRAD:
+            return self
+        _, value, gradient = self.tree or ("tuple", ("r", 0), ("r", 1))
+        tree = ("tuple", gradient, value[2]) if self.has_aux else gradient
+        return replace(self, mode=GRAD, tree=tree, single=False)
 
     @cached_property
     def result_names(self) -> dict[int, str]:
@@ -129,6 +145,8 @@ class FixedCall:
         if tree is None:
             tree = ("r", 0) if self.single else ("tuple", *[("r", k) for k in range(len(self.graph.outputs))])
         value, gradient = (tree, None) if self.mode == VALUE else (None, tree) if self.mode == GRAD else tree[1:]
+        if self.mode == GRAD and self.has_aux:
+            _, gradient, value = tree
         parts = [] if value is None else [(VALUE, value)]
         if gradient is not None:
             several = zip(self.wrt, gradient[1:], strict=True) if type(self.wrt) is tuple else [(self.wrt, gradient)]
@@ -194,7 +212,19 @@ def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
     argnums, known = seen.mode.argnums, dict(enumerate(positional_names(seen.fn)))
     names = tuple([known.get(place, str(place)) for place in seen.mode.positions])
     wrt = names[0] if isinstance(argnums, int) else names
-    return FixedCall(name, seen.mode.kind, fixed, tuple(operands), structure, tree, recording.output.single, wrt)
+    missed = tuple([_missed(name, guard) for guard in graph.guards])
+    return FixedCall(
+        name, seen.mode.kind, fixed, tuple(operands), structure, tree, recording.output.single, wrt,
+        seen.mode.has_aux, missed,
+    )  # fmt: skip
+
+
+def _missed(name: str, guard: Guard) -> str:
+    return at_site(
+        f"{name}: these values take another way through its branches than those that it was lowered with; lower it "
+        "with such values, or write the branch with np.where or tracegrad.cond",
+        guard.site,
+    )
 
 
 def _hindrances(seen: Seen) -> Iterator[str]:
@@ -261,10 +291,3 @@ def _take(part: Any, x: Any, operands: Iterator[Operand], data: list[Any], where
     for key, inner in zip(keys, parts, strict=True):
         _take(inner, x[key], operands, data, "the items of an argument")
 
-
-def differentiable(make: Callable[[], FixedCall]) -> FixedCall | TracegradError:
-    """The call with a gradient, or the error that says why there is none."""
-    try:
-        return make()
-    except TracegradError as error:
-        return error

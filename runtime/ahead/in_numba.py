@@ -38,7 +38,7 @@ def numba_function(fixed: FixedCall) -> Any:
         "            raise MemoryError('no memory for the workspace')",
     ]
     for guard in range(len(fixed.graph.guards)):
-        lines += [f"        if tg_status == {guard + 1}:", f"            raise RuntimeError({fixed.missed(guard)!r})"]
+        lines += [f"        if tg_status == {guard + 1}:", f"            raise RuntimeError({fixed.missed[guard]!r})"]
     if not fixed.graph.guards:
         lines += ["        raise RuntimeError('a failed guard')"]
     lines.append(f"    return {', '.join(numbers) or None}")

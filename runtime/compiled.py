@@ -24,7 +24,6 @@ from .stored.first_call import HOST_TARGETS, First, FirstCalls
 from .wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from .ahead.lowered import Lowered
     from .paths.dispatcher import FunctionDispatcher
     from .paths.entry import Endpoint
 
@@ -148,7 +147,7 @@ class CompiledFunction(Wrapper):
 
     # ---- ahead of time: each takes arrays, numbers, or a ShapeDtypeStruct in place of an array ---------------------
 
-    def lower(self, *specs: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *specs: Any, **kwargs: Any) -> Any:
         """The function for one kind of call: ``f.lower(*specs).compile()`` has ``grad``, ``value_and_grad`` and
         ``export``, and runs no Python of yours."""
         return module_of_runtime("ahead.lowered").lower(self, specs, kwargs)
@@ -176,8 +175,8 @@ class CompiledFunction(Wrapper):
     def as_low_level_callable(
         self, *specs: Any, signature: str | None = None, mode: str = VALUE, user_data: Any = None
     ) -> Any:
-        """``scipy.LowLevelCallable`` of the C *signature*, for scipy.integrate and scipy.ndimage; *user_data*: the array
-        that is the last argument."""
+        """``scipy.LowLevelCallable`` of the C *signature*, for scipy.integrate and scipy.ndimage; *user_data*: the
+        array that is the last argument."""
         made = module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {})
         return made.as_low_level_callable(signature, mode=mode, user_data=user_data)
 

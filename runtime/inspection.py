@@ -27,6 +27,7 @@ from .paths.dispatcher import FunctionDispatcher
 from .record.call_key import ARRAY, COMPLEX_DATA, DATA, TENSOR, Call
 from .record.differentiable import name_of
 from .record.recording import Look, Recording
+from .state.state_plan import StatePlan
 from .stats import Stats
 from .transforms.gradient import Derivative
 
@@ -86,6 +87,7 @@ class Seen:
     fn: Callable[..., Any]
     call: Call
     mode: Mode
+    plan: StatePlan
     recording: Recording
 
     def result(self, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -121,8 +123,8 @@ def see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: 
         kinds[k] = COMPLEX_DATA if struct.dtype in COMPLEX else ARRAY
         call.leaves[k] = np.broadcast_to(np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.shape)
     call.kinds = tuple(kinds)
-    _, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
-    return Seen(dispatcher.stats.name, fn, call, mode, recording)
+    plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
+    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording)
 
 
 def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...], frozenset[int | str], str]:

@@ -3,8 +3,8 @@
 ``int name(const double *x, double c, ..., double *value, double *grad_x)``: pointers to the first element of
 C-contiguous arrays, numbers by value, and memory for the results.  Sizes, constants and arrays of the outside are data
 beside the code.  It answers 0; k + 1 where guard k has failed; :data:`NO_MEMORY`; or :data:`OVERLAP` where a result
-shares memory with another parameter.  Where it does not answer 0, the results are not to be read.  Its workspace is on the stack if it is small, else from malloc, so that threads may run it
-at once.  Start reading at :func:`entry_text`.
+shares memory with another parameter.  Where it does not answer 0, the results are not to be read.  Its workspace is on
+the stack if it is small, else from malloc, so that threads may run it at once.  Start reading at :func:`entry_text`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NotNativeError(Exception):
     """Why there is no such function, in words."""
 
 
-class NativeText(NamedTuple):
+class EntryText(NamedTuple):
     """LLVM IR of a function, and the bytes of its workspace."""
 
     text: str
@@ -39,9 +39,10 @@ class NativeText(NamedTuple):
 def entry_text(
     canonical: Canonical, numbers: Sequence[bool], consts: Sequence[np.ndarray], name: str, more: str = "",
     unused: Collection[int] = (),
-) -> NativeText:  # fmt: skip
+) -> EntryText:  # fmt: skip
     """The function *name* for the sizes and constants of *canonical*.  *numbers*: which of its arguments are given by
-    value; *consts*: the arrays behind them; *more*: IR of functions that call it; *unused*: results without a parameter.
+    value; *consts*: the arrays behind them; *more*: IR of functions that call it; *unused*: results that have no
+    parameter.
 
     Raises:
         NotNativeError: NumPy does some of its steps, or it has large arrays in it.
@@ -65,7 +66,7 @@ def entry_text(
     if workspace > ON_STACK:
         lines += [f"declare {d}" for d in ("ptr @malloc(i64)", "void @free(ptr)") if f'@"{_called(d)}"(' not in text]
     lines += _function(canonical, numbers, lengths, len(consts), offsets, spare, workspace, name, kernel)
-    return NativeText("\n".join((text, *lines, more)), workspace)
+    return EntryText("\n".join((text, *lines, more)), workspace)
 
 
 def _called(declaration: str) -> str:

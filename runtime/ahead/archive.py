@@ -27,7 +27,7 @@ from ..disk.encoding import EncodingError, decode, encode
 from ..disk.generation import generation
 from ..disk.programs import to_bytes
 from ..mode import VALUE, VALUE_AND_GRAD
-from .fixed import FixedCall, Operand
+from .fixed import FixedArgument, FixedCall
 from .graph_bytes import graph_of, graph_to_parts
 from .lowered import Compiled
 
@@ -68,12 +68,15 @@ def save(compiled: Compiled, path: str | os.PathLike[str]) -> None:
     path = os.path.abspath(path)
     handle, beside = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
     try:
-        with os.fdopen(handle, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-            with tarfile.open(fileobj=packed, mode="w") as file:
-                for name, content in ((_MANIFEST, json.dumps(manifest, indent=1).encode()), *parts.items()):
-                    entry = tarfile.TarInfo(name)
-                    entry.size = len(content)
-                    file.addfile(entry, io.BytesIO(content))
+        with (
+            os.fdopen(handle, "wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w") as file,
+        ):
+            for name, content in ((_MANIFEST, json.dumps(manifest, indent=1).encode()), *parts.items()):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                file.addfile(entry, io.BytesIO(content))
         os.replace(beside, path)
     except BaseException:
         Path(beside).unlink(missing_ok=True)
@@ -139,4 +142,4 @@ def _parts(fixed: FixedCall) -> tuple[Any, ...]:
 
 def _fixed(parts: Any) -> FixedCall:
     name, mode, graph, operands, *rest = parts
-    return FixedCall(name, mode, graph_of(graph), tuple([Operand(*x) for x in operands]), *rest)
+    return FixedCall(name, mode, graph_of(graph), tuple([FixedArgument(*x) for x in operands]), *rest)

@@ -74,9 +74,9 @@ def _header(fixed: FixedCall, name: str, workspace: int, link: list[str]) -> str
     head = f"int {name}("
     declared = (",\n" + " " * len(head)).join([p.declaration for p in shown])
     failed = "the number k of a branch (from 1) where the values take another way than those it was compiled with"
-    return f"""/* {fixed.name}: {fixed.mode.replace('_', ' ')}, compiled by tracegrad for {jit.processor()}.
+    return f"""/* {fixed.name}: {fixed.mode.replace("_", " ")}, compiled by tracegrad for {jit.processor()}.
  *
- * Link with {name}.o {' '.join(link)}. Threads may call it at once; its workspace is {workspace} bytes.
+ * Link with {name}.o {" ".join(link)}. Threads may call it at once; its workspace is {workspace} bytes.
  *
 {chr(10).join(rows)}
  *

@@ -17,7 +17,7 @@ from ...tracer.ir.errors import UnsupportedError
 from .entry import loaded, native_text, parameters
 from .fixed import FixedCall
 
-_WORDS = {
+_WORDS: dict[str, tuple[str, Any]] = {
     "double": ("double", ctypes.c_double), "int": ("i32", ctypes.c_int), "double *": ("ptr", ctypes.c_void_p),
     "void *": ("ptr", ctypes.c_void_p), "npy_intp": ("i64", ctypes.c_ssize_t), "intptr_t": ("i64", ctypes.c_ssize_t),
 }  # fmt: skip
@@ -53,7 +53,7 @@ def low_level_callable(fixed: FixedCall, signature: str | None, user_data: Any =
         if not (user_data.flags.c_contiguous and user_data.dtype == np.float64):
             raise TypeError("user_data is a C-contiguous array of float64")
     code = loaded(native_text(fixed, "tg_entry", _callback(form, words, own, user_data is not None, fixed.name)))
-    function = ctypes.CFUNCTYPE(_WORDS[form.partition(" ")[0]][1], *[_WORDS[word][1] for word in words])(
+    function: Any = ctypes.CFUNCTYPE(_WORDS[form.partition(" ")[0]][1], *[_WORDS[word][1] for word in words])(
         code.address("tg_callback")
     )
     function.held = code, user_data

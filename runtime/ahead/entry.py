@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...codegen.cpu import jit
 from ...codegen.cpu.machine_code import MachineCode
-from ...codegen.cpu.native_entry import NativeText, NotNativeError, entry_text
+from ...codegen.cpu.native_entry import EntryText, NotNativeError, entry_text
 from ...codegen.lower.depth import recursion_for
 from ...tracer.ir.errors import UnsupportedError
-from .fixed import FixedCall
+from .fixed import FixedCall, identifier
 
 _C_TYPES = {
     "float64": ("double", ctypes.c_double), "float32": ("float", ctypes.c_float), "bool": ("uint8_t", ctypes.c_uint8),
@@ -24,7 +22,7 @@ _C_TYPES = {
 
 
 @dataclass(frozen=True)
-class Parameter:
+class CParameter:
     """A parameter of a C function: a number by value, or memory of *shape*; *written*: for a result."""
 
     name: str
@@ -45,7 +43,7 @@ class Parameter:
         return _C_TYPES[self.dtype.name][1] if self.by_value else ctypes.c_void_p
 
 
-def parameters(fixed: FixedCall) -> list[Parameter]:
+def parameters(fixed: FixedCall) -> list[CParameter]:
     """The parameters of the C function for *fixed*: its arguments that are data, then its results.
 
     Raises:
@@ -56,20 +54,20 @@ def parameters(fixed: FixedCall) -> list[Parameter]:
     made = [(name, avals[k].dtype, avals[k].shape, False, True) for k, name in fixed.result_names.items()]
     taken: set[str] = set()
     found = []
-    for name, dtype, *rest in (*given, *made):
+    for name, dtype, shape, by_value, written in (*given, *made):
         if dtype.name not in _C_TYPES:
             raise UnsupportedError(f"{fixed.name} can't be a native function: `{name}` is of dtype {dtype}")
-        plain = base = re.sub(r"\W+", "_", name).strip("_") or "x"
+        plain = base = identifier(name)
         for k in range(2, len(taken) + 3):
             if plain not in taken:
                 break
             plain = f"{base}_{k}"
         taken.add(plain)
-        found.append(Parameter(plain, dtype, *rest))
+        found.append(CParameter(plain, dtype, shape, by_value, written))
     return found
 
 
-def native_text(fixed: FixedCall, name: str, more: str = "") -> NativeText:
+def native_text(fixed: FixedCall, name: str, more: str = "") -> EntryText:
     """LLVM IR of the C function *name* for *fixed*; *more*: of functions that call it.
 
     Raises:
@@ -95,7 +93,7 @@ class NativeFunction:
     def __init__(self, fixed: FixedCall) -> None:
         self._fixed = fixed
         self.parameters = parameters(fixed)
-        self.name = re.sub(r"\W+", "_", fixed.plain_name).strip("_") or "f"
+        self.name = fixed.plain_name
         self._code = loaded(native_text(fixed, "tg_entry"))
         self.address = self._code.address("tg_entry")
 
@@ -111,18 +109,14 @@ class NativeFunction:
 
     def as_ctypes(self) -> Any:
         """As a function of ctypes, which does not hold the GIL while it runs; arrays are given as ``x.ctypes.data``."""
-        function = ctypes.CFUNCTYPE(ctypes.c_int, *[p.c_type for p in self.parameters])(self.address)
+        function: Any = ctypes.CFUNCTYPE(ctypes.c_int, *[p.c_type for p in self.parameters])(self.address)
         function.code = self._code
         return function
-
-    @cached_property
-    def _ctypes(self) -> Any:
-        return self.as_ctypes()
 
     def __repr__(self) -> str:
         return f"<native function {self.declaration}>"
 
 
-def loaded(native: NativeText) -> MachineCode:
+def loaded(native: EntryText) -> MachineCode:
     """The machine code of *native*, in this process."""
     return jit.compile_text(native.text, "tg_entry").load()

@@ -7,6 +7,7 @@ call was recorded: arrays are copied into the program.  Start reading at :func:`
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,16 +30,18 @@ from ..launch.binding import bind_graph, launched
 from ..launch.kernel_cache import kernels
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD
 from ..record.arguments import positional_names
-from ..record.call_key import ARRAY, FLOAT, SCALAR, VALUE as PLAIN
-from ..stored.keep import RefusedError, tree_of
+from ..record.call_key import ARRAY, FLOAT, SCALAR
+from ..record.call_key import VALUE as PLAIN
+from ..stored.keep import NotKeptError, tree_of
 from ..stored.plan_file import built
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
+_KINDS = frozenset((ARRAY, FLOAT, SCALAR, PLAIN))
 _NUMBERS = (int, float, np.float64, np.float32)
 
 
 @dataclass(frozen=True)
-class Operand:
+class FixedArgument:
     """An argument that is data: an array, or a number of the *kind* float, float64 or float32."""
 
     name: str
@@ -52,10 +55,10 @@ class Operand:
     def taken(self, value: Any) -> Any:
         """*value* as the kernel takes it; TypeError where it can't be this argument."""
         if self.kind != "array":
-            if type(value) in _NUMBERS:
-                return _SCALARS[self.kind](value)
-        elif isinstance(value, np.ndarray) and value.dtype == self.dtype and value.shape == self.shape:
-            return np.asarray(value)
+            if type(value) is _SCALARS[self.kind]:
+                return value
+        elif type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
+            return value
         elif not self.shape and type(value) in _NUMBERS and self.dtype.kind == "f":
             return np.array(value, self.dtype)
         is_array = isinstance(value, np.ndarray)
@@ -74,7 +77,7 @@ class FixedCall:
     name: str
     mode: str
     graph: Graph
-    operands: tuple[Operand, ...]
+    operands: tuple[FixedArgument, ...]
     structure: Any
     tree: Any
     single: bool
@@ -85,8 +88,8 @@ class FixedCall:
 
     @property
     def plain_name(self) -> str:
-        """The function's own name."""
-        return self.name.partition(" ")[0].rpartition(".")[2]
+        """The function's own name, as an identifier."""
+        return identifier(self.name.partition(" ")[0].rpartition(".")[2])
 
     @cached_property
     def canonical(self) -> Canonical:
@@ -134,14 +137,15 @@ class FixedCall:
         """The call for the gradient alone, of one for the value, too, by the same program."""
         if self.mode != VALUE_AND_GRAD:
             return self
-        _, value, gradient = self.tree or ("tuple", ("r", 0), ("r", 1))
+        tree: Any = self.tree or ("tuple", ("r", 0), ("r", 1))
+        _, value, gradient = tree
         tree = ("tuple", gradient, value[2]) if self.has_aux else gradient
         return replace(self, mode=GRAD, tree=tree, single=False)
 
     @cached_property
     def result_names(self) -> dict[int, str]:
         """Names of the program's results that are in the user's: ``value``, ``grad_x``, with the places behind them."""
-        tree = self.tree
+        tree: Any = self.tree
         if tree is None:
             tree = ("r", 0) if self.single else ("tuple", *[("r", k) for k in range(len(self.graph.outputs))])
         value, gradient = (tree, None) if self.mode == VALUE else (None, tree) if self.mode == GRAD else tree[1:]
@@ -173,6 +177,19 @@ def _places(tree: Any, name: str) -> Iterator[tuple[int, str]]:
             yield from _places(part, f"{name}_{key}")
 
 
+_RESERVED = frozenset((  # of C, and of Python where a name of the user's can't be: a key, "lambda"
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while lambda def "
+    "bool and or not in is None True False class global import from pass raise try with yield del assert async await"
+).split())  # fmt: skip
+
+
+def identifier(name: str) -> str:
+    """*name* as an identifier of C and of Python."""
+    found = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "x"
+    return f"{found}_" if found in _RESERVED else f"x{found}" if found[0].isdigit() else found
+
+
 # ---- recording
 
 
@@ -190,14 +207,15 @@ def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
         raise UnsupportedError.here(f"{name} can't be compiled ahead of time, because {why}")
     try:
         tree = tree_of(recording)
-    except RefusedError as error:
+    except NotKeptError as error:
         raise UnsupportedError.here(f"{name} can't be compiled ahead of time, because {error}") from None
     graph, count = recording.graph, len(call.data)
     outside = [
         (var, np.array(value, var.aval.dtype, order="C"))
         for var, value in zip(graph.inputs[count:], recording.captured, strict=False)
     ]
-    operands, parts = [], []
+    operands: list[FixedArgument] = []
+    parts: list[tuple[Any, ...]] = []
     for leaf, kind in zip(call.leaves, call.kinds, strict=True):
         if kind == PLAIN:
             parts.append(("value", leaf))
@@ -205,9 +223,9 @@ def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
         var = graph.inputs[len(operands)]
         given = "array" if kind == ARRAY else "float" if kind == FLOAT else str(np.dtype(type(leaf)))
         shown = recording.names[len(operands)].removeprefix("the argument ").strip("`")
-        operands.append(Operand(shown, given, var.aval.dtype, var.aval.shape))
+        operands.append(FixedArgument(shown, given, var.aval.dtype, var.aval.shape))
         parts.append(("data",))
-    structure = tuple([_part(x) for x in tree_unflatten(call.tree, [_Leaf(part) for part in parts])])
+    structure = tuple([_part(x) for x in tree_unflatten(call.tree, [_StructureLeaf(part) for part in parts])])
     fixed = Graph(graph.inputs[:count], graph.nodes, graph.outputs, graph.guards, [*outside, *graph.consts])
     argnums, known = seen.mode.argnums, dict(enumerate(positional_names(seen.fn)))
     names = tuple([known.get(place, str(place)) for place in seen.mode.positions])
@@ -228,17 +246,22 @@ def _missed(name: str, guard: Guard) -> str:
 
 
 def _hindrances(seen: Seen) -> Iterator[str]:
-    recording, call = seen.recording, seen.call
-    if recording.effects or recording.changes or recording.transient is not None:
-        yield "it changes something outside of it"
+    """Why the program alone is not the function."""
+    plan, recording, call = seen.plan, seen.recording, seen.call
     if recording.draws:
-        yield "it draws from a generator of the process; give it a key (tracegrad.random)"
-    if recording.derived is not None or recording.numbers:
-        yield "Python looks at numbers of the run, or reads what is made of the outside state in each call"
+        yield "it draws from the random numbers of the process; give it a key (tracegrad.random.key) as an argument"
+    if recording.effects or recording.transient is not None:
+        yield "it changes something outside of it"
+    yield from [f"its Python has to run in each call: {reason}" for reason in (*plan.reasons, *recording.changes)]
+    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity or plan.sets_float_errors:
+        yield "it asks whether values are one object, or sets floating-point errors"
+    asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]
+    if recording.derived is not None or recording.numbers or asked:
+        yield "it rests on more than its arguments and what it reads"
     if call.device is not None:
         yield "its arguments are on a device"
-    if not {ARRAY, FLOAT, SCALAR, PLAIN}.issuperset(call.kinds):
-        yield "its arguments are not only real arrays and numbers, and settings that are compared by value"
+    if not _KINDS.issuperset(call.kinds):
+        yield "arguments are real arrays and numbers here, and settings that are bools, ints, texts or None"
     if call.shares:
         yield "a container occurs twice among its arguments"
     if len(recording.graph.inputs) != len(call.data) + len(recording.captured):
@@ -248,7 +271,7 @@ def _hindrances(seen: Seen) -> Iterator[str]:
 # ---- the structure of arguments
 
 
-class _Leaf:
+class _StructureLeaf:
     """A leaf of the arguments, which is *part*."""
 
     def __init__(self, part: Any) -> None:
@@ -259,7 +282,7 @@ def _part(x: Any) -> Any:
     """The structure *x* over leaves: ``("data",)``, ``("value", x)``, ``("tuple", ...)``, ``("list", ...)``, ``("dict",
     (key, ...), ...)``."""
     kind = type(x)
-    if kind is _Leaf:
+    if kind is _StructureLeaf:
         return x.part
     if x is None:
         return "value", None
@@ -272,7 +295,7 @@ def _part(x: Any) -> Any:
     )
 
 
-def _take(part: Any, x: Any, operands: Iterator[Operand], data: list[Any], where: str) -> None:
+def _take(part: Any, x: Any, operands: Iterator[FixedArgument], data: list[Any], where: str) -> None:
     """Append what is data in *x* to *data*; TypeError where *x* is not what *part* describes."""
     kind, *parts = part
     if kind == "data":
@@ -290,4 +313,3 @@ def _take(part: Any, x: Any, operands: Iterator[Operand], data: list[Any], where
         raise TypeError(f"{where} are {wanted} here, not {x!r:.60}")
     for key, inner in zip(keys, parts, strict=True):
         _take(inner, x[key], operands, data, "the items of an argument")
-

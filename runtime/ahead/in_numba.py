@@ -11,7 +11,7 @@ from typing import Any
 
 from ...codegen.cpu.machine_code import immortal
 from ...codegen.cpu.native_entry import NO_MEMORY, OVERLAP
-from .entry import Parameter, loaded, native_text, parameters
+from .entry import CParameter, loaded, native_text, parameters
 from .fixed import FixedCall
 
 
@@ -49,7 +49,7 @@ def numba_function(fixed: FixedCall) -> Any:
     return numba.njit(nogil=True)(made)
 
 
-def _intrinsic(shown: list[Parameter], address: int) -> Any:
+def _intrinsic(shown: list[CParameter], address: int) -> Any:
     """``call((arrays and numbers ...,))`` as numba compiles it: (status, numbers ...)."""
     numba: Any = importlib.import_module("numba")
     core: Any = importlib.import_module("numba.core")
@@ -59,7 +59,7 @@ def _intrinsic(shown: list[Parameter], address: int) -> Any:
     types, given = core.types, [p for p in shown if p.shape or not p.written]
     numbers = [p for p in shown if p.written and not p.shape]
 
-    def check(p: Parameter, kind: Any) -> None:
+    def check(p: CParameter, kind: Any) -> None:
         wanted = numba.from_dtype(p.dtype)
         if p.by_value:
             if not isinstance(kind, types.Float | types.Integer):
@@ -99,5 +99,3 @@ def _intrinsic(shown: list[Parameter], address: int) -> Any:
         return returned(values), generate
 
     return numba.extending.intrinsic(call)
-
-

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...tracer.ir.errors import DifferentiationError, TracegradError
@@ -158,7 +156,7 @@ def _kind(calls: Calls) -> str:
 
 
 def _module(name: str) -> Any:
-    """A module of this room that is imported when it is asked for: each needs LLVM, or a library that may be missing."""
+    """A module of this room, imported when it is asked for: each needs LLVM, or a library that may be missing."""
     return imported_to_stay(f".{name}", __package__)
 
 

@@ -111,6 +111,11 @@ class FixedCall:
         ]
         return bind_graph(self.graph, self.canonical, self.program, False, args)
 
+    @cached_property
+    def _flat(self) -> bool:
+        """Whether the arguments are the kernel's, which looks at them itself."""
+        return self.structure == (("tuple", *[("data",)] * len(self.operands)), ("dict", ()))
+
     def compile(self) -> None:
         """Make the kernel, unless it is there."""
         _ = self._launch
@@ -122,11 +127,13 @@ class FixedCall:
             TypeError: the arguments are others.
             UnsupportedError: they take another way through the function's branches.
         """
-        data: list[Any] = []
-        operands = iter(self.operands)
-        for part, given in zip(self.structure, (args, kwargs), strict=True):
-            _take(part, given, operands, data, "the arguments")
-        found = launched(self._launch, data)
+        found = self._launch(*args) if self._flat and not kwargs else None
+        if found is None:
+            data: list[Any] = []
+            operands = iter(self.operands)
+            for part, given in zip(self.structure, (args, kwargs), strict=True):
+                _take(part, given, operands, data, "the arguments")
+            found = launched(self._launch, data)
         if isinstance(found, int):
             raise UnsupportedError(self.missed[found])
         if self.tree is not None:

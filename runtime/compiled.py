@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tracer.ir import forks
 from ..tracer.ir.gc_pause import imported_to_stay
+from .ahead_of_time import AheadOfTime
 from .declare import check_function, positions, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
@@ -40,7 +41,7 @@ class _Once:
         return found
 
 
-class CompiledFunction(Wrapper):
+class CompiledFunction(Wrapper, AheadOfTime):
     """A function with compiled value and gradient.  Made by :func:`compile_grad`."""
 
     def __init__(
@@ -145,41 +146,6 @@ class CompiledFunction(Wrapper):
         Python once."""
         return explained(self, self._both.mode, args, kwargs)
 
-    # ---- ahead of time: each takes arrays, numbers, or a ShapeDtypeStruct in place of an array ---------------------
-
-    def lower(self, *specs: Any, **kwargs: Any) -> Any:
-        """The function for one kind of call: ``f.lower(*specs).compile()`` has ``grad``, ``value_and_grad`` and
-        ``export``, and runs no Python of yours."""
-        return module_of_runtime("ahead.lowered").lower(self, specs, kwargs)
-
-    def export(self, path: str | os.PathLike[str], *specs: Any, **kwargs: Any) -> None:
-        """Write a ``.tgz`` that ``tracegrad.load`` reads, without the function's source."""
-        self.lower(*specs, **kwargs).compile().export(path)
-
-    def export_c(
-        self, directory: str | os.PathLike[str], *specs: Any, name: str | None = None, mode: str = VALUE_AND_GRAD
-    ) -> Any:
-        """Write a header and an object file for C; returns their paths, and what to link them with.  *mode*:
-        ``"value"``, ``"grad"`` or ``"value_and_grad"``."""
-        return module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {}).export_c(directory, name, mode)
-
-    def as_native(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
-        """A C function in this process, with ``address`` and ``declaration``, for ctypes and cffi."""
-        return module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {}).as_native(mode)
-
-    def as_numba(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
-        """A function for numba's ``@njit`` code: it takes the arguments, then an array for each result that is one, and
-        returns the results that are numbers."""
-        return module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {}).as_numba(mode)
-
-    def as_low_level_callable(
-        self, *specs: Any, signature: str | None = None, mode: str = VALUE, user_data: Any = None
-    ) -> Any:
-        """``scipy.LowLevelCallable`` of the C *signature*, for scipy.integrate and scipy.ndimage; *user_data*: the
-        array that is the last argument."""
-        made = module_of_runtime("ahead.lowered").compiled_for(self, mode, specs, {})
-        return made.as_low_level_callable(signature, mode=mode, user_data=user_data)
-
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
 
@@ -231,7 +197,7 @@ def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwa
     return module_of_runtime("explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
-class BoundFunction:
+class BoundFunction(AheadOfTime):
     """A compiled method of one instance.  argnums do not count ``self``."""
 
     __slots__ = ("__func__", "__self__")

@@ -89,6 +89,7 @@ class Seen:
     mode: Mode
     plan: StatePlan
     recording: Recording
+    is_method: bool  # of an object that is its first argument
 
     def result(self, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
         """The result of the function, with these names of the program's inputs and outputs in it."""
@@ -124,7 +125,7 @@ def see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: 
         call.leaves[k] = np.broadcast_to(np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.shape)
     call.kinds = tuple(kinds)
     plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
-    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording)
+    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first))
 
 
 def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...], frozenset[int | str], str]:

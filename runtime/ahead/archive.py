@@ -33,6 +33,7 @@ from .lowered import Compiled
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_CONTAINERS = frozenset(("tuple", "list", "dict"))
 _MOST = 1 << 32  # bytes of a part
 _BAD = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, EncodingError, KeyError, TypeError, ValueError)
 
@@ -135,9 +136,18 @@ def _checksum(content: bytes) -> str:
 def _parts(fixed: FixedCall) -> tuple[Any, ...]:
     operands = tuple([(x.name, x.kind, x.dtype, x.shape) for x in fixed.operands])
     return (
-        fixed.name, fixed.mode, graph_to_parts(fixed.graph), operands, fixed.structure, fixed.tree, fixed.single,
-        fixed.wrt, fixed.has_aux, fixed.missed,
+        fixed.name, fixed.mode, graph_to_parts(fixed.graph), operands, tuple(map(_without_objects, fixed.structure)), fixed.tree,
+        fixed.single, fixed.wrt, fixed.has_aux, fixed.missed,
     )  # fmt: skip
+
+
+def _without_objects(part: Any) -> Any:
+    """The structure of arguments in which None stands for each object."""
+    kind, *parts = part
+    if kind == "object":
+        return "value", None
+    start = 1 if kind == "dict" else 0
+    return (kind, *parts[:start], *map(_without_objects, parts[start:])) if kind in _CONTAINERS else part
 
 
 def _fixed(parts: Any) -> FixedCall:

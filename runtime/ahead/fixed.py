@@ -30,13 +30,13 @@ from ..launch.binding import bind_graph, launched
 from ..launch.kernel_cache import kernels
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD
 from ..record.arguments import positional_names
-from ..record.call_key import ARRAY, FLOAT, SCALAR
+from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, unwrap
 from ..record.call_key import VALUE as PLAIN
 from ..stored.keep import NotKeptError, tree_of
 from ..stored.plan_file import built
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
-_KINDS = frozenset((ARRAY, FLOAT, SCALAR, PLAIN))
+_KINDS = frozenset((ARRAY, FLOAT, SCALAR, PLAIN, OBJECT))
 _NUMBERS = (int, float, np.float64, np.float32)
 
 
@@ -219,11 +219,14 @@ def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
     graph, count = recording.graph, len(call.data)
     outside = [
         (var, np.array(value, var.aval.dtype, order="C"))
-        for var, value in zip(graph.inputs[count:], recording.captured, strict=False)
+        for var, value in zip(graph.inputs[count:], recording.captured, strict=True)
     ]
     operands: list[FixedArgument] = []
     parts: list[tuple[Any, ...]] = []
     for leaf, kind in zip(call.leaves, call.kinds, strict=True):
+        if kind == OBJECT:  # all that is read of it is fixed
+            parts.append(("object", unwrap(leaf)))
+            continue
         if kind == PLAIN:
             parts.append(("value", leaf))
             continue
@@ -232,7 +235,8 @@ def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
         shown = recording.names[len(operands)].removeprefix("the argument ").strip("`")
         operands.append(FixedArgument(shown, given, var.aval.dtype, var.aval.shape))
         parts.append(("data",))
-    structure = tuple([_part(x) for x in tree_unflatten(call.tree, [_StructureLeaf(part) for part in parts])])
+    given, named = [_part(x) for x in tree_unflatten(call.tree, [_StructureLeaf(part) for part in parts])]
+    structure = (given[0], *given[1 + seen.is_method :]), named
     fixed = Graph(graph.inputs[:count], graph.nodes, graph.outputs, graph.guards, [*outside, *graph.consts])
     argnums, known = seen.mode.argnums, dict(enumerate(positional_names(seen.fn)))
     names = tuple([known.get(place, str(place)) for place in seen.mode.positions])
@@ -260,19 +264,17 @@ def _hindrances(seen: Seen) -> Iterator[str]:
     if recording.effects or recording.transient is not None:
         yield "it changes something outside of it"
     yield from [f"its Python has to run in each call: {reason}" for reason in (*plan.reasons, *recording.changes)]
-    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity or plan.sets_float_errors:
-        yield "it asks whether values are one object, or sets floating-point errors"
+    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity:
+        yield "it asks whether values are one object"
     asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]
-    if recording.derived is not None or recording.numbers or asked:
+    if recording.numbers or asked:
         yield "it rests on more than its arguments and what it reads"
     if call.device is not None:
         yield "its arguments are on a device"
     if not _KINDS.issuperset(call.kinds):
-        yield "arguments are real arrays and numbers here, and settings that are bools, ints, texts or None"
+        yield "its arguments are complex, or tensors"
     if call.shares:
         yield "a container occurs twice among its arguments"
-    if len(recording.graph.inputs) != len(call.data) + len(recording.captured):
-        yield "it has inputs of another kind"
 
 
 # ---- the structure of arguments
@@ -286,8 +288,8 @@ class _StructureLeaf:
 
 
 def _part(x: Any) -> Any:
-    """The structure *x* over leaves: ``("data",)``, ``("value", x)``, ``("tuple", ...)``, ``("list", ...)``, ``("dict",
-    (key, ...), ...)``."""
+    """The structure *x* over leaves: ``("data",)``, ``("value", x)``, ``("object", x)``, and ``("tuple", ...)``,
+    ``("list", ...)``, ``("dict", (key, ...), ...)`` of such."""
     kind = type(x)
     if kind is _StructureLeaf:
         return x.part
@@ -312,6 +314,10 @@ def _take(part: Any, x: Any, operands: Iterator[FixedArgument], data: list[Any],
         if type(x) is type(parts[0]) and x == parts[0]:
             return
         raise TypeError(f"{x!r} among the arguments was {parts[0]!r} when the function was lowered")
+    if kind == "object":
+        if x is not parts[0]:
+            raise TypeError(f"{x!r:.60} among the arguments is not the object that the function was lowered with")
+        return
     keys: Any = range(len(parts))
     if kind == "dict":
         keys, *parts = parts

@@ -130,20 +130,20 @@ def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lower
     return Lowered(value.name, {VALUE: value, VALUE_AND_GRAD: both})
 
 
-def compiled_for(function: Any, mode: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
-    """As :func:`lower`, of one mode alone where it is given, and without kernels for Python."""
-    if mode is None:
-        lowered = lower(function, args, kwargs)
-        return Compiled(lowered._name, lowered._calls)
-    if mode not in (VALUE, GRAD, VALUE_AND_GRAD):
-        raise ValueError(f'mode: "value", "grad" or "value_and_grad", not {mode!r}')
-    fixed = fix(function if mode == VALUE else function.value_and_grad, args, kwargs)
+def compiled_for(function: Any, mode: str, args: tuple[Any, ...]) -> Compiled:
+    """As :func:`lower`, of one mode alone, and without kernels for Python."""
+    _check(mode)
+    fixed = fix(function if mode == VALUE else function.value_and_grad, args, {})
     return Compiled(fixed.name, {VALUE: fixed, VALUE_AND_GRAD: fixed})
 
 
-def _call(calls: Calls, mode: str) -> FixedCall:
+def _check(mode: str) -> None:
     if mode not in (VALUE, GRAD, VALUE_AND_GRAD):
         raise ValueError(f'mode: "value", "grad" or "value_and_grad", not {mode!r}')
+
+
+def _call(calls: Calls, mode: str) -> FixedCall:
+    _check(mode)
     found = calls[VALUE if mode == VALUE else VALUE_AND_GRAD]
     if not isinstance(found, FixedCall):
         raise found

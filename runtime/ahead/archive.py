@@ -135,8 +135,9 @@ def _checksum(content: bytes) -> str:
 
 def _parts(fixed: FixedCall) -> tuple[Any, ...]:
     operands = tuple([(x.name, x.kind, x.dtype, x.shape) for x in fixed.operands])
+    structure = tuple(map(_without_objects, fixed.structure))
     return (
-        fixed.name, fixed.mode, graph_to_parts(fixed.graph), operands, tuple(map(_without_objects, fixed.structure)), fixed.tree,
+        fixed.name, fixed.mode, graph_to_parts(fixed.graph), operands, structure, fixed.tree,
         fixed.single, fixed.wrt, fixed.has_aux, fixed.missed,
     )  # fmt: skip
 

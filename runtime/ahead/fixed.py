@@ -313,7 +313,7 @@ def _take(part: Any, x: Any, operands: Iterator[FixedArgument], data: list[Any],
     if kind == "value":
         if type(x) is type(parts[0]) and x == parts[0]:
             return
-        raise TypeError(f"{x!r} among the arguments was {parts[0]!r} when the function was lowered")
+        raise TypeError(f"{x!r:.60} among the arguments was {parts[0]!r} when the function was lowered")
     if kind == "object":
         if x is not parts[0]:
             raise TypeError(f"{x!r:.60} among the arguments is not the object that the function was lowered with")

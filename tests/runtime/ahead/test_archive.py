@@ -12,7 +12,7 @@ import tarfile
 import numpy as np
 import pytest
 from ahead_programs import COMPILED, PROGRAMS
-from test_lowered import W, X, network, same
+from test_lowered import Model, W, X, network, of_model, same
 
 import tracegrad
 from tracegrad import DifferentiationError, UnsupportedError, compile_grad
@@ -49,6 +49,14 @@ def test_trees_and_settings(tmp_path):
     assert same(loaded.grad(W, X, power=2), f.grad(W, X, power=2))
     with pytest.raises(TypeError, match="3 among the arguments"):
         loaded(W, X, power=3)
+
+
+def test_methods_and_objects(tmp_path):
+    model, x = Model([1.0, 2.0]), np.ones(2)
+    model.loss.export(tmp_path / "loss.tgz", x)
+    of_model.export(tmp_path / "of_model.tgz", x, model)
+    assert tracegrad.load(tmp_path / "loss.tgz")(x) == 3.0
+    assert tracegrad.load(tmp_path / "of_model.tgz")(x, None) == 3.0  # objects are fixed
 
 
 def test_special_functions_and_numpys_steps(tmp_path, anywhere):

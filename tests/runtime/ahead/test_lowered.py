@@ -53,6 +53,53 @@ def test_several_arguments():
     assert same(compiled.value_and_grad(np.arange(3.0), np.ones(3)), f.value_and_grad(np.arange(3.0), np.ones(3)))
 
 
+class Model:
+    def __init__(self, scale):
+        self.scale = np.array(scale)
+
+    @compile_grad
+    def loss(self, x):
+        return np.sum(self.scale * x**2)
+
+
+@compile_grad
+def of_model(x, model):
+    return np.sum(model.scale * x)
+
+
+def test_methods_and_objects_are_as_they_were():
+    model, x = Model([1.0, 2.0]), np.ones(2)
+    method, function = model.loss.lower(x).compile(), of_model.lower(x, model).compile()
+    expected = model.loss.value_and_grad(x), of_model(x, model)
+    model.scale[:] = 7.0
+    assert same((method.value_and_grad(x), function(x, model)), expected)
+    with pytest.raises(TypeError, match="not the object"):
+        function(x, Model([1.0, 2.0]))
+
+
+def test_floating_point_errors():
+    def divided(x, how):
+        with np.errstate(divide=how):
+            return np.sum(np.where(x > 0, np.log(x), 0.0))
+
+    assert compile_grad(divided).lower(np.ones(2), "ignore").compile()(np.zeros(2), "ignore") == 0.0
+    with pytest.raises(UnsupportedError, match="floating-point errors"):
+        compile_grad(divided).lower(np.ones(2), "raise")
+
+
+def test_arrays_that_numpy_makes_of_the_outside_state():
+    import scipy.sparse
+
+    matrix = scipy.sparse.eye_array(3, format="csr") * 2.0
+
+    @compile_grad
+    def form(x):
+        return x @ (matrix @ x)
+
+    x = np.arange(3.0)
+    assert same(form.lower(x).compile().value_and_grad(x), form.value_and_grad(x))
+
+
 def test_its_python_does_not_run():
     @compile_grad
     def counted(x):

@@ -116,7 +116,7 @@ REFUSED = {
     "NumPy does some of its steps": lambda x: np.sum(np.sort(x)[:2]),
     "draws random numbers": lambda x: np.sum(x * np.random.normal(size=3)),
     "changes something outside": appends,
-    "dtype complex128|real arrays": lambda x: np.sum(np.abs(x * 1j)),
+    "complex": lambda x: np.sum(np.abs(x * 1j)),
 }
 
 
@@ -127,8 +127,8 @@ def test_what_has_no_native_function_is_refused(message):
 
 
 def test_complex_arguments_are_refused():
-    with pytest.raises(UnsupportedError, match="real arrays"):
-        compile_grad(REFUSED["dtype complex128|real arrays"]).as_native(np.ones(3) * 1j)
+    with pytest.raises(UnsupportedError, match="complex, or tensors"):
+        compile_grad(REFUSED["complex"]).as_native(np.ones(3) * 1j)
 
 
 def test_modes_have_names():

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.control.arms import MANY_PATHS
 from ..tracer.ir.aval import COMPLEX, Aval
 from ..tracer.ir.errors import UnsupportedError
 from ..tracer.ir.graph import Graph
@@ -106,8 +107,10 @@ class Seen:
         return self.recording.output.shown(results[: len(results) - len(self.recording.numbers)], leaves, _complex)
 
 
-def see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: bool, what: str) -> Seen:
-    """Record a call of *fn*, which stays as it is."""
+def see(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: bool, what: str, all_ways: bool = False
+) -> Seen:
+    """Record a call of *fn*, which stays as it is.  *all_ways*: both arms of its `if`s run, where they can."""
     fn, mode, first, static, target = _parts(fn, what)
     args = first + args
     dispatcher = FunctionDispatcher(fn, static, target, Stats(name_of(fn)))
@@ -124,6 +127,8 @@ def see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: 
         kinds[k] = COMPLEX_DATA if struct.dtype in COMPLEX else ARRAY
         call.leaves[k] = np.broadcast_to(np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.shape)
     call.kinds = tuple(kinds)
+    if all_ways:
+        dispatcher.plans.state(call)[0].choices.known_paths = MANY_PATHS
     plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
     return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first))
 

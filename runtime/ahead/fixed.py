@@ -207,7 +207,7 @@ def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
         UnsupportedError: it can't be done by its kernel alone.
         DifferentiationError: it has no gradient.
     """
-    seen = see(fn, args, kwargs, as_recorded=False, what="lower")
+    seen = see(fn, args, kwargs, as_recorded=False, what="lower", all_ways=True)
     recording, call = seen.recording, seen.call
     name = seen.name
     for why in _hindrances(seen):

@@ -31,9 +31,21 @@ def until(x):
 
 
 def branch(x):
-    if x[0] > 0:
-        return np.sum(x)
+    if x[0] < 0:  # which has to be asked: there is no value to choose
+        raise ValueError("negative")
     return np.sum(x**2)
+
+
+def arms(x):
+    total = 0.0
+    for element in x:
+        if abs(element) < 1:
+            total = total + 0.5 * element**2
+        elif element > 5:
+            total = total + 5.0
+        else:
+            total = total + abs(element) - 0.5
+    return total
 
 
 def products(A, B):
@@ -58,6 +70,7 @@ PROGRAMS = {
     "in_a_loop": (in_a_loop, (np.array([1.0, 0.0]), 0.01)),
     "until": (until, (np.array([1.0, 2.0, 3.0]),)),
     "branch": (branch, (np.array([1.0, 2.0, 3.0]),)),
+    "arms": (arms, (rng.normal(size=12) * 4,)),
     "products": (products, (rng.normal(size=(64, 64)), rng.normal(size=(64, 64)))),
     "factors": (factors, (rng.normal(size=(20, 20)),)),
     "picked": (picked, (rng.normal(size=5), np.array([0, 3, 3]))),

@@ -36,7 +36,7 @@ from ..record.undecided import Place, Undecided, UndecidedTruth, chosen
 from .trees import truth
 
 _OFTEN = 4  # answers of a question in one run, from which on different ones make it a choice
-_MANY = 3  # paths that are known when all questions become choices
+MANY_PATHS = 3  # paths that are known when all questions become choices
 _UNSET = object()
 _NUMBERS = (
     float, int, bool, complex, np.generic, str, type(None), TracedArray, np.ndarray, range, slice, Undecided,
@@ -70,7 +70,7 @@ class Choices:
             if guard.kind == "bool" and guard.site is not None:
                 answers.setdefault((guard.site.file, guard.site.line), []).append(bool(guard.expected))
         often = {place for place, found in answers.items() if len(found) >= _OFTEN and len(set(found)) > 1}
-        wanted = (often | self.wanted if self.known_paths < _MANY else answers.keys()) - self.active
+        wanted = (often | self.wanted if self.known_paths < MANY_PATHS else answers.keys()) - self.active
         wanted -= self.refused.keys()
         if not wanted:
             return False

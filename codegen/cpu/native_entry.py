@@ -76,7 +76,7 @@ def _called(declaration: str) -> str:
 def _data(name: str, arrays: Iterable[np.ndarray]) -> Iterator[str]:
     for k, array in enumerate(arrays):
         content = array.tobytes() or bytes(8)
-        text = "".join([f"\\{byte:02X}" for byte in content])
+        text = "\\" + content.hex("\\")
         yield f'@"{name}.data{k}" = internal constant [{len(content)} x i8] c"{text}", align {_ALIGN}'
 
 

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import tarfile
-import tempfile
+import threading
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +52,30 @@ def save(compiled: Compiled, path: str | os.PathLike[str]) -> None:
     Raises:
         UnsupportedError: it runs Python of the user's.
     """
+    content = packed(compiled)
+    folder, name = os.path.split(os.path.abspath(path))
+    beside = os.path.join(folder, f".{name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        with open(beside, "xb") as file:
+            file.write(content)
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> Compiled:
+    """The function that ``f.export(path)`` has written, without its source; its kernels are compiled anew where they
+    were made for another processor, or by other versions.  Trust a file as you trust code: its kernels are run.
+
+    :raises ValueError: where the file is damaged, of another version of tracegrad, or none of these.
+    """
+    with open(path, "rb") as file:
+        return unpacked(file.read(), repr(os.fspath(path)))
+
+
+def packed(compiled: Compiled) -> bytes:
+    """The content of a file."""
     parts: dict[str, bytes] = {}
     for mode, fixed in compiled.calls.items():
         if isinstance(fixed, FixedCall):
@@ -66,41 +90,31 @@ def save(compiled: Compiled, path: str | os.PathLike[str]) -> None:
             parts[f"{mode}/error"] = str(fixed).encode()
     sums = {name: _checksum(content) for name, content in parts.items()}
     manifest = {"format": FORMAT, "tracegrad": _version(), "function": compiled.name, "parts": sums}
-    path = os.path.abspath(path)
-    handle, beside = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
-    try:
-        with (
-            os.fdopen(handle, "wb") as raw,
-            gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
-            tarfile.open(fileobj=packed, mode="w") as file,
-        ):
-            for name, content in ((_MANIFEST, json.dumps(manifest, indent=1).encode()), *parts.items()):
-                entry = tarfile.TarInfo(name)
-                entry.size = len(content)
-                file.addfile(entry, io.BytesIO(content))
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    raw = io.BytesIO()
+    with gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as file:
+        for name, content in ((_MANIFEST, json.dumps(manifest, indent=1).encode()), *parts.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            file.addfile(entry, io.BytesIO(content))
+    return raw.getvalue()
 
 
-def load(path: str | os.PathLike[str]) -> Compiled:
-    """The function that ``f.export(path)`` has written, without its source; its kernels are compiled anew where they
-    were made for another processor, or by other versions.  Trust a file as you trust code: its kernels are run.
+def unpacked(content: bytes, shown: str = "this") -> Compiled:
+    """The function in the *content* of a file, which is *shown* in errors.
 
-    :raises ValueError: where the file is damaged, of another version of tracegrad, or none of these.
+    Raises:
+        ArchiveError: there is none.
     """
-    shown = os.fspath(path)
     try:
-        parts = _read(path)
+        parts = _read(content)
         manifest = json.loads(parts.pop(_MANIFEST))
         if (manifest["format"], manifest["tracegrad"]) != (FORMAT, _version()):
             raise ArchiveError(
-                f"{shown!r} was exported by tracegrad {manifest['tracegrad']} (format {manifest['format']}), and this "
+                f"{shown} was exported by tracegrad {manifest['tracegrad']} (format {manifest['format']}), and this "
                 f"is {_version()} (format {FORMAT}); export the function again"
             )
-        if {name: _checksum(content) for name, content in parts.items()} != manifest["parts"]:
-            raise ArchiveError(f"{shown!r} is damaged: a checksum is another")
+        if {name: _checksum(part) for name, part in parts.items()} != manifest["parts"]:
+            raise ArchiveError(f"{shown} is damaged: a checksum is another")
         calls: dict[str, Any] = {}
         for mode in (VALUE, VALUE_AND_GRAD):
             if f"{mode}/error" in parts:
@@ -115,16 +129,16 @@ def load(path: str | os.PathLike[str]) -> Compiled:
     except ArchiveError:
         raise
     except _BAD as error:
-        raise ArchiveError(f"{shown!r} is no file of f.export, or damaged ({error})") from error
+        raise ArchiveError(f"{shown} is no file of f.export, or damaged ({error})") from error
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, bytes]:
+def _read(archive: bytes) -> dict[str, bytes]:
     parts: dict[str, bytes] = {}
-    with tarfile.open(path, "r:gz") as file:
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as file:
         for entry in file:
             content = file.extractfile(entry) if entry.isreg() and entry.size < _MOST else None
             if content is None or entry.name in parts:
-                raise ArchiveError(f"{os.fspath(path)!r} has {entry.name!r} in it, which f.export does not write")
+                raise ArchiveError(f"{entry.name!r} is in it, which f.export does not write")
             parts[entry.name] = content.read()
     return parts
 

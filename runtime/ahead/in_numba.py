@@ -65,7 +65,16 @@ def _intrinsic(shown: list[CParameter], address: int) -> Any:
             if not isinstance(kind, types.Float | types.Integer):
                 raise errors.TypingError(f"`{p.name}` must be a number, not {kind}")
             return
-        right = isinstance(kind, types.Array) and (kind.dtype, kind.ndim, kind.layout) == (wanted, len(p.shape), "C")
+        right = (
+            isinstance(kind, types.Array)
+            and kind.aligned
+            and (kind.dtype, kind.ndim, kind.layout)
+            == (
+                wanted,
+                len(p.shape),
+                "C",
+            )
+        )
         if not right or (p.written and not kind.mutable):
             shown = f"{'a writable' if p.written else 'an'} array of {wanted} with {len(p.shape)} axes"
             raise errors.TypingError(f"`{p.name}` must be {shown}, C-contiguous (np.ascontiguousarray), not {kind}")

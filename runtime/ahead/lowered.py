@@ -115,6 +115,10 @@ class Compiled:
     def _most(self) -> str:
         return VALUE_AND_GRAD if isinstance(self.calls[VALUE_AND_GRAD], FixedCall) else VALUE
 
+    def __reduce__(self) -> Any:
+        archive = _module("archive")
+        return archive.unpacked, (archive.packed(self),)
+
     def __repr__(self) -> str:
         return f"<{self.name} compiled for {_kind(self.calls)}>"
 

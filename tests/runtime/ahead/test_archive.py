@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import pickle
 import subprocess
 import sys
 import tarfile
@@ -57,6 +58,12 @@ def test_methods_and_objects(tmp_path):
     of_model.export(tmp_path / "of_model.tgz", x, model)
     assert tracegrad.load(tmp_path / "loss.tgz")(x) == 3.0
     assert tracegrad.load(tmp_path / "of_model.tgz")(x, None) == 3.0  # objects are fixed
+
+
+def test_pickled(tmp_path):
+    f, args = COMPILED["logistic"], PROGRAMS["logistic"][1]
+    sent = pickle.loads(pickle.dumps(f.lower(*args).compile()))
+    assert same(sent.value_and_grad(*args), f.value_and_grad(*args))
 
 
 def test_special_functions_and_numpys_steps(tmp_path, anywhere):

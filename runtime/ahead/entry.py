@@ -52,6 +52,8 @@ def parameters(fixed: FixedCall) -> list[CParameter]:
     given = [(x.name, x.dtype, x.shape, x.kind != "array", False) for x in fixed.operands]
     avals = [atom.aval for atom in fixed.graph.outputs]
     made = [(name, avals[k].dtype, avals[k].shape, False, True) for k, name in fixed.result_names.items()]
+    if not made:
+        raise UnsupportedError(f"{fixed.name} can't be a native function: nothing of its result is computed")
     taken: set[str] = set()
     found = []
     for name, dtype, shape, by_value, written in (*given, *made):

@@ -66,7 +66,7 @@ class FixedArgument:
         raise TypeError(f"`{self.name}` is {self} here, since the function was lowered for that, not {found}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FixedCall:
     """A call of the function *name* for results of a kind (*mode*).  *graph*: the program; its inputs are *operands*.
     *structure*: the arguments, as ``_part`` describes them.  *tree*: the result over those of the program, as in

@@ -22,7 +22,7 @@ class AheadOfTime:
 
         :raises UnsupportedError: where it changes something outside, or Python has to run in each call.
         """
-        return _lowered().lower(self, specs, kwargs)
+        return _lowering().lower(self, specs, kwargs)
 
     def export(self, path: str | os.PathLike[str], *specs: Any, **kwargs: Any) -> None:
         """Write a ``.tgz`` that ``tracegrad.load`` reads, without the function's source."""
@@ -37,17 +37,17 @@ class AheadOfTime:
         :returns: the paths ``header`` and ``object``, and ``link``, arguments for the linker.
         :raises UnsupportedError: where it needs code of NumPy's or SciPy's.
         """
-        return _lowered().compiled_for(self, mode, specs).export_c(directory, name, mode)
+        return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode)
 
     def as_native(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
         """A C function in this process, with ``address``, ``declaration`` and ``pointer_type`` for cffi, and
         ``as_ctypes()``."""
-        return _lowered().compiled_for(self, mode, specs).as_native(mode)
+        return _lowering().compiled_for(self, mode, specs).as_native(mode)
 
     def as_numba(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
         """A function for numba's ``@njit`` code: it takes the arguments, then an array for each result that is one, and
         returns the results that are numbers."""
-        return _lowered().compiled_for(self, mode, specs).as_numba(mode)
+        return _lowering().compiled_for(self, mode, specs).as_numba(mode)
 
     def as_low_level_callable(
         self, *specs: Any, signature: str | None = None, mode: str = VALUE, user_data: Any = None
@@ -58,9 +58,9 @@ class AheadOfTime:
             *user_data*, or ``int (double *, npy_intp, double *, void *)``.  Default: by the arguments.
         :param user_data: the array that is the last argument.
         """
-        made = _lowered().compiled_for(self, mode, specs)
+        made = _lowering().compiled_for(self, mode, specs)
         return made.as_low_level_callable(signature, mode=mode, user_data=user_data)
 
 
-def _lowered() -> Any:
-    return imported_to_stay(".ahead.lowered", __package__)
+def _lowering() -> Any:
+    return imported_to_stay(".ahead.lowering", __package__)

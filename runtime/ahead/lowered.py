@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from ...tracer.ir.errors import DifferentiationError, TracegradError
+from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.gc_pause import imported_to_stay
 from ...tracer.ir.text import print_graph
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD
-from .fixed import FixedCall, fix
+from .fixed import FixedCall
 
 Calls = dict[str, "FixedCall | TracegradError"]
 
@@ -123,31 +123,13 @@ class Compiled:
         return f"<{self.name} compiled for {_kind(self.calls)}>"
 
 
-def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
-    """The programs of a compiled *function* for such arguments, each an array, a number or a ShapeDtypeStruct."""
-    value = fix(function, args, kwargs)
-    both: FixedCall | TracegradError
-    try:
-        both = fix(function.value_and_grad, args, kwargs)
-    except DifferentiationError as error:
-        both = error
-    return Lowered(value.name, {VALUE: value, VALUE_AND_GRAD: both})
-
-
-def compiled_for(function: Any, mode: str, args: tuple[Any, ...]) -> Compiled:
-    """As :func:`lower`, of one mode alone, and without kernels for Python."""
-    _check(mode)
-    fixed = fix(function if mode == VALUE else function.value_and_grad, args, {})
-    return Compiled(fixed.name, {VALUE: fixed, VALUE_AND_GRAD: fixed})
-
-
-def _check(mode: str) -> None:
+def check_mode(mode: str) -> None:
     if mode not in (VALUE, GRAD, VALUE_AND_GRAD):
         raise ValueError(f'mode: "value", "grad" or "value_and_grad", not {mode!r}')
 
 
 def _call(calls: Calls, mode: str) -> FixedCall:
-    _check(mode)
+    check_mode(mode)
     found = calls[VALUE if mode == VALUE else VALUE_AND_GRAD]
     if not isinstance(found, FixedCall):
         raise found

@@ -73,21 +73,21 @@ def _numbas_lock() -> Any:
 def compile_text(text: str, name: str, linked: bool = False) -> ObjectCode:
     """Compile one module of LLVM IR, which is linked alone; *linked*: by a linker."""
     with loaded, _numbas_lock():
-        machine = target_machine(linked)
         try:
-            code = _object_code(text, name, machine, slp_vectorization=True)
+            code = _object_code(text, name, True, linked)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
-            code = _object_code(text, name, machine, slp_vectorization=False)
+            code = _object_code(text, name, False, linked)
     return ObjectCode(code, tuple(dict.fromkeys(_SYMBOL.findall(text))))
 
 
-def _object_code(text: str, name: str, machine: Any, slp_vectorization: bool) -> bytes:
+def _object_code(text: str, name: str, slp_vectorization: bool, linked: bool = False) -> bytes:
     """Machine code for *text*, optimised once. It is made in a context of its own, since a context keeps each constant
     and each hint that it has seen.
 
     numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
     that typed Python code has; kernels have none.
     """
+    machine = target_machine(linked)
     large, level = text.count("\n") > LARGE, optimiser.level
     options = llvm.create_pipeline_tuning_options(speed_level=min(level, 1) if large else level)
     options.loop_vectorization = options.loop_interleaving = level > 0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from ..tracer.ir import forks
 from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.tracebacks import for_users, shorten
+from .ahead_of_time import AheadOfTime
 from .declare import check_function, positions, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
@@ -44,7 +45,7 @@ class _Once:
         return found
 
 
-class CompiledFunction(Wrapper, Generic[P, R]):
+class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
     """A function with compiled value and gradient.  Made by :func:`compile_grad`."""
 
     def __init__(
@@ -235,7 +236,7 @@ def explained(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwa
     return module_of_runtime("report.explain").explain_call(function._dispatcher, mode, args, kwargs)
 
 
-class BoundFunction(Generic[P, R]):
+class BoundFunction(AheadOfTime, Generic[P, R]):
     """A compiled method of one instance.  argnums do not count ``self``."""
 
     __slots__ = ("__func__", "__self__")

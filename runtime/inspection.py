@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.control.arms import MANY_PATHS
 from ..tracer.ir.aval import COMPLEX, Aval
 from ..tracer.ir.errors import UnsupportedError
 from ..tracer.ir.graph import Graph
@@ -27,6 +28,7 @@ from .record.call_key import ARRAY, COMPLEX_DATA, DATA, TENSOR, Call
 from .record.differentiable import name_of
 from .record.recording import Look, Recording
 from .report.look import recorded
+from .state.state_plan import StatePlan
 from .stats import Stats
 from .transforms.gradient import Derivative
 
@@ -79,12 +81,16 @@ def _complex(lanes: _NamedResult) -> _NamedResult:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """A call that was recorded to be looked at."""
 
+    name: str
+    fn: Callable[..., Any]
     call: Call
     mode: Mode
+    plan: StatePlan
     recording: Recording
+    is_method: bool  # of an object that is its first argument
 
     def result(self, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
         """The result of the function, with these names of the program's inputs and outputs in it."""
@@ -101,8 +107,10 @@ class _Seen:
         return self.recording.output.shown(results[: len(results) - len(self.recording.numbers)], leaves, _complex)
 
 
-def _see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: bool, what: str) -> _Seen:
-    """Record a call of *fn*, which stays as it is."""
+def see(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded: bool, what: str, all_ways: bool = False
+) -> Seen:
+    """Record a call of *fn*, which stays as it is.  *all_ways*: both arms of its `if`s run, where they can."""
     fn, mode, first, static, target = _parts(fn, what)
     args = first + args
     dispatcher = FunctionDispatcher(fn, static, target, Stats(name_of(fn)))
@@ -119,8 +127,10 @@ def _see(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, as_recorded:
         kinds[k] = COMPLEX_DATA if struct.dtype in COMPLEX else ARRAY
         call.leaves[k] = np.broadcast_to(np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.shape)
     call.kinds = tuple(kinds)
-    _, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
-    return _Seen(call, mode, recording)
+    if all_ways:
+        dispatcher.plans.state(call)[0].choices.known_paths = MANY_PATHS
+    plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
+    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first))
 
 
 def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...], frozenset[int | str], str]:
@@ -168,13 +178,13 @@ def make_graph(fn: Callable[..., Any], *, simplify: bool = True) -> Callable[...
     name = getattr(fn, "__name__", type(fn).__name__)
 
     def graph_maker(*args: Any, **kwargs: Any) -> GraphView:
-        return _view(_see(fn, args, kwargs, as_recorded=not simplify, what="make_graph"), name)
+        return _view(see(fn, args, kwargs, as_recorded=not simplify, what="make_graph"), name)
 
     graph_maker.__name__ = graph_maker.__qualname__ = f"make_graph({name})"
     return graph_maker
 
 
-def _view(seen: _Seen, name: str) -> GraphView:
+def _view(seen: Seen, name: str) -> GraphView:
     recording = seen.recording
     text, inputs, outputs = print_with_names(recording.graph)
     result = seen.result(inputs, outputs)
@@ -201,6 +211,6 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     :raises ShapeError: where the shapes of the function's operations do not fit, at the user's line.
     :raises UnsupportedError: at the user's line, where Python asks for a value of a ``ShapeDtypeStruct``.
     """
-    seen = _see(fn, args, kwargs, as_recorded=False, what="eval_shape")
+    seen = see(fn, args, kwargs, as_recorded=False, what="eval_shape")
     graph = seen.recording.graph
     return tree_map(_struct, seen.result([""] * len(graph.inputs), [""] * len(graph.outputs)))

@@ -105,11 +105,20 @@ def listing_of(layout: ProgramLayout) -> tuple[str, str]:
     return text, jit.assembly(text, assembler.name)
 
 
+def module_text(canonical: Canonical, arguments: int, name: str) -> tuple[ProgramLayout, list[str | int], str]:
+    """(layout, steps, LLVM IR) of a program for one thread, which needs nothing of this process; its functions are
+    called *name* and a number."""
+    layout = lay_out(canonical, arguments)
+    assembler = _CpuAssembler(layout, name)
+    steps = assembler.emit()
+    return layout, steps, _finish_text(str(assembler.module), pool_calls.complete_alone)
+
+
 class _CpuAssembler:
-    def __init__(self, layout: ProgramLayout):
+    def __init__(self, layout: ProgramLayout, name: str = "tg_kernel"):
         self.canonical, self.schedule = layout.canonical, layout.schedule
         self.guards, self.plans, self.bits, self.index = layout.guards, layout.plans, layout.bits, layout.buffer_index
-        self.name = "tg_kernel"
+        self.name = name
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
 
@@ -123,7 +132,7 @@ class _CpuAssembler:
         return steps, object_code, {"emit": emitted - start, "llvm": time.perf_counter() - emitted}
 
     def emit(self) -> list[str | int]:
-        """The steps, whose functions are in the module then."""
+        """Write the steps into the module; returns them."""
         steps: list[str | int] = []
         for by_numpy, part in itertools.groupby(self._items(), _by_numpy):
             items = list(part)
@@ -221,7 +230,7 @@ def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
 _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 
-def _finish_text(text: str) -> str:
+def _finish_text(text: str, with_pool: Callable[[str], str] = pool_calls.complete) -> str:
     width = ' "prefer-vector-width"="512"'
     text = finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text))
-    return vecmath.complete(pool_calls.complete(text))
+    return vecmath.complete(with_pool(text))

@@ -47,8 +47,9 @@ def data_layout() -> str:
 
 
 @functools.cache
-def target_machine() -> Any:
-    """The processor of this process, as numba's just-in-time compiler sees it."""
+def target_machine(linked: bool = False) -> Any:
+    """The processor of this process, as numba's just-in-time compiler sees it; *linked*: for code that a linker puts
+    into a program or a library."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     read, is_x86 = os.environ.get, llvm.Target.from_default_triple().name.startswith("x86")
@@ -60,9 +61,9 @@ def target_machine() -> Any:
         cpu=read("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
         features=features or "",
         opt=3 if (level := read("NUMBA_OPT", "3")) == "max" else int(level),
-        reloc="static" if is_x86 else "default",
-        codemodel="jitdefault",
-        jit=True,
+        reloc="pic" if linked else "static" if is_x86 else "default",
+        codemodel="default" if linked else "jitdefault",
+        jit=not linked,
     )
 
 
@@ -72,30 +73,31 @@ def _numbas_lock() -> Any:
     return getattr(module, "global_compiler_lock", None) or contextlib.nullcontext()
 
 
-def compile_text(text: str, name: str) -> ObjectCode:
-    """Compile one module of LLVM IR, which is linked alone."""
-    return ObjectCode(object_code(text, name), tuple(dict.fromkeys(_SYMBOL.findall(text))))
+def compile_text(text: str, name: str, linked: bool = False) -> ObjectCode:
+    """Compile one module of LLVM IR, which is linked alone; *linked*: by a linker."""
+    return ObjectCode(object_code(text, name, linked), tuple(dict.fromkeys(_SYMBOL.findall(text))))
 
 
-def object_code(text: str, name: str) -> bytes:
+def object_code(text: str, name: str, linked: bool = False) -> bytes:
     """Machine code for *text*, which is not loaded."""
-    return _compiled(text, name, lambda module: target_machine().emit_object(module))
+    return _compiled(text, name, linked, lambda machine, module: machine.emit_object(module))
 
 
 def assembly(text: str, name: str) -> str:
     """The same as assembly, to be read."""
-    return _compiled(text, name, lambda module: target_machine().emit_assembly(module))
+    return _compiled(text, name, False, lambda machine, module: machine.emit_assembly(module))
 
 
-def _compiled(text: str, name: str, emit: Callable[[Any], T]) -> T:
+def _compiled(text: str, name: str, linked: bool, emit: Callable[[Any, Any], T]) -> T:
     with loaded, _numbas_lock():
+        machine = target_machine(linked)
         try:
-            return _emitted(text, name, emit, slp_vectorization=True)
+            return _emitted(text, name, machine, emit, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
-            return _emitted(text, name, emit, slp_vectorization=False)
+            return _emitted(text, name, machine, emit, slp_vectorization=False)
 
 
-def _emitted(text: str, name: str, emit: Callable[[Any], T], slp_vectorization: bool) -> T:
+def _emitted(text: str, name: str, machine: Any, emit: Callable[[Any, Any], T], slp_vectorization: bool) -> T:
     """That which *emit* makes of *text*, optimised once. It is made in a context of its own, since a context keeps each
     constant and each hint that it has seen.
 
@@ -107,7 +109,7 @@ def _emitted(text: str, name: str, emit: Callable[[Any], T], slp_vectorization: 
     options.loop_vectorization = options.loop_interleaving = level > 0
     options.loop_unrolling = level > 0 and not large
     options.slp_vectorization = slp_vectorization and level > 0
-    builder = llvm.create_pass_builder(target_machine(), options)
+    builder = llvm.create_pass_builder(machine, options)
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
         module.name, module.triple, module.data_layout = name, target_triple(), data_layout()
         passes = builder.getModulePassManager()
@@ -115,4 +117,9 @@ def _emitted(text: str, name: str, emit: Callable[[Any], T], slp_vectorization: 
         NewPassManager._dispose(passes)  # llvmlite does not: a base class in front of this one does nothing
         passes.detach()
         module.verify()
-        return emit(module)
+        return emit(machine, module)
+
+
+def processor() -> str:
+    """The name of the processor that code is compiled for."""
+    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())

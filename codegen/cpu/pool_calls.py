@@ -65,6 +65,36 @@ _SHARED = '\n@"pool:cells" = external global [2 x ptr]\ndeclare i64 @"pool:resol
 _DECLARED = re.compile(rf'^declare i64 @"({RUN}|{POLL})"\([^\n]*$', re.MULTILINE)
 
 
+_RUN_ALONE = f"""
+define internal i64 @"{RUN}"(ptr %chunk, ptr %context, i64 %n, i64 %threads) noinline nounwind {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
+  call void %chunk(ptr %context, i64 %k, i64 0)
+  %k.next = add i64 %k, 1
+  %last = icmp eq i64 %k.next, %n
+  br i1 %last, label %end, label %next
+end:
+  ret i64 -1
+}}
+"""
+_POLL_ALONE = f"""
+define internal i64 @"{POLL}"() alwaysinline nounwind {{
+  ret i64 -1
+}}
+"""
+_THREADS = re.compile(r'^@"pool:threads" = [^\n]*$', re.MULTILINE)
+
+
+def complete_alone(text: str) -> str:
+    """*text*, a printed module, for one thread: it needs no pool and no interpreter.  It has the same chunks, so the
+    same results."""
+    text = _DECLARED.sub(lambda m: _RUN_ALONE if m[1] == RUN else _POLL_ALONE, text)
+    text = _THREADS.sub('@"pool:threads" = internal constant i64 1', text)
+    return text.replace('@"pool:threads"', "@tg_one_thread")
+
+
 def complete(text: str) -> str:
     """*text*, a printed module, with the functions that it declares."""
     found = _DECLARED.search(text)

@@ -58,7 +58,7 @@ def keep(
         made = _plan(call, recording, program, plan, known, key)
     except NotStoredError as error:
         return str(Refusal.DISK_KEY(why=error))
-    except _RefusedError as error:
+    except NotKeptError as error:
         return str(Refusal.DISK_RECORDING(why=error))
     others = [other for other in plans_of(key) if other.answers != made.answers]
     if others:
@@ -77,7 +77,7 @@ def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording,
         return None
     try:
         answers, program = _hashes(recording)
-    except _RefusedError:
+    except NotKeptError:
         answers, program = next(iter(found)), b""
     if answers not in found:
         return None
@@ -99,20 +99,20 @@ def warn_of(name: str) -> None:
     )
 
 
-class _RefusedError(Exception):
+class NotKeptError(Exception):
     """Why a recording is none for another process."""
 
 
 def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, known: Snapshot, key: Key) -> StoredPlan:
     for why in _hindrances(call, recording, program, plan):
-        raise _RefusedError(why)
+        raise NotKeptError(why)
     for given, met in ((call.data, key.call.data), (call.objects, key.call.objects)):
         if list(map(id, given)) != list(map(id, met)):
-            raise _RefusedError("its arguments are in another order")
+            raise NotKeptError("its arguments are in another order")
     snapshot = plan.snapshot(call.objects)
     try:
         if snapshot.key != known.key or not snapshot.provable:
-            raise _RefusedError("what it reads has changed")
+            raise NotKeptError("what it reads has changed")
         contents = tuple(_contents(snapshot, key.function))
         arrays = [_position(array, key.function) for array in snapshot.arrays]
     finally:
@@ -120,7 +120,7 @@ def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, k
     canonical, graph = recording.canonical, recording.graph
     inputs = graph.inputs[: recording.arguments]
     if len(inputs) != len(call.data) + len(arrays):
-        raise _RefusedError("it has inputs of another kind")
+        raise NotKeptError("it has inputs of another kind")
     args: list[Arg] = []
     for var, kind in zip(inputs, [*map(type, call.data), *[np.ndarray] * len(arrays)], strict=True):
         array = kind is np.ndarray
@@ -141,7 +141,7 @@ def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, k
         canonical.sizes.tobytes(),
         canonical.consts.tobytes(),
         recording.output.single,
-        _tree(recording),
+        tree_of(recording),
         *program.object_code,
         str(program.step_names[0]),
         answers,
@@ -186,35 +186,35 @@ def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, byt
     graph = snapshot.graph
     for setting in graph.settings:
         if setting is not PRINT_OPTIONS:  # which stand in the key
-            raise _RefusedError(f"it reads {setting.label}")
+            raise NotKeptError(f"it reads {setting.label}")
     if graph.tensors or graph.optimizers or graph.pins.abstract:
-        raise _RefusedError("it reads tensors, or asks what a class is registered with")
+        raise NotKeptError("it reads tensors, or asks what a class is registered with")
     for cls in graph.pins.classes:
         if cls.__flags__ & HEAP_TYPE and not text.has(cls):
-            raise _RefusedError(f"it reads objects of the class {cls.__qualname__}, which can change")
+            raise NotKeptError(f"it reads objects of the class {cls.__qualname__}, which can change")
     bound = {id(edge.child) for node in graph.nodes if node.kind == "compiled" for edge in node.edges}
     for node in graph.nodes:
         met = text.has(node.obj) or (node.kind == "method" and id(node) in bound)  # a method that is made each time
         known = node.kind in _NODES or (node.kind == "set" and not node.obj)  # which has no order
         if not known or node.changes or not met:
-            raise _RefusedError(f"it reads {node.label} ({node.kind})")
+            raise NotKeptError(f"it reads {node.label} ({node.kind})")
         if node.kind == "instance":
             _check_absence(node, text)
         for edge in node.edges:
             _check(node, edge, text)
         if node.kind == "array" and node.fixed:
             if node.obj.nbytes > MAX_CONTENT:
-                raise _RefusedError(f"it reads the contents of {node.label}")
+                raise NotKeptError(f"it reads the contents of {node.label}")
             yield _position(node.obj, text), node.obj.tobytes()
     if any(node.kind != "array" for node in snapshot.inputs):
-        raise _RefusedError("it has numbers from outside as inputs")
+        raise NotKeptError("it has numbers from outside as inputs")
 
 
 def _check_absence(node: StateNode, text: FunctionText) -> None:
     """Attributes that an object has not count, too: those of these names."""
     shadow, missing, everyone = node.extra
     if not (shadow | missing <= text.names and (everyone is None or "__dict__" in text.names)):
-        raise _RefusedError(f"it reads {node.label} by names that are not in its code")
+        raise NotKeptError(f"it reads {node.label} by names that are not in its code")
 
 
 def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
@@ -226,14 +226,14 @@ def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
     elif edge.how == "noitems":  # a module with a `__getattr__` has no text
         counts = text.names.issuperset(edge.arg - {"__getattr__"})
     if not counts:
-        raise _RefusedError(f"it reads {node.label} by names that are not in its code")
+        raise NotKeptError(f"it reads {node.label} by names that are not in its code")
     if edge.how in _ABSENT:
         return
     child = edge.child
     met = isinstance(child, StateNode) or (not child.effect and text.has(child.value))
     if edge.how not in _READS or edge.stored or edge.unread or not met:
         what = child.label if isinstance(child, StateNode) else f"{edge.how} {edge.arg!r:.60}"
-        raise _RefusedError(f"it reads {what} of {node.label}")
+        raise NotKeptError(f"it reads {what} of {node.label}")
 
 
 def _position(array: Any, text: FunctionText) -> int:
@@ -241,7 +241,7 @@ def _position(array: Any, text: FunctionText) -> int:
     for place, known in enumerate(text.arrays):
         if known is array:
             return place
-    raise _RefusedError("it reads an array that its text does not have")
+    raise NotKeptError("it reads an array that its text does not have")
 
 
 # ---- the result
@@ -249,7 +249,7 @@ def _position(array: Any, text: FunctionText) -> int:
 _PLAIN = "its result is not made of plain containers and numbers"
 
 
-def _tree(recording: Recording) -> Any:
+def tree_of(recording: Recording) -> Any:
     """The tree of the user's result, as in ``StoredPlan``."""
     output = recording.output
     if output.text is None:
@@ -257,7 +257,7 @@ def _tree(recording: Recording) -> Any:
     try:
         return _part(output.tree(len(recording.graph.outputs)))
     except ValueError:
-        raise _RefusedError(_PLAIN) from None
+        raise NotKeptError(_PLAIN) from None
 
 
 def _part(tree: Tree) -> Any:
@@ -274,7 +274,7 @@ def _part(tree: Tree) -> Any:
         if isinstance(structure, Constant) and isinstance(leaves, TreeNode):
             return _node(tree_unflatten(structure.value, [_Leaf(_part(leaf)) for leaf in leaves.items]))
     cls = tree.cls or (tree.kind if isinstance(tree.kind, type) else None)
-    raise _RefusedError(_PLAIN if cls is None else f"its result is of the class {cls.__qualname__}")
+    raise NotKeptError(_PLAIN if cls is None else f"its result is of the class {cls.__qualname__}")
 
 
 class _Leaf:
@@ -290,12 +290,12 @@ def _node(x: Any) -> Any:
         return x.part
     if type(x).__module__.startswith("scipy.sparse") and type(x) is csr_array() and type(x.data) is _Leaf:
         return "sparse", x.data.part, tuple(map(int, x.shape)), np.asarray(x.indices), np.asarray(x.indptr)
-    raise _RefusedError(f"its result is of the class {type(x).__qualname__}")
+    raise NotKeptError(f"its result is of the class {type(x).__qualname__}")
 
 
 def _constant(value: Any) -> Any:
     if not (value is None or type(value) in (bool, int, float, str)):
-        raise _RefusedError(_PLAIN)
+        raise NotKeptError(_PLAIN)
     return value
 
 
@@ -316,8 +316,8 @@ def _hashes(recording: Recording) -> tuple[bytes, bytes]:
         program = encode((
             canonical.key, canonical.sizes.tobytes(), canonical.consts.tobytes(),
             tuple([array.tobytes() for _, array in recording.graph.consts]), recording.draws, len(recording.effects),
-            output.single, _tree(recording),
+            output.single, tree_of(recording),
         ))  # fmt: skip
     except (EncodingError, RecursionError) as error:
-        raise _RefusedError(f"its program has {error}") from None
+        raise NotKeptError(f"its program has {error}") from None
     return blake2b(answers, digest_size=32).digest(), blake2b(program, digest_size=32).digest()

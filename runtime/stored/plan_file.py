@@ -113,7 +113,7 @@ class StoredPlan:
             return None
         if self.tree is None:
             return (results[0] if self.single else results,)
-        return (_built(self.tree, results),)
+        return (built(self.tree, results),)
 
 
 _spare: list[np.ndarray] = []  # a workspace that no call is using
@@ -134,7 +134,7 @@ def _normal(x: Any) -> Any:
     return x
 
 
-def _built(tree: Any, results: tuple[Any, ...]) -> Any:
+def built(tree: Any, results: tuple[Any, ...]) -> Any:
     kind, *parts = tree
     if kind == "r":
         return results[parts[0]]
@@ -142,11 +142,11 @@ def _built(tree: Any, results: tuple[Any, ...]) -> Any:
         return parts[0]
     if kind == "dict":
         keys, *parts = parts
-        return dict(zip(keys, [_built(part, results) for part in parts], strict=True))
+        return dict(zip(keys, [built(part, results) for part in parts], strict=True))
     if kind == "sparse":
         data, shape, indices, indptr = parts
-        return over(csr_array(), shape, indices, indptr, _built(data, results))
-    made = [_built(part, results) for part in parts]
+        return over(csr_array(), shape, indices, indptr, built(data, results))
+    made = [built(part, results) for part in parts]
     return made if kind == "list" else tuple(made)
 
 

@@ -21,9 +21,9 @@ ROOMS = {
         "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors", "faces",
     ),
     "runtime": (
-        "inspection", "transforms", "compiled", "report", "paths", "stored", "record", "cuda", "state", "launch",
-        "chrome_trace", "profiling", "log", "disk", "declare", "tensor_library", "memo", "memory", "progress", "stats",
-        "mode", "config", "threads", "recent", "wrapper",
+        "ahead", "inspection", "transforms", "compiled", "ahead_of_time", "report", "paths", "stored", "record",
+        "cuda", "state", "launch", "chrome_trace", "profiling", "log", "disk", "declare", "tensor_library", "memo",
+        "memory", "progress", "stats", "mode", "config", "threads", "recent", "wrapper",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),

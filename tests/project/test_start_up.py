@@ -28,6 +28,7 @@ tracegrad.codegen.cpu.machine_code
 tracegrad.codegen.cpu.symbols
 tracegrad.faces
 tracegrad.runtime
+tracegrad.runtime.ahead_of_time
 tracegrad.runtime.compiled
 tracegrad.runtime.config
 tracegrad.runtime.declare

@@ -28,7 +28,7 @@ import numpy as np
 
 import tracegrad
 from tracegrad import autograd, compile_grad, tree
-from tracegrad.runtime.inspection import _see, _struct
+from tracegrad.runtime.inspection import _struct, see
 from tracegrad.tracer.ir.errors import TracegradError, UnsupportedError
 from tracegrad.tracer.ir.evaluate import run_nodes, stored
 
@@ -289,7 +289,7 @@ class Interpreted:
         self.key: Any = None
 
     def record(self, args: Arrays) -> None:
-        self.seen = _see(self.fn, tuple(args), {}, as_recorded=False, what="the fuzzer")
+        self.seen = see(self.fn, tuple(args), {}, as_recorded=False, what="the fuzzer")
         self.key = [np.shape(a) for a in args]
 
     def __call__(self, args: Arrays, *, guarded: bool = True) -> Arrays:

@@ -36,7 +36,7 @@ from ..record.undecided import Place, Undecided, UndecidedTruth, chosen
 from .trees import truth
 
 _OFTEN = 4  # answers of a question in one run, from which on different ones make it a choice
-_MANY = 3  # paths that are known when all questions become choices
+MANY_PATHS = 3  # paths that are known when all questions become choices
 _UNSET = object()
 _NUMBERS = (
     float, int, bool, complex, np.generic, str, type(None), TracedArray, np.ndarray, range, slice, Undecided,
@@ -70,7 +70,7 @@ class Choices:
             if guard.kind == "bool" and guard.site is not None:
                 answers.setdefault((guard.site.file, guard.site.line), []).append(bool(guard.expected))
         often = {place for place, found in answers.items() if len(found) >= _OFTEN and len(set(found)) > 1}
-        wanted = (often | self.wanted if self.known_paths < _MANY else answers.keys()) - self.active
+        wanted = (answers.keys() if self.every else often | self.wanted) - self.active
         wanted -= self.refused.keys()
         if not wanted:
             return False
@@ -82,6 +82,11 @@ class Choices:
         self.active |= can
         self.refused |= {place: Refusal.CHOICE_SOURCE() for place in wanted - can}
         return bool(can)
+
+    @property
+    def every(self) -> bool:
+        """Whether all questions become choices that can."""
+        return self.known_paths >= MANY_PATHS
 
     def want(self, place: Place) -> bool:
         """Note that the question at *place* has to be a choice, which is seen to after the run; whether that is new."""

@@ -585,12 +585,22 @@ class Recorder(Builder):
             self.arms[-1].asked()
         if atom.aval.dtype.kind == "c":
             return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
+        if self.abstract and kind == "bool" and self.choices is not None and self.choices.every:
+            self._want_choice()
         self.settle_premise()
         with self.asking():
             value = np.asarray(self.value(atom))[()]
         if not isinstance(atom, Lit):
             self.add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value
+
+    def _want_choice(self) -> None:
+        """End the run, which is made again with the question that is asked now as a choice, unless it can't be one."""
+        site = self.site()
+        if site is not None and self.choices.want((site.file, site.line)):
+            error = NotSelectedError()
+            self.again(error)
+            raise error
 
     @contextmanager
     def differentiating(self, variables: Iterable[Var]) -> Iterator[None]:

@@ -1,0 +1,109 @@
+"""A fixed call as files for C: a header, and object code that a linker puts into a program without Python.
+
+The object calls the C library's functions, those of libm and libmvec, and, where the function has products or factors
+of matrices, BLAS and LAPACK by their Fortran names.  It is compiled for the processor of this machine, with the same
+vectors as here, so its results have the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from ...codegen.cpu import jit
+from ...codegen.cpu.elf import UnsupportedObjectError, undefined_symbols
+from ...codegen.cpu.native_entry import NO_MEMORY, OVERLAP
+from ...tracer.ir.errors import UnsupportedError
+from .entry import native_text, parameters
+from .fixed import FixedCall
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_QUOTED = re.compile(r'@"([\w-]+:[^"]+)"')
+_FORTRAN = re.compile(r"(?:blas|capsule:scipy\.linalg\.cython_(blas|lapack)):(\w+):?")
+
+
+class CFiles(NamedTuple):
+    """Paths of what was written, and the arguments that link it: ``cc main.c files.object *files.link``."""
+
+    header: str
+    object: str
+    link: tuple[str, ...]
+
+
+def write_c_files(fixed: FixedCall, directory: str | os.PathLike[str], name: str | None = None) -> CFiles:
+    """Write ``name.h`` and ``name.o`` into *directory*.
+
+    Raises:
+        UnsupportedError: the function needs code of NumPy's or SciPy's.
+    """
+    name = fixed.plain_name if name is None else name
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name: a name of a function in C, not {name!r}")
+    text, workspace = native_text(fixed, name)
+    symbols = dict.fromkeys(_QUOTED.findall(text))
+    for symbol in symbols:
+        known = _FORTRAN.fullmatch(symbol)
+        if known is None:
+            where = ".".join(symbol.split(":")[1:3])
+            raise UnsupportedError(f"{fixed.name} can't be exported to C: it calls code of {where}")
+        text = text.replace(f'@"{symbol}"', f"@{known[2]}_")
+    code = jit.compile_text(text, name, linked=True).code
+    link = ["-lm"]
+    try:
+        names = undefined_symbols(code)
+    except UnsupportedObjectError:
+        names = []
+    if any(x.startswith("_ZGV") for x in names):
+        link.insert(0, "-lmvec")
+    if symbols:
+        link = ["-llapack", "-lblas", *link] if any("lapack" in x for x in symbols) else ["-lblas", *link]
+    root = os.path.join(os.fspath(directory), name)
+    files = CFiles(f"{root}.h", f"{root}.o", tuple(link))
+    with open(files.object, "wb") as file:
+        file.write(code)
+    with open(files.header, "w", encoding="utf-8") as header:
+        header.write(_header(fixed, name, workspace, link))
+    return files
+
+
+def _header(fixed: FixedCall, name: str, workspace: int, link: list[str]) -> str:
+    shown = parameters(fixed)
+    guard = f"TRACEGRAD_{name.upper()}_H"
+    rows = [f" *   {p.name}: {_described(p.shape, p.by_value, p.written)}" for p in shown]
+    head = f"int {name}("
+    declared = (",\n" + " " * len(head)).join([p.declaration for p in shown])
+    failed = "the number k of a branch (from 1) where the values take another way than those it was compiled with"
+    return f"""/* {fixed.name}: {fixed.mode.replace("_", " ")}, compiled by tracegrad for {jit.processor()}.
+ *
+ * Link with {name}.o {" ".join(link)}. Threads may call it at once; its workspace is {workspace} bytes.
+ *
+{chr(10).join(rows)}
+ *
+ * Arrays are C-contiguous; results share no memory with other arguments.
+ * Returns 0; {NO_MEMORY}: no memory for the workspace; {OVERLAP}: a result shares memory;
+ * {failed}.
+ * Where it does not return 0, the results are not to be read.
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{head}{declared});
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _described(shape: tuple[int, ...], by_value: bool, written: bool) -> str:
+    kind = "a number" if by_value or not shape else f"{' x '.join(map(str, shape))} elements"
+    return f"{kind}, a result" if written else kind

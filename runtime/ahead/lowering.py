@@ -1,0 +1,145 @@
+"""Calls that are recorded once and for all.  Start reading at :func:`fix`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...tracer.ir.errors import DifferentiationError, TracegradError, UnsupportedError
+from ...tracer.ir.graph import Graph, Guard
+from ...tracer.ir.site import at_site
+from ...tracer.ir.trees import tree_unflatten
+from ..inspection import Seen, see
+from ..mode import VALUE, VALUE_AND_GRAD
+from ..record.arguments import positional_names
+from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, unwrap
+from ..record.call_key import VALUE as PLAIN
+from ..stored.keep import NotKeptError, tree_of
+from .fixed import FixedArgument, FixedCall
+from .lowered import Compiled, Lowered, check_mode
+
+_KINDS = frozenset((ARRAY, FLOAT, SCALAR, PLAIN, OBJECT))
+
+
+def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
+    """The programs of a compiled *function* for such arguments, each an array, a number or a ShapeDtypeStruct."""
+    value = fix(function, args, kwargs)
+    both: FixedCall | TracegradError
+    try:
+        both = fix(function.value_and_grad, args, kwargs)
+    except DifferentiationError as error:
+        both = error
+    return Lowered(value.name, {VALUE: value, VALUE_AND_GRAD: both})
+
+
+def compiled_for(function: Any, mode: str, args: tuple[Any, ...]) -> Compiled:
+    """As :func:`lower`, of one mode alone, and without kernels for Python."""
+    check_mode(mode)
+    fixed = fix(function if mode == VALUE else function.value_and_grad, args, {})
+    return Compiled(fixed.name, {VALUE: fixed, VALUE_AND_GRAD: fixed})
+
+
+def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:
+    """The call of *fn*, a compiled function or one of its methods (``f.value_and_grad``), recorded.
+
+    Raises:
+        UnsupportedError: it can't be done by its kernel alone.
+        DifferentiationError: it has no gradient.
+    """
+    seen = see(fn, args, kwargs, as_recorded=False, what="lower", all_ways=True)
+    recording, call = seen.recording, seen.call
+    name = seen.name
+    for why in _hindrances(seen):
+        raise UnsupportedError.here(f"{name} can't be compiled ahead of time, because {why}")
+    try:
+        tree = tree_of(recording)
+    except NotKeptError as error:
+        raise UnsupportedError.here(f"{name} can't be compiled ahead of time, because {error}") from None
+    graph, count = recording.graph, len(call.data)
+    outside = [
+        (var, np.array(value, var.aval.dtype, order="C"))
+        for var, value in zip(graph.inputs[count:], recording.captured, strict=True)
+    ]
+    operands: list[FixedArgument] = []
+    parts: list[tuple[Any, ...]] = []
+    for leaf, kind in zip(call.leaves, call.kinds, strict=True):
+        if kind == OBJECT:  # all that is read of it is fixed
+            parts.append(("object", unwrap(leaf)))
+            continue
+        if kind == PLAIN:
+            parts.append(("value", leaf))
+            continue
+        var = graph.inputs[len(operands)]
+        given = "array" if kind == ARRAY else "float" if kind == FLOAT else str(np.dtype(type(leaf)))
+        shown = recording.names[len(operands)].removeprefix("the argument ").strip("`")
+        operands.append(FixedArgument(shown, given, var.aval.dtype, var.aval.shape))
+        parts.append(("data",))
+    given, named = [structure_of(x) for x in tree_unflatten(call.tree, [_StructureLeaf(part) for part in parts])]
+    structure = (given[0], *given[1 + seen.is_method :]), named
+    fixed = Graph(graph.inputs[:count], graph.nodes, graph.outputs, graph.guards, [*outside, *graph.consts])
+    argnums, known = seen.mode.argnums, dict(enumerate(positional_names(seen.fn)))
+    names = tuple([known.get(place, str(place)) for place in seen.mode.positions])
+    wrt = names[0] if isinstance(argnums, int) else names
+    missed = tuple([_missed(name, guard) for guard in graph.guards])
+    return FixedCall(
+        name, seen.mode.kind, fixed, tuple(operands), structure, tree, recording.output.single, wrt,
+        seen.mode.has_aux, missed,
+    )  # fmt: skip
+
+
+def _missed(name: str, guard: Guard) -> str:
+    return at_site(
+        f"{name}: these values take another way through its branches than those that it was lowered with; lower it "
+        "with such values, or write the branch with np.where or tracegrad.cond",
+        guard.site,
+    )
+
+
+def _hindrances(seen: Seen) -> Iterator[str]:
+    """Why the program alone is not the function."""
+    plan, recording, call = seen.plan, seen.recording, seen.call
+    if recording.draws:
+        yield "it draws from the random numbers of the process; give it a key (tracegrad.random.key) as an argument"
+    if recording.effects or recording.transient is not None:
+        yield "it changes something outside of it"
+    yield from [f"its Python has to run in each call: {reason}" for reason in (*plan.reasons, *recording.changes)]
+    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity:
+        yield "it asks whether values are one object"
+    asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]
+    if recording.numbers or asked:
+        yield "it rests on more than its arguments and what it reads"
+    if call.device is not None:
+        yield "its arguments are on a device"
+    if not _KINDS.issuperset(call.kinds):
+        yield "its arguments are complex, or tensors"
+    if call.shares:
+        yield "a container occurs twice among its arguments"
+
+
+# ---- the structure of arguments
+
+
+class _StructureLeaf:
+    """A leaf of the arguments, which is *part*."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+
+def structure_of(x: Any) -> Any:
+    """The structure *x* over leaves: ``("data",)``, ``("value", x)``, ``("object", x)``, and ``("tuple", ...)``,
+    ``("list", ...)``, ``("dict", (key, ...), ...)`` of such."""
+    kind = type(x)
+    if kind is _StructureLeaf:
+        return x.part
+    if x is None:
+        return "value", None
+    if kind is tuple or kind is list:
+        return kind.__name__, *map(structure_of, x)
+    if kind is dict and all(type(key) in (str, int) for key in x):
+        return "dict", tuple(x), *map(structure_of, x.values())
+    raise UnsupportedError.here(
+        f"a function is compiled ahead of time for tuples, lists and dicts of arrays, not for a {kind.__qualname__}"
+    )

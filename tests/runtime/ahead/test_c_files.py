@@ -1,0 +1,127 @@
+"""Headers and object files: C and Rust get Python's bits."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from ahead_programs import COMPILED, PROGRAMS
+
+from tracegrad import UnsupportedError, compile_grad
+from tracegrad.codegen.cpu.elf import undefined_symbols
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="object files are linked on Linux here")
+GCC = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+RUST = pytest.mark.skipif(shutil.which("rustc") is None, reason="no rustc")
+
+MAIN_C = r"""
+#include <stdio.h>
+#include "logistic.h"
+static double in[10 + 500 * 10], out[11];
+int main(void) {
+    FILE *f = fopen("in.bin", "rb");
+    if (!f || fread(in, 8, 5010, f) != 5010) return 10;
+    int status = logistic(in, in + 10, 0.5, out, out + 1);
+    if (status) return status;
+    f = fopen("out.bin", "wb");
+    fwrite(out, 8, 11, f);
+    return fclose(f);
+}
+"""
+MAIN_RS = r"""
+use std::fs;
+extern "C" {
+    fn logistic(w: *const f64, x: *const f64, s: f64, value: *mut f64, grad_w: *mut f64) -> i32;
+}
+fn main() {
+    let bytes = fs::read("in.bin").unwrap();
+    let all: Vec<f64> = bytes.chunks(8).map(|c| f64::from_le_bytes(c.try_into().unwrap())).collect();
+    let mut out = [0.0f64; 11];
+    let p = out.as_mut_ptr();
+    assert_eq!(unsafe { logistic(all.as_ptr(), all[10..].as_ptr(), 0.5, p, p.add(1)) }, 0);
+    fs::write("out.bin", out.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+}
+"""
+
+
+@pytest.fixture
+def exported(tmp_path):
+    w, X, s = PROGRAMS["logistic"][1]
+    np.concatenate([w, X.ravel()]).tofile(tmp_path / "in.bin")
+    files = COMPILED["logistic"].export_c(tmp_path, w, X, s)
+    return tmp_path, files, COMPILED["logistic"].value_and_grad(w, X, s)
+
+
+def same_bits(folder, expected):
+    found = np.fromfile(folder / "out.bin")
+    assert found[0] == expected[0]
+    assert np.array_equal(found[1:], expected[1])
+
+
+@LINUX
+@GCC
+@pytest.mark.parametrize("compiler", [("gcc", "-std=c99", "-pedantic"), ("g++", "-x", "c++")], ids=["C", "C++"])
+def test_a_program_in_c(exported, compiler):
+    folder, files, expected = exported
+    (folder / "main.c").write_text(MAIN_C)
+    flags = ["-Wall", "-Wextra", "-Werror", "-o", "main"]
+    subprocess.run([*compiler, *flags, "main.c", "-x", "none", files.object, *files.link], cwd=folder, check=True)
+    subprocess.run(["./main"], cwd=folder, check=True)
+    same_bits(folder, expected)
+
+
+@LINUX
+@RUST
+def test_a_program_in_rust(exported):
+    folder, files, expected = exported
+    (folder / "main.rs").write_text(MAIN_RS)
+    given = [part for arg in (files.object, *files.link) for part in ("-C", f"link-arg={arg}")]
+    subprocess.run(["rustc", "--edition", "2021", "main.rs", *given, "-o", "main"], cwd=folder, check=True)
+    subprocess.run(["./main"], cwd=folder, check=True)
+    same_bits(folder, expected)
+
+
+@LINUX
+@GCC
+def test_two_functions_in_one_library(tmp_path):
+    """Their own parts do not meet under one name."""
+    (x,) = PROGRAMS["branch"][1]
+    first = COMPILED["branch"].export_c(tmp_path, x, mode="value")
+    second = COMPILED["until"].export_c(tmp_path, x, mode="value")
+    objects = [first.object, second.object]
+    subprocess.run(["gcc", "-shared", "-o", "both.so", *objects, *first.link, *second.link], cwd=tmp_path, check=True)
+    shown = subprocess.run(["nm", "-D", "--defined-only", "both.so"], cwd=tmp_path, check=True, capture_output=True)
+    assert [line.split()[-1] for line in shown.stdout.decode().splitlines()] == ["branch", "until"]
+
+
+@LINUX
+@pytest.mark.parametrize(("name", "wanted"), [("products", "dgemm_"), ("factors", "dpotrf_"), ("divided", "malloc")])
+def test_libraries_that_it_needs(tmp_path, name, wanted):
+    files = COMPILED[name].export_c(tmp_path, *PROGRAMS[name][1])
+    with open(files.object, "rb") as file:
+        symbols = undefined_symbols(file.read())
+    assert wanted in symbols
+    assert not [symbol for symbol in symbols if ":" in symbol or "pool" in symbol]
+    assert ("-lblas" in files.link) == (name != "divided")
+    assert ("-llapack" in files.link) == (name == "factors")
+
+
+def test_the_header_says_what_is_given(tmp_path):
+    x = PROGRAMS["picked"][1]
+    with open(COMPILED["picked"].export_c(tmp_path, *x, name="cubes").header) as file:
+        header = file.read()
+    for text in ("int cubes(const double *x,", "const int64_t *places,", "double *grad_x);", "places: 3 elements"):
+        assert text in header
+
+
+def test_errors(tmp_path):
+    from scipy.special import gammaln
+
+    with pytest.raises(UnsupportedError, match=r"code of scipy\.special"):
+        compile_grad(lambda x: np.sum(gammaln(x))).export_c(tmp_path, np.ones(3))
+    with pytest.raises(ValueError, match="a name of a function in C"):
+        COMPILED["number"].export_c(tmp_path, 0.3, name="2x")
+    assert list(tmp_path.iterdir()) == []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .runtime.inspection import eval_shape, make_graph
     from .runtime.transforms.vectorize import vectorize
     from .runtime.transforms.vmap import vmap
+    from .saving import load, save
     from .steps.step import CompiledStep, compile
     from .tensors import create as _create
     from .tensors import dtypes as _dtypes
@@ -61,8 +62,9 @@ if TYPE_CHECKING:
         "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array",
         "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e",
         "eval_shape", "finfo", "float", "fori_loop", "get_default_device", "get_num_threads", "iinfo", "inf",
-        "int", "linalg", "make_graph", "map", "nan", "nn", "optim", "pi", "random", "scan", "set_default_device",
-        "set_num_threads", "set_printoptions", "stop_gradient", "switch", "tree", "vectorize", "vmap", "while_loop",
+        "int", "linalg", "load", "make_graph", "map", "nan", "nn", "optim", "pi", "random", "save", "scan",
+        "set_default_device", "set_num_threads", "set_printoptions", "stop_gradient", "switch", "tree", "vectorize",
+        "vmap", "while_loop",
     ]  # fmt: skip
     __all__ += _create.__all__
     __all__ += _draws.__all__

@@ -4,6 +4,7 @@ what they name is there.  The files that comments name are there, too."""
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import re
 import sys
@@ -34,13 +35,18 @@ NOT_RUN = {"docs/cuda.md": 1}  # blocks marked ``python no-run``, since they nee
 class Block(NamedTuple):
     code: str
     line: int  # lines in front of it
-    runs: bool
+    mark: str  # "no-run", "needs-PACKAGE ..." or nothing
+
+    @property
+    def runs(self) -> bool:
+        names = [name.removeprefix("needs-") for name in self.mark.split()]
+        return self.mark != "no-run" and all(importlib.util.find_spec(name) is not None for name in names)
 
 
 def blocks_of(text: str) -> list[Block]:
     """The blocks of Python in a document."""
     found = re.finditer(r"^```python(.*)\n((?:(?!```).*\n)*)```$", text, re.MULTILINE)
-    return [Block(m[2], text.count("\n", 0, m.start(2)), m[1].strip() != "no-run") for m in found]
+    return [Block(m[2], text.count("\n", 0, m.start(2)), m[1].strip()) for m in found]
 
 
 BLOCKS = {name: blocks for name, text in TEXTS.items() if (blocks := blocks_of(text))}
@@ -82,9 +88,10 @@ def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.Mo
 
 def test_every_block_of_code_is_run_but_for_those_that_say_so() -> None:
     for name, text in TEXTS.items():
-        assert set(re.findall(r"^ *```(py.*)$", text, re.MULTILINE)) <= {"python", "python no-run"}, name
+        for mark in re.findall(r"^ *```(py.*)$", text, re.MULTILINE):
+            assert re.fullmatch(r"python( no-run|( needs-\w+)*)", mark), name
         assert text.count("```python") == len(BLOCKS.get(name, [])), name
-    left_out = {name: sum(not block.runs for block in blocks) for name, blocks in BLOCKS.items()}
+    left_out = {name: sum(block.mark == "no-run" for block in blocks) for name, blocks in BLOCKS.items()}
     assert {name: count for name, count in left_out.items() if count} == NOT_RUN
 
 

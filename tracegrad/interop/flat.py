@@ -87,7 +87,7 @@ def _is_float(x: Any) -> bool:
 
 
 def put_together(floats: Iterable[Any], rest: Any, convert: Callable[[Any], Any]) -> Any:
-    """What the function returned: *floats* in place of the ellipses, and the others as *convert* gives them."""
+    """The result of the function: *floats* in place of the ellipses, and the others as *convert* gives them."""
     leaves, structure = tree_flatten(rest)
     parts = iter(floats)
     return tree_unflatten(structure, [next(parts) if x is ... else convert(x) for x in leaves])

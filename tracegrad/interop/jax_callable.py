@@ -104,7 +104,7 @@ def _kind(x: Any) -> str:
 
 
 def _spec(x: Any) -> Any:
-    """What ``eval_shape`` is given: shape and dtype of an array, as JAX passes it on."""
+    """Shape and dtype of an array as JAX passes it on, for ``eval_shape``."""
     return ShapeDtypeStruct(np.shape(x), jax.numpy.result_type(x)) if _is_array(x) else x
 
 

@@ -1,4 +1,4 @@
-# demo, test, test-all, test-long, test-oldest, test-python, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-all, test-long, test-oldest, test-python, test-neighbours, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test                                  the quick tier of the tests, in minutes
@@ -12,6 +12,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 OLDEST ?= .venv-oldest
+NEIGHBOURS ?= .venv-neighbours
 WORKERS ?= 2
 PYTEST_ARGS ?= tests
 BENCH_ARGS ?=
@@ -21,11 +22,11 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all test-long test-oldest test-python oracle bench gpu-check lint docs clean
+.PHONY: demo test test-all test-long test-oldest test-python test-neighbours oracle bench gpu-check lint docs clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
-demo test test-all test-long: export OPENBLAS_NUM_THREADS ?= 1
+demo test test-all test-long test-neighbours: export OPENBLAS_NUM_THREADS ?= 1
 # Some fifty tests start an interpreter of their own: without compiled files each of them compiles the library anew.
 test test-all test-long: export PYTHONDONTWRITEBYTECODE :=
 
@@ -47,6 +48,11 @@ test-oldest:
 # The same with another version of Python, from wherever it can be had.
 test-python:
 	@.ci/python $(or $(PYTHON_VERSION),$(error which one? make test-python PYTHON_VERSION=3.13)) $(PYTEST_ARGS)
+
+# With Dask, JAX and others, in an environment of their own: what they change in other libraries is not in the other tests.
+test-neighbours:
+	$(MAKE) VENV=$(NEIGHBOURS) '$(NEIGHBOURS)/.ready-test,neighbours'
+	$(NEIGHBOURS)/bin/python -m pytest tests/interop tests/nn/test_saving.py tests/project/test_readme.py
 
 # PyTorch, so that the tests which compare with it do not skip.
 oracle: $(VENV)/.ready-oracle
@@ -71,7 +77,7 @@ docs: $(VENV)/.ready-docs
 	$(PY) -m mkdocs build --quiet
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(NEIGHBOURS) .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra: a second run finds it and starts at once.

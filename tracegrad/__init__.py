@@ -16,12 +16,12 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from numpy import e, iinfo, inf, nan, pi
 
-    from . import amp, cuda, linalg, nn, optim, random, tree
-    from .runtime.ahead.archive import load
+    from . import amp, cuda, dask, interop, linalg, nn, optim, random, tree
     from .runtime.inspection import eval_shape, make_graph
     from .runtime.profiling import profile
     from .runtime.transforms.vectorize import vectorize
     from .runtime.transforms.vmap import vmap
+    from .saving import load, save
     from .steps.step import CompiledStep, compile
     from .tensors import create as _create
     from .tensors import dtypes as _dtypes
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     __all__ = [
         "BadIndexError", "CompiledFunction", "CompiledStep", "DeviceError", "DifferentiationError", "MutationError",
         "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array",
-        "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "device", "e",
-        "eval_shape", "finfo", "float", "fori_loop", "get_default_device", "get_num_threads", "iinfo", "inf",
-        "int", "linalg", "load", "make_graph", "map", "nan", "nn", "optim", "pi", "profile", "random", "scan",
-        "set_default_device", "set_num_threads", "set_printoptions", "stop_gradient", "switch", "tree", "vectorize",
-        "vmap", "while_loop",
+        "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "dask",
+        "device", "e", "eval_shape", "finfo", "float", "fori_loop", "get_default_device", "get_num_threads", "iinfo",
+        "inf", "int", "interop", "linalg", "load", "make_graph", "map", "nan", "nn", "optim", "pi", "profile", "random",
+        "save", "scan", "set_default_device", "set_num_threads", "set_printoptions", "stop_gradient", "switch", "tree",
+        "vectorize", "vmap", "while_loop",
     ]  # fmt: skip
     __all__ += _create.__all__
     __all__ += _draws.__all__

@@ -51,7 +51,10 @@ def save(compiled: Compiled, path: str | os.PathLike[str]) -> None:
 
     Raises:
         UnsupportedError: it runs Python of the user's.
+        ValueError: the path does not end in ``.tgz``, by which ``tracegrad.load`` knows such files.
     """
+    if not os.fspath(path).endswith(".tgz"):
+        raise ValueError(f"{os.fspath(path)!r} does not end in .tgz, by which tracegrad.load knows exported functions")
     content = packed(compiled)
     folder, name = os.path.split(os.path.abspath(path))
     beside = os.path.join(folder, f".{name}.{os.getpid()}-{threading.get_ident()}")

@@ -529,6 +529,8 @@ def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
         node = walker.node("compiled", value, label, site)
         node.edge("const", "__wrapped__", walker.visit(inner, label, site), not hasattr(value, "_tracegrad_rebuild"))
         return node
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # of functions of ours, over functions of the user's
+        return objects.visit(walker, value, label, site)
     if type(value) is ShapeDtypeStruct or (callable(value) and not hasattr(value, "__array__")):
         return walker.leaf(value, False)
     return walker.unknown(Refusal.STATE_TRACED, value, label, site)

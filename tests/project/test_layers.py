@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "tracegrad": (
         "__main__", "check", "compat.autograd.scipy", "compat.autograd.misc", "compat.autograd", "compat", "", "amp",
-        "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn", "nn.functional", "tensors", "faces",
+        "dask", "interop", "saving", "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn",
+        "nn.functional", "tensors", "faces",
     ),
     "runtime": (
         "ahead", "inspection", "transforms", "compiled", "ahead_of_time", "report", "paths", "stored", "record",

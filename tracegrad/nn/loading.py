@@ -10,6 +10,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..tensors import create
 from ..tensors.modes import no_grad
 from ..tensors.ops_basic import copy_
 from ..tensors.tensor import Tensor, changed
@@ -57,7 +60,8 @@ def persistent(module: Any) -> dict[str, Tensor | None]:
 
 
 def load(module: Any, state_dict: Any, strict: bool, assign: bool) -> _IncompatibleKeys:
-    """Copy (with *assign*: take over) the tensors in *state_dict*; RuntimeError names all that do not fit."""
+    """Copy (with *assign*: take over) the tensors, or NumPy arrays, in *state_dict*; RuntimeError names all
+    that do not fit."""
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
     missing: list[str] = []
@@ -105,6 +109,8 @@ def load_own(
 
 
 def _load_tensor(module: Any, name: str, key: str, mine: Tensor, given: Any, assign: bool, errors: list[str]) -> None:
+    if isinstance(given, np.ndarray | np.generic):
+        given = create.tensor(given)
     if not isinstance(given, Tensor):
         errors.append(
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '

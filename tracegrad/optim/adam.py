@@ -72,7 +72,7 @@ class Adam(FusedOptimizer):
         rows = self._rows(group, names if group["amsgrad"] else names[:3])
         hyper = (group, "lr"), (group, "betas", 0), (group, "betas", 1), (group, "eps"), (group, "weight_decay")
         decay = ("decoupled" if group["decoupled_weight_decay"] else "added") if group["weight_decay"] != 0 else None
-        fused_update(_adam, rows, hyper, (bool(group["maximize"]), decay, 1 - group["betas"][0] < 0.5))
+        fused_update(adam_rule, rows, hyper, (bool(group["maximize"]), decay, 1 - group["betas"][0] < 0.5))
 
 
 class AdamW(Adam):
@@ -112,7 +112,7 @@ def lerp(start: Any, end: Any, weight: Any, small: bool) -> Any:
     return start + weight * (end - start) if small else end - (end - start) * (1 - weight)
 
 
-def _adam(
+def adam_rule(
     arrays: tuple[Any, ...], lr: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, maximize: bool,
     decay: str | None, small: bool,
 ) -> tuple[Any, ...]:  # fmt: skip

@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..tensors import dtypes
+from ..tensors import create, dtypes
 from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import RemovableHandle, _registered
 from ..tensors.on_device import filled
-from ..tensors.tensor import Tensor, changed, make, raw
+from ..tensors.tensor import METHODS, Tensor, changed, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS
 
 Params = Iterable[Any]
@@ -302,11 +302,14 @@ def _unpacked(params: Any) -> tuple[list[Any], list[str]]:
 
 
 def _cast(param: Tensor, value: Any, key: Any) -> Any:
-    """State in the dtype of its parameter; counts of steps as they are."""
+    """State, Tensors or NumPy arrays, in the dtype of its parameter and on its device; counts of steps as they are."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = create.tensor(value)
     if isinstance(value, Tensor):
-        if key == "step" or param.dtype.kind not in FLOAT_KINDS or value.dtype == param.dtype:
+        if key == "step":
             return value
-        return make(raw(value).astype(param.dtype))
+        dtype = param.dtype if param.dtype.kind in FLOAT_KINDS else value.dtype
+        return METHODS["to"](value, device=param.device, dtype=dtype)
     if isinstance(value, dict):
         return {k: _cast(param, v, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -53,10 +53,10 @@ class RMSprop(FusedOptimizer):
         names = ["step", "square_avg", *["momentum_buffer"] * moves, *["grad_avg"] * centered]
         hyper = (group, "lr"), (group, "alpha"), (group, "eps"), (group, "weight_decay"), (group, "momentum")
         statics = (bool(group["maximize"]), bool(group["weight_decay"] != 0), moves, centered, 1 - group["alpha"] < 0.5)
-        fused_update(_rmsprop, self._rows(group, names), hyper, statics)
+        fused_update(rmsprop_rule, self._rows(group, names), hyper, statics)
 
 
-def _rmsprop(
+def rmsprop_rule(
     arrays: tuple[Any, ...], lr: Any, alpha: Any, eps: Any, weight_decay: Any, momentum: Any, maximize: bool,
     decays: bool, moves: bool, centered: bool, small: bool,
 ) -> tuple[Any, ...]:  # fmt: skip

@@ -63,7 +63,7 @@ class SGD(FusedOptimizer):
         statics = bool(group["maximize"]), bool(group["weight_decay"] != 0)
         found = self._with_grads(group)
         if group["momentum"] == 0:
-            fused_update(_plain, found, hyper[:2], statics)
+            fused_update(plain_rule, found, hyper[:2], statics)
             return
         rows, fresh = [], []
         for p, grad in found:
@@ -80,16 +80,16 @@ class SGD(FusedOptimizer):
         if fresh and STATE.capture is not None:
             STATE.capture.refuse(Refusal.STEP_DAMPENING)
         for part, first in ((rows, False), (fresh, True)):
-            fused_update(_with_momentum, part, hyper, (*statics, bool(group["nesterov"]), dampened, first))
+            fused_update(momentum_rule, part, hyper, (*statics, bool(group["nesterov"]), dampened, first))
 
 
-def _plain(arrays: tuple[Any, ...], lr: Any, weight_decay: Any, maximize: bool, decays: bool) -> tuple[Any, ...]:
+def plain_rule(arrays: tuple[Any, ...], lr: Any, weight_decay: Any, maximize: bool, decays: bool) -> tuple[Any, ...]:
     p, g = arrays
     g = descended(p, g, weight_decay, maximize, decays)
     return p - lr * g, None
 
 
-def _with_momentum(
+def momentum_rule(
     arrays: tuple[Any, ...], lr: Any, weight_decay: Any, momentum: Any, dampening: Any, maximize: bool, decays: bool,
     nesterov: bool, dampened: bool, first: bool,
 ) -> tuple[Any, ...]:  # fmt: skip

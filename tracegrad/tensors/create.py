@@ -366,6 +366,21 @@ def from_numpy(array: Any) -> Tensor:
     return wrap(np.asarray(array) if STATE.capture is not None else creation.asarray(array))
 
 
+def from_dlpack(data: Any, copy: bool | None = None) -> Any:
+    """A tensor over the memory of an object of another library that speaks DLPack: of PyTorch, JAX, CuPy, NumPy.
+
+    :param copy: None copies where the memory is read-only, as that of JAX is, since tensors may be written.
+    :raises BufferError: where the object can't share its memory, or would have to be copied, and *copy* is False.
+    """
+    if on_device(data):
+        found = from_data(as_device(data))
+        return METHODS["clone"](found) if copy else found
+    array = np.from_dlpack(data)
+    if not array.flags.writeable and copy is False:
+        raise BufferError("the memory is read-only, and a tensor over it could be written: it has to be copied")
+    return from_numpy(array.copy() if copy or not array.flags.writeable else array)
+
+
 def _array_of_leaves(sizes: Shape, leaves: list[Any], dtype: np.dtype) -> Any:
     """The array of shape *sizes* (then that of the leaves) with these elements; traced, if one of them is."""
     kinds = set(map(type, leaves))
@@ -433,6 +448,6 @@ BoolTensor = _constructor("BoolTensor", dtypes.bool_)
 
 __all__ = [
     "BoolTensor", "ByteTensor", "DoubleTensor", "FloatTensor", "IntTensor", "LongTensor", "ShortTensor", "arange",
-    "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "logspace", "meshgrid",
-    "ones", "ones_like", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
+    "as_tensor", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace", "logspace",
+    "meshgrid", "ones", "ones_like", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -87,13 +87,13 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
         arrays = tuple([capture.raw(t) for t in row])
-        for t, array, new in zip(row, arrays, rule(_held(arrays), *numbers, *statics), strict=True):
+        for t, array, new in zip(row, arrays, rule(held(arrays), *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
 
 
-def _held(arrays: Sequence[Any]) -> tuple[Any, ...]:
+def held(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The arrays that a rule gets: float32 in place of half precision."""
     return tuple([a.astype(FLOAT32) if a.dtype in HALF else a for a in arrays])
 
@@ -115,7 +115,7 @@ def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[flo
 
 @cache
 def _device_op(rule: Rule, width: int, statics: tuple[Any, ...]) -> EagerOp:
-    return EagerOp("Update", lambda *values: rule(_held(values[:width]), *values[width:], *statics))
+    return EagerOp("Update", lambda *values: rule(held(values[:width]), *values[width:], *statics))
 
 
 # ---- what is bound -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _by_numpy(
     """Apply the rule by NumPy, row after row; returns the positions of the written arrays."""
     written: list[int] = []
     for first in range(0, len(arrays), width):
-        row = _held(arrays[first : first + width])
+        row = held(arrays[first : first + width])
         with np.errstate(all="ignore"):
             results = rule(row, *numbers, *statics)
         changes = [(first + k, new) for k, new in enumerate(results) if new is not None]
@@ -242,7 +242,7 @@ def _compile(
         stand_ins = [np.zeros(() if single else (_FLAT,), dtype) for dtype, single in kinds]
         arrays = tuple([TracedArray(recorder.add_input(a, f"array {k}"), recorder) for k, a in enumerate(stand_ins)])
         scalars = [TracedArray(recorder.add_input(1.0, f"number {k}", weak=True), recorder) for k in range(numbers)]
-        for k, (array, new) in enumerate(zip(arrays, rule(_held(arrays), *scalars, *statics), strict=True)):
+        for k, (array, new) in enumerate(zip(arrays, rule(held(arrays), *scalars, *statics), strict=True)):
             if new is None:
                 continue
             if not isinstance(new, TracedArray) or new.shape != array.shape:

@@ -112,8 +112,8 @@ def gone(x, n):
 READER = """
 import sys, numpy as np, tracegrad
 value, gradient = tracegrad.load("f.tgz").value_and_grad(np.arange(3.0), 40)
-assert not {"llvmlite", "tracegrad.runtime.inspection"} & sys.modules.keys(), "nothing is recorded or compiled"
-print(value.tobytes().hex(), gradient.tobytes().hex())
+assert "tracegrad.runtime.inspection" not in sys.modules, "nothing is recorded"
+print(value.tobytes().hex(), gradient.tobytes().hex(), "llvmlite" in sys.modules)
 """
 
 
@@ -121,9 +121,12 @@ def test_another_process_without_the_source(tmp_path):
     space = {"__name__": "gone"}
     exec(SOURCE, space)
     space["gone"].export(tmp_path / "f.tgz", np.arange(3.0), 40)
-    found = subprocess.run([sys.executable, "-c", READER], cwd=tmp_path, capture_output=True, text=True, check=True)
     value, gradient = space["gone"].value_and_grad(np.arange(3.0), 40)
-    assert found.stdout.split() == [value.tobytes().hex(), gradient.tobytes().hex()]
+    for _ in range(2):  # the first one may compile what launches kernels, which is kept; the other one nothing
+        found = subprocess.run([sys.executable, "-c", READER], cwd=tmp_path, capture_output=True, text=True)
+        assert found.returncode == 0, found.stderr
+        assert found.stdout.split()[:2] == [value.tobytes().hex(), gradient.tobytes().hex()]
+    assert found.stdout.split()[2] == "False", "nothing is compiled"
 
 
 def test_python_of_the_users_stays_here(tmp_path):

@@ -174,7 +174,7 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
     hint = (
         "return (loss, aux) with has_aux=True" if isinstance(out, tuple)
         else "is a return missing?" if out is None
-        else "reduce it with np.sum(...) or np.mean(...)" if isinstance(out, (TracedArray, np.ndarray))
+        else "reduce it with np.sum(...) or np.mean(...)" if isinstance(out, (TracedArray, np.ndarray, list))
         else "return the loss, a number or an array with one element"
     )  # fmt: skip
     raise DifferentiationError.here(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}")

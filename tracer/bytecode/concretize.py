@@ -423,7 +423,9 @@ def array_refusal() -> UnsupportedError:
     shown = _public_name(resolve(path, frame)) if path is not None else None
     if shown is None and outermost is not None and not outermost.f_code.co_filename.startswith(OWN_FOLDER):
         shown = _public(outermost.f_globals.get("__name__", ""), outermost.f_code.co_qualname)
-    return UnsupportedError.here(_FOREIGN_HINT.format(shown or called or "a function outside NumPy and SciPy"))
+    known = shown or called
+    hint = _FOREIGN_HINT.format(known or "code outside NumPy and SciPy")
+    return UnsupportedError.here(hint if known else f"{hint}; arrays to assign into by np.zeros_like(x)")
 
 
 def _public_name(function: Any) -> str | None:

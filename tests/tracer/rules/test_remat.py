@@ -46,13 +46,14 @@ def workspace(compiled, *args):
     """(bytes of the workspace, matrix products) of a gradient."""
     text = compiled.explain(*args, level="all")
     (found,) = re.findall(r"workspace (\d+) bytes", text)
-    return int(found), len(re.findall(r"= matmul v", text))
+    return int(found), len(re.findall(r"= matmul \w", text))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "argument"), [pytest.param(deep, WEIGHTS, marks=pytest.mark.slow), (scanned, X)])
-def test_memory(make, argument) -> None:
+def test_memory(make, argument, monkeypatch) -> None:
     """Values are not kept, but computed once more; gradients are equal to the last bit."""
+    monkeypatch.setattr(tg.config, "explain_lines", 0)  # nothing is folded
     plain = compile_grad(make(block))
     remat = compile_grad(make(tg.checkpoint(block)))
     dots = compile_grad(make(tg.remat(block, policy=checkpoint_policies.dots_saveable)))

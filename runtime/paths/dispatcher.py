@@ -201,6 +201,7 @@ class Dispatcher:
             ]
             capacities = first[0].recording.capacities if first else ()
             recording = self._record(endpoint, call, plan, snapshot, capacities)
+            recording.known_of_code = plan.known_of_code
         except (NotCountersError, RecordAgainError):  # its effects have gone to copies
             return self.answer(endpoint, call)
         except IntegersAskedError as error:  # as above
@@ -679,8 +680,9 @@ profiling.CHANGED.append(_drop_all_slots)
 
 
 def _differs(known: Recording, recording: Recording) -> bool:
-    """Whether a run with the answers of one that is *known* has recorded another program."""
-    return (known.answers, known.premises, known.capacities) == (
+    """Whether a run with the answers of one that is *known* has recorded another program, though nothing more was known
+    of the code: another thread may have found a choice meanwhile."""
+    return known.known_of_code is recording.known_of_code and (known.answers, known.premises, known.capacities) == (
         recording.answers,
         recording.premises,
         recording.capacities,

@@ -121,6 +121,7 @@ class Recording:
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
+    known_of_code: object = None  # that the run went by (``StatePlan.known_of_code``)
 
     def same_program(self, other: Recording) -> bool:
         """Whether two recordings denote the same computation with the same effects, constants included."""

@@ -268,6 +268,11 @@ class StatePlan:
         installed packages no more than a few, but for the *whole* of it."""
         return reached(self.fn, tuple(objects), self._labels_of(objects), self._trust, self._names.copy(), whole)
 
+    @property
+    def known_of_code(self) -> object:
+        """What runs have found of the code: another object after each finding."""
+        return self._names
+
     def _revised(self) -> Names:
         """The names, to be changed: a graph that was made by them before is none of now."""
         self._names = self._names.copy()

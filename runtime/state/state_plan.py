@@ -270,7 +270,7 @@ class StatePlan:
 
     @property
     def known_of_code(self) -> object:
-        """What runs have found of the code: another object after each finding."""
+        """The findings of runs about the code: another object after each of them."""
         return self._names
 
     def _revised(self) -> Names:

@@ -28,27 +28,25 @@ Rule = Callable[[], Atom]
 
 def with_rules(graph: Graph) -> Graph:
     """*graph* with operations in place of its constants that follow a rule, or itself where there are none."""
-    rules = {var: rule for var, array in graph.consts if worth_it(graph, var) and (rule := rule_of(array)) is not None}
+    wanted = worth_it(graph)
+    rules = {var: rule for var, array in graph.consts if var in wanted and (rule := rule_of(array)) is not None}
     if not rules:
         return graph
     builder, made = Builder(), dict[Var, Atom]()
     with building(builder):
         for var, rule in rules.items():
             made[var] = rule()
-    before = len(builder.nodes)
     for node in graph.nodes:
         builder.nodes.append(node.on(tuple([made.get(x, x) if isinstance(x, Var) else x for x in node.inputs])))
-    assert all(isinstance(x, Var) for x in made.values()) and before
     consts = [(var, array) for var, array in graph.consts if var not in rules]
     return Graph(graph.inputs, builder.nodes, graph.outputs, graph.guards, consts)
 
 
-def worth_it(graph: Graph, const: Var) -> bool:
-    """Whether *const* is large, and read by loop nests alone: calls of libraries would need its numbers in memory."""
-    if const.aval.size < LEAST or const in read_vars([], [*graph.outputs, *[g.atom for g in graph.guards]]):
-        return False
-    readers = [node for node in graph.nodes if const in node.inputs]
-    return all(node.prim.kind in (ELEMENTWISE, REDUCE, VIEW) for node in readers)
+def worth_it(graph: Graph) -> set[Var]:
+    """The constants that are large, and read by loop nests alone: calls of libraries need their numbers in memory."""
+    calls = [node for node in graph.nodes if node.prim.kind not in (ELEMENTWISE, REDUCE, VIEW)]
+    needed = read_vars(calls, [*graph.outputs, *[g.atom for g in graph.guards]])
+    return {var for var, _ in graph.consts if var.aval.size >= LEAST} - needed
 
 
 def rule_of(array: np.ndarray) -> Rule | None:

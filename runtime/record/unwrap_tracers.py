@@ -8,7 +8,6 @@ place, as plain NumPy would have left it there: in what can be reached after the
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import gc
@@ -27,6 +26,7 @@ from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.bytecode.shown_names import AsValue
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
@@ -253,10 +253,8 @@ def _counts(values: list[Any]) -> list[int]:
 def is_raised_by_python(error: BaseException) -> bool:
     """Whether a ``raise`` has made the exception, or nothing yet: what C code says of a text is said of the text in
     which the traced array stands."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is None or trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    last = last_frame(error.__traceback__)
+    return last is None or is_raise(last)
 
 
 def _is_value(leaf: Any) -> bool:

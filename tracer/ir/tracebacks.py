@@ -32,9 +32,9 @@ def shorten(error: Exception) -> None:
     while found is not None and id(found) not in seen:
         seen.add(id(found))
         on_purpose = isinstance(found, TracegradError)
-        last = _last(found.__traceback__)
+        last = last_frame(found.__traceback__)
         if on_purpose or last is None or not _is_defect(found, last):
-            if not on_purpose and last is not None and _is_own(last) and not _is_raise(last):
+            if not on_purpose and last is not None and _is_own(last) and not is_raise(last):
                 _note(found)
             found.__traceback__ = _without(found.__traceback__, on_purpose)
         behind = found.__cause__ or found.__context__
@@ -69,7 +69,8 @@ def _without(trace: TracebackType | None, on_purpose: bool) -> TracebackType | N
     return result
 
 
-def _last(trace: TracebackType | None) -> TracebackType | None:
+def last_frame(trace: TracebackType | None) -> TracebackType | None:
+    """The innermost frame of *trace*."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace
@@ -80,7 +81,7 @@ def _is_own(trace: TracebackType) -> bool:
     return trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER)
 
 
-def _is_raise(trace: TracebackType) -> bool:
+def is_raise(trace: TracebackType) -> bool:
     """Whether a ``raise`` of the frame has made the exception."""
     return trace.tb_frame.f_code.co_code[trace.tb_lasti] == importlib.import_module("opcode").opmap["RAISE_VARARGS"]
 
@@ -89,7 +90,7 @@ def _is_defect(error: BaseException, last: TracebackType) -> bool:
     """Whether *error*, which frame *last* has raised, tells of the library rather than of its use."""
     if not _is_own(last):
         return False
-    return isinstance(error, _DEFECTS) or (isinstance(error, _RAISED) and not _is_raise(last))
+    return isinstance(error, _DEFECTS) or (isinstance(error, _RAISED) and not is_raise(last))
 
 
 def _is_internal(trace: TracebackType | None) -> bool:

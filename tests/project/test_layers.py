@@ -43,6 +43,8 @@ def module_name(path: Path) -> str:
 FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))  # rglob follows no links
 MODULES = {module_name(path): path for path in FILES}
 PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+# Not files of code: signatures of what tables make, which belong to the modules that have the tables.
+STUBS = {module_name(path) for layer in LAYERS for path in (ROOT / layer).rglob("*.pyi")}
 
 
 @functools.cache  # not while tests are collected, which each worker does
@@ -73,7 +75,7 @@ def imports(module: str) -> list[tuple[str, int]]:
                 parents = package.split(".")
                 base = ".".join([*parents[: len(parents) - node.level + 1], *([node.module] if node.module else [])])
             if base.split(".")[0] == "tracegrad":
-                for alias in node.names:
+                for alias in node.names if base not in STUBS else ():
                     name = f"{base}.{alias.name}"
                     found.append((name if name in MODULES else base, node.lineno))
     return found

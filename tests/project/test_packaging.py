@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = ("tracegrad", "runtime", "codegen", "tracer")
 SOURCES = sorted(
-    str(p.relative_to(ROOT)) for layer in LAYERS for end in ("py", "html") for p in (ROOT / layer).rglob(f"*.{end}")
+    str(p.relative_to(ROOT))
+    for layer in LAYERS
+    for end in ("py", "pyi", "html")
+    for p in (ROOT / layer).rglob(f"*.{end}")
 )
 
 

@@ -63,6 +63,9 @@ def refused(w: Array, X: Array) -> None:
     loss.value_and_grad(w, "X")  # type: ignore[arg-type]
     Model(X).loss.grad(w, w)  # type: ignore[call-arg]
     autograd.grad(loss)(w)  # type: ignore[call-arg]
+    tracegrad.ones(3).cumsumm(0)  # type: ignore[attr-defined]
+    tracegrad.ones(3).diagonal(offest=1)  # type: ignore[call-arg]
+    tracegrad.cumsum(tracegrad.ones(3), "0")  # type: ignore[arg-type]
 
 
 def methods(w: Array, X: Array) -> None:
@@ -135,4 +138,9 @@ def tensors() -> None:
     x = tracegrad.randn(3, requires_grad=True)
     assert_type((2.0 * x - x[0]).exp().sum(), tracegrad.Tensor)
     assert_type(tracegrad.zeros(3), tracegrad.Tensor)
+    assert_type(tracegrad.sin(x), tracegrad.Tensor)
+    assert_type(x.cumsum(dim=0), tracegrad.Tensor)
+    assert_type(tracegrad.sum(x, axis=(0,), keepdims=True), tracegrad.Tensor)
+    assert_type(tracegrad.allclose(x, x), bool)
+    assert_type(x.chunk(2), tuple[tracegrad.Tensor, ...])
     assert_type(x.grad, tracegrad.Tensor | None)

@@ -5,7 +5,6 @@ Inputs are perturbed in place, one element at a time, so the function is called 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from ..tensors.backward import grad
 from ..tensors.on_device import filled, put_beside
 from ..tensors.tensor import Tensor, from_data, make, raw, seen
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.site import warn_at_site
 
 
 class GradcheckError(RuntimeError):
@@ -93,10 +93,9 @@ def _check_inputs(args: tuple[Any, ...]) -> None:
     wanted = [(k, x) for k, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
     for k, x in wanted:
         if x.dtype != np.float64:
-            warnings.warn(
+            warn_at_site(
                 f"Input #{k} requires gradient and is not a double precision floating point or complex. This check "
                 "will likely fail if all the inputs are not of double precision floating point or complex. ",
-                stacklevel=3,
             )
         if any(s == 0 and n > 1 for s, n in zip(raw(x).strides, x.shape, strict=True)):
             raise RuntimeError(

@@ -6,6 +6,7 @@ knows a derivative.
 """
 
 from .. import tensors  # noqa: F401  (registers the library)
+from ..tracer.ir.tracebacks import shorten_all
 from . import activations, containers, conv, functional, init, layers, losses, norm, parameter, utils
 from .activations import *
 from .containers import *
@@ -20,3 +21,5 @@ __all__ = [
     "Module", "Parameter", "functional", "init", "parameter", "utils", *activations.__all__, *containers.__all__,
     *conv.__all__, *layers.__all__, *losses.__all__, *norm.__all__,
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

@@ -6,7 +6,6 @@ through identities on the tape (``_Watch``), whose nodes run when their gradient
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ..tensors.node import RemovableHandle
 from ..tensors.on_device import filled
 from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor, changed, make, raw
+from ..tracer.ir.site import warn_at_site
 
 IDENTITY = EagerOp("BackwardHookFunctionBackward", lambda *arrays: arrays)
 
@@ -96,10 +96,9 @@ class _Watch:
 
     def outputs(self, result: Any) -> Any:
         if not isinstance(result, Tensor | tuple):
-            warnings.warn(
+            warn_at_site(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
                 f"{type(result).__name__}",
-                stacklevel=4,
             )
             return result
         items = (result,) if isinstance(result, Tensor) else result

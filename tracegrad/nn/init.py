@@ -14,6 +14,7 @@ from ..tensors import create, random
 from ..tensors.modes import no_grad
 from ..tensors.ops_basic import copy_, fill_
 from ..tensors.tensor import Tensor, make
+from ..tracer.ir.tracebacks import shorten_all
 
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 _LINEAR = ("linear", "sigmoid", *(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)))
@@ -163,3 +164,5 @@ __all__ = [
     "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
     "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

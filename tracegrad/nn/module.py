@@ -18,6 +18,7 @@ from ..tensors.device import wanted
 from ..tensors.ops_basic import zero_
 from ..tensors.tensor import Tensor, changed, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.tracebacks import shorten
 from . import hooks, loading
 from .parameter import Parameter
 
@@ -56,9 +57,13 @@ class Module:
     # ---- calling -----------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
-            return hooks.call(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+                return hooks.call(self, args, kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's computation, to be defined by the subclass."""

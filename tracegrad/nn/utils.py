@@ -17,6 +17,7 @@ from ..tensors.modes import no_grad
 from ..tensors.op import EagerOp
 from ..tensors.ops_basic import MUL, copy_
 from ..tensors.tensor import METHODS, Tensor, raw
+from ..tracer.ir.tracebacks import shorten_all
 
 
 def _total_norm(*arrays_and_order: Any) -> Any:
@@ -114,3 +115,5 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters",
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

@@ -5,6 +5,7 @@ trees of arrays.
 """
 
 from .. import tensors  # noqa: F401  (registers the library)
+from ..tracer.ir.tracebacks import shorten_all
 from . import functional, lr_scheduler
 from .adam import Adam, AdamW
 from .lbfgs import LBFGS
@@ -13,3 +14,5 @@ from .rmsprop import RMSprop
 from .sgd import SGD
 
 __all__ = ["LBFGS", "SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "functional", "lr_scheduler"]
+
+shorten_all(globals(), __all__)

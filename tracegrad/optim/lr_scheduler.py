@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 import types
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,8 @@ from typing import Any
 
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor
+from ..tracer.ir.site import warn_at_site
+from ..tracer.ir.tracebacks import shorten_all
 from .optimizer import Optimizer
 
 
@@ -78,11 +79,9 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Set the rates of the next epoch, or of *epoch*; after the optimizer's steps."""
         if self._step_count == 1 and not self.optimizer._opt_called:
-            warnings.warn(
+            warn_at_site(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the schedule is "
                 "skipped. Call `optimizer.step()` first.",
-                UserWarning,
-                stacklevel=3,
             )
         self._step_count += 1
         self._update_lr(epoch)
@@ -412,3 +411,5 @@ __all__ = [
     "ConstantLR", "CosineAnnealingLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
     "MultiplicativeLR", "PolynomialLR", "ReduceLROnPlateau", "StepLR",
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

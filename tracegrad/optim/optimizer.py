@@ -11,7 +11,6 @@ have no effect here: every step is one fused launch.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
@@ -27,6 +26,8 @@ from ..tensors.node import RemovableHandle, _registered
 from ..tensors.on_device import filled
 from ..tensors.tensor import METHODS, Tensor, changed, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.site import warn_at_site
+from ..tracer.ir.tracebacks import shortened
 
 Params = Iterable[Any]
 Group = dict[str, Any]
@@ -129,10 +130,9 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len({id(p) for p in params}):
-            warnings.warn(
+            warn_at_site(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=3,
             )
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if any(("param_names" in group) != ("param_names" in param_group) for group in self.param_groups):
@@ -267,7 +267,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             hook(self, args, kwargs)
         return out
 
-    return hooked
+    return shortened(hooked)
 
 
 class FusedOptimizer(Optimizer):

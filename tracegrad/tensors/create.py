@@ -17,6 +17,7 @@ from ..runtime.cuda.arrays import as_device, download, on_device, upload
 from ..runtime.cuda.arrays import full as device_full
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.tracebacks import shorten_all
 from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
@@ -451,3 +452,5 @@ __all__ = [
     "as_tensor", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace", "logspace",
     "meshgrid", "ones", "ones_like", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

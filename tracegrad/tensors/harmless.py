@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from typing import Any
 
@@ -18,7 +19,7 @@ def changes_nothing(value: Any) -> bool:
     """Whether *value* is a function of tensors that only computes; in-place ones end with an underscore."""
     if not isinstance(value, types.FunctionType) or value.__name__.endswith("_"):
         return False
-    module, code = value.__module__ or "", value.__code__
+    module, code = value.__module__ or "", inspect.unwrap(value).__code__
     if module == _CREATE:
         return value.__name__ in _MADE
     if module.startswith(_OPS):

@@ -5,8 +5,10 @@ public face, which are names of this module, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
+from ..tracer.ir.tracebacks import shortened
 from . import (  # noqa: F401  (each fills the tables)
     ops_basic,
     ops_choose,
@@ -28,6 +30,10 @@ from . import (  # noqa: F401  (each fills the tables)
 from .arguments import FUNCTIONS
 from .tensor import METHODS, Tensor
 
+if TYPE_CHECKING:
+    from .method_types import *  # noqa: F403
+    from .method_types import __all__ as __all__
+
 _NO_FUNCTIONS = frozenset(
     """size dim stride element_size data_ptr tolist to half type type_as cpu cuda view view_as reshape_as expand
     expand_as float double int long short bool numpy new_zeros new_ones new_full new_empty new_tensor nelement
@@ -38,10 +44,16 @@ PUBLIC: dict[str, Callable[..., Any]] = {}
 
 
 for _name, _method in METHODS.items():
+    METHODS[_name] = _method = shortened(_method)
     setattr(Tensor, _name, _method)
     if _name not in _NO_FUNCTIONS and not _name.endswith("_"):
         PUBLIC[_name] = _method
+FUNCTIONS.update({name: shortened(function) for name, function in FUNCTIONS.items()})
 PUBLIC.update(FUNCTIONS)
+for _name, _method in [*vars(Tensor).items()]:  # operators, and what the class defines itself
+    if isinstance(_method, FunctionType):
+        setattr(Tensor, _name, shortened(_method))
 globals().update(PUBLIC)
 
-__all__ = [*PUBLIC]
+if not TYPE_CHECKING:
+    __all__ = [*PUBLIC]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.tracebacks import shorten
 from ..tracer.ops.elementwise import cast
 from ..tracer.record.array import TracedArray, class_of, wrap_array
 from ..tracer.record.integers import TracedInt
@@ -139,10 +140,18 @@ def _reflected(op: EagerOp, b: Tensor, other: Any) -> Any:
 
 def _operator(op: EagerOp) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Tensor, other: Any) -> Any:
-        return binary(op, self, other)
+        try:
+            return binary(op, self, other)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return _reflected(op, self, other)
+        try:
+            return _reflected(op, self, other)
+        except Exception as error:
+            shorten(error)
+            raise
 
     return forward, reflected
 
@@ -309,7 +318,11 @@ def _compare(name: str) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Any:
         if other is None:
             return NotImplemented
-        return binary(op, self, other)
+        try:
+            return binary(op, self, other)
+        except Exception as error:
+            shorten(error)
+            raise
 
     method.__name__ = name
     return method

@@ -16,6 +16,7 @@ from ..runtime.cuda.arrays import download
 from ..runtime.cuda.availability import require_cuda
 from ..tracer.ir.aval import FLOAT_KINDS, HALF, finfo, held_dtype
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.tracebacks import shorten_all
 from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
@@ -272,3 +273,5 @@ __all__ = [
     "Generator", "bernoulli", "default_generator", "initial_seed", "manual_seed", "multinomial", "normal", "rand",
     "rand_like", "randint", "randn", "randn_like", "randperm", "seed",
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

@@ -35,11 +35,16 @@ from .node import RemovableHandle, TapeNode, _registered
 from .op import EagerOp
 from .printing import format_tensor
 
+if TYPE_CHECKING:
+    from .method_types import Methods
+else:
+    Methods = object
+
 METHODS: dict[str, Callable[..., Any]] = {}  # name -> function(self, ...): filled by the ops_*.py files
 _ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py; "autocast"
 
 
-class Tensor:
+class Tensor(Methods):
     """An array with an optional history.
 
     ``Tensor(3, 5)`` is uninitialised, ``Tensor([1.0, 2.0])`` holds the data given (both of the default dtype); use
@@ -298,7 +303,8 @@ class Tensor:
         """The one element as a Python number."""
         data = raw(self)
         if data.size != 1:
-            raise RuntimeError(f"a Tensor with {data.size} elements cannot be converted to Scalar")
+            with for_users:
+                raise RuntimeError(f"a Tensor with {data.size} elements cannot be converted to Scalar")
         if type(data) is TracedArray and not is_internal(sys._getframe(1).f_code.co_filename):
             if data.dtype.kind in FLOAT_KINDS:
                 return self._tracegrad_number()
@@ -332,11 +338,13 @@ class Tensor:
 
     def __float__(self) -> float:
         stands = self._written(sys._getframe(1))
-        return float(self._only()) if stands is None else stands
+        with for_users:
+            return float(self._only()) if stands is None else stands
 
     def __int__(self) -> int:
         stands = self._written(sys._getframe(1))
-        return int(self._only() if stands is None else stands)
+        with for_users:
+            return int(self._only() if stands is None else stands)
 
     def _written(self, frame: FrameType) -> float | None:
         """The number that *frame* is to write by ``"..." % t``, as for arrays."""
@@ -373,26 +381,15 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    if TYPE_CHECKING:  # the tables give these
+    if TYPE_CHECKING:  # the tables give these, and ``Methods``
 
-        def __getattr__(self, name: str) -> Any: ...
         def _operator(self, other: Any) -> Tensor: ...
 
         __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
         __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _operator
         __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _operator
 
-        def _method(self, *args: Any, **options: Any) -> Tensor: ...
-
-        abs = exp = log = log1p = expm1 = sqrt = square = sin = cos = tan = tanh = sigmoid = relu = pow = _method
-        clamp = clip = add = sub = mul = div = neg = matmul = mm = mv = bmm = dot = outer = norm = sum = _method
-        mean = var = std = prod = reshape = view = flatten = transpose = permute = squeeze = unsqueeze = _method
-        expand = repeat = contiguous = t = clone = detach = to = cpu = cuda = softmax = log_softmax = _method
-        logsumexp = argmax = argmin = cumsum = cumprod = where = gather = index_select = masked_fill = _method
-        triu = tril = diag = flip = roll = isnan = isfinite = zero_ = fill_ = copy_ = add_ = sub_ = mul_ = _method
-        div_ = clamp_ = normal_ = uniform_ = detach_ = _method
-
-        def numpy(self) -> np.ndarray: ...
+        def _like(self, value: Any) -> Tensor: ...
         def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
         def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
         def __neg__(self) -> Tensor: ...

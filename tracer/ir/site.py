@@ -117,13 +117,14 @@ def _is_standard(file: str) -> bool:
     return f"{_INSTALLED}numba{os.sep}" in file or (file.startswith(_STANDARD) and _INSTALLED not in file)
 
 
-def warn_at_site(message: str, category: type[Warning]) -> None:
-    """A warning at the user's line."""
-    site = user_site()
-    if site is None:
-        warnings.warn(message, category, stacklevel=2)
-    else:
-        warnings.warn_explicit(message, category, site.file, site.line)
+def warn_at_site(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the user's line; once for each line, as Python's settings have it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and (
+        is_internal(frame.f_code.co_filename) or _is_labelled(frame.f_code.co_filename)
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def at_site(message: str, site: Site | None = None) -> str:

@@ -10,17 +10,27 @@ nothing is left out.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
-from types import TracebackType
+from collections.abc import Callable, Iterable
+from types import FunctionType, TracebackType
+from typing import Any, ParamSpec, TypeVar
 
 from .errors import TracegradError
 from .site import OWN_FOLDER, is_internal
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 VARIABLE = "TRACEGRAD_FULL_TRACEBACK"
 _NOTE = f"(frames of tracegrad are left out: {VARIABLE}=1 shows them)"
+_JUDGED = "_told_to_users"
 _DEFECTS = (AssertionError, NameError, RecursionError, SystemError)  # in code of the library's
 _RAISED = (ArithmeticError, LookupError, AttributeError)  # defects unless a ``raise`` has made them
+
+_RUN_WITHIN = ("forward",)  # methods that others run, which shorten
+_ALONE = frozenset(("shorten", "for_users", "_getframe"))  # names in functions that no other stands around
 
 
 def shorten(error: Exception) -> None:
@@ -33,7 +43,8 @@ def shorten(error: Exception) -> None:
         seen.add(id(found))
         on_purpose = isinstance(found, TracegradError)
         last = last_frame(found.__traceback__)
-        if on_purpose or last is None or not _is_defect(found, last):
+        if on_purpose or last is None or _JUDGED in vars(found) or not _is_defect(found, last):
+            vars(found)[_JUDGED] = True  # functions of the library that shorten call each other, too
             if not on_purpose and last is not None and _is_own(last) and not is_raise(last):
                 _note(found)
             found.__traceback__ = _without(found.__traceback__, on_purpose)
@@ -54,6 +65,35 @@ class _ForUsers:
 
 
 for_users = _ForUsers()
+
+
+def shortened(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """*function* for users: its exceptions are shortened. Itself if it sees to that, or looks at its caller's frame."""
+    if not _ALONE.isdisjoint(function.__code__.co_names):
+        return function
+
+    @functools.wraps(function)
+    def outermost(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    return outermost
+
+
+def shorten_all(space: dict[str, Any], names: Iterable[str]) -> None:
+    """Make these functions of a module's *space*, and its classes' methods that users call, ``shortened``."""
+    for name in names:
+        found = space[name]
+        if isinstance(found, FunctionType):
+            space[name] = shortened(found)
+        elif isinstance(found, type):
+            for of_class, method in [*vars(found).items()]:
+                called = of_class == "__init__" or not of_class.startswith("_")
+                if called and of_class not in _RUN_WITHIN and isinstance(method, FunctionType):
+                    setattr(found, of_class, shortened(method))
 
 
 def _without(trace: TracebackType | None, on_purpose: bool) -> TracebackType | None:

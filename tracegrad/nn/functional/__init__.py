@@ -3,6 +3,7 @@ activations, dropout, embeddings); then ``convolution.py``, ``normalization.py``
 (``value_losses.py``) and against classes (``class_losses.py``).
 """
 
+from ...tracer.ir.tracebacks import shorten_all
 from . import basic, class_losses, convolution, normalization, value_losses
 from .basic import *
 from .class_losses import *
@@ -13,3 +14,5 @@ from .value_losses import *
 __all__ = [
     *basic.__all__, *class_losses.__all__, *convolution.__all__, *normalization.__all__, *value_losses.__all__,
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

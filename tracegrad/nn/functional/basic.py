@@ -7,7 +7,6 @@ Convolutions, normalisations and losses have files of their own.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from ...tensors.ops_basic import MUL, floating
 from ...tensors.ops_math import FLOATING, KEEPING
 from ...tensors.tensor import METHODS, Tensor, make, raw
 from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.site import warn_at_site
 from ...tracer.record.autocast import may_meet
 from .arrays import all_within, held, rows
 from .arrays import softplus as stable_softplus
@@ -167,10 +167,9 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def _normalised(name: str, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dim is None:
-        warnings.warn(
+        warn_at_site(
             f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
             "argument.",
-            stacklevel=3,
         )
         dim = 0 if len(raw(tensor_argument(name, input)).shape) in (0, 1, 3) else 1
     return METHODS[name](input, dim, dtype)

@@ -3,7 +3,6 @@ in ``class_losses.py``."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...tensors.dtypes import scalar_name
 from ...tensors.op import EagerOp
 from ...tensors.ops_basic import meet
 from ...tensors.tensor import Tensor, raw
+from ...tracer.ir.site import warn_at_site
 from ...tracer.record.autocast import may_meet
 from .arrays import OptionalOp, reduced, softplus
 
@@ -71,10 +71,9 @@ def _of_difference(
 ) -> Tensor:
     x, y = arrays_of(name, input, target)
     if x.shape != y.shape:
-        warnings.warn(
+        warn_at_site(
             f"Using a target size (torch.{target.shape}) that is different to the input size (torch.{input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
         )
     if x.dtype != y.dtype:
         input, target = meet(input, target)

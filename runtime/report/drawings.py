@@ -45,7 +45,7 @@ def draw_graph(graph: Graph, names: Sequence[str]) -> str:
     """The program as a graph, its inputs on top; a loop is one node."""
     if len(graph.nodes) > MOST_NODES:
         return f'<span class="soft">{len(graph.nodes):,} operations: too many to draw; the text has all</span>'
-    letters = printed_names(graph)
+    letters, _ = printed_names(graph)
     makers: dict[Var, int] = {}  # place in `labels`
     labels: list[tuple[str, str, str]] = []  # text, class, tooltip
     ranks: list[int] = []

@@ -8,7 +8,7 @@ layout that is shown is made of the recording that is looked at (``layout_of``).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ...codegen.cpu.assemble import lay_out
 from ...codegen.cpu.program import ProgramLayout
 from ...codegen.lower.canonical import ONE, Body, Canonical, Const, Sym
 from ...codegen.lower.depth import recursion_for
-from ...tracer.ir.graph import Graph
+from ...tracer.ir.graph import Graph, Var
 from ...tracer.ir.refusals import Reason
 from ...tracer.ir.site import Site
 from ...tracer.ir.text import print_scalar, printed_names
@@ -33,8 +33,19 @@ def layout_of(canonical: Canonical, arguments: int) -> ProgramLayout:
 class ProgramNames:
     """Names for the values of one program, or of one body; what its text has no name for keeps its number."""
 
-    def __init__(self, graph: Graph, canonical: Canonical, stops: bool = False) -> None:
-        letters = printed_names(graph)
+    def __init__(
+        self,
+        graph: Graph,
+        canonical: Canonical,
+        stops: bool = False,
+        bodies: Mapping[int, Mapping[Var, str]] | None = None,
+    ) -> None:
+        letters: Mapping[Var, str]
+        if bodies is None:
+            letters, bodies = printed_names(graph)
+        else:
+            letters = bodies[id(graph)]
+        self._bodies = bodies
         nodes = graph.nodes
         if stops:  # as its canonical form is numbered
             asking, working = split_body(graph)
@@ -49,7 +60,7 @@ class ProgramNames:
 
     def body(self, body: Body, stops: bool) -> ProgramNames:
         """The names in the body of a loop of this program."""
-        return ProgramNames(body.graph, body.program, stops)
+        return ProgramNames(body.graph, body.program, stops, self._bodies)
 
     def __call__(self, x: Any) -> str:
         """The name of a value, or a constant as it is."""

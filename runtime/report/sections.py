@@ -60,7 +60,7 @@ def describe_segments(dispatcher: FunctionDispatcher, mode: Mode, call: Call) ->
 
 def describe_inputs(graph: Graph, names: Iterable[str]) -> str:
     """The inputs of the printed program by the user's *names* for them."""
-    named = zip(printed_names(graph).values(), names, graph.inputs, strict=False)
+    named = zip(printed_names(graph)[0].values(), names, graph.inputs, strict=False)
     lines = [f"{letter} is {name}, {var.aval}" for letter, name, var in named]
     lines += [f"an array that the function makes, {var.aval}" for var, _ in graph.consts]
     return "\n".join(lines) or "none"

@@ -64,9 +64,12 @@ def print_scalar(value: Any) -> str:
 
 
 class _Printer:
-    def __init__(self) -> None:
+    """*fresh* names go on in the bodies of loops, so that one name is one value."""
+
+    def __init__(self, fresh: Iterator[str] | None = None) -> None:
         self.names: dict[Var, str] = {}
-        self.fresh = _fresh_names()
+        self.fresh = _fresh_names() if fresh is None else fresh
+        self.bodies: dict[int, dict[Var, str]] = {}  # id of a body's graph -> names in it
 
     def define(self, var: Var) -> str:
         name = self.names.get(var)
@@ -82,7 +85,10 @@ class _Printer:
 
     def param(self, value: Any, indent: int) -> str:
         if isinstance(value, Graph):
-            return _Printer().graph(value, indent + 2).lstrip()
+            body = _Printer(self.fresh)
+            text = body.graph(value, indent + 2).lstrip()
+            self.bodies |= {**body.bodies, id(value): body.names}
+            return text
         if isinstance(value, np.dtype):
             return short_name(value)
         if isinstance(value, tuple):
@@ -140,7 +146,9 @@ def print_with_names(graph: Graph) -> tuple[str, list[str], list[str]]:
     return text, [printer.names[var] for var in graph.inputs], [printer.atom(x) for x in graph.outputs]
 
 
-def printed_names(graph: Graph) -> dict[Var, str]:
-    """The names that the values of *graph* have in its text; those of a body are apart."""
-    consts, nodes = [var for var, _ in graph.consts], [out for node in graph.nodes for out in node.outs]
-    return dict(zip([*graph.inputs, *consts, *nodes], _fresh_names(), strict=False))
+def printed_names(graph: Graph) -> tuple[dict[Var, str], dict[int, dict[Var, str]]]:
+    """The names that the values of *graph* have in its text, its inputs first, and by the ``id`` of their graphs those
+    in the bodies of its loops."""
+    printer = _Printer()
+    printer.graph(graph)
+    return printer.names, printer.bodies

@@ -679,18 +679,18 @@ def test_malformed_loops_are_refused():
 
 GOLDEN = """
 graph(a:f64*[], b:f64[4]) {
-  c:f64[], d:f64[4] = loop[body=graph(a:f64*[], b:f64[], c:f64[]) {
-    d:f64[] = mul b a
-    e:f64[] = add d c
-    return e b
+  c:f64[], d:f64[4] = loop[body=graph(e:f64*[], f:f64[], g:f64[]) {
+    h:f64[] = mul f e
+    i:f64[] = add h g
+    return i f
   }, consts=1, carries=1, length=4, reverse=False] a 0.0:f64 b
-  e:f64[], f:f64[] = loop[body=graph(a:f64*[], b:f64[], c:f64*[], d:f64[]) {
-    e:f64[] = mul b a
-    f:f64[] = mul b d
-    g:f64[] = add c f
-    return e g
+  j:f64[], k:f64[] = loop[body=graph(l:f64*[], m:f64[], n:f64*[], o:f64[]) {
+    p:f64[] = mul m l
+    q:f64[] = mul m o
+    r:f64[] = add n q
+    return p r
   }, consts=1, carries=2, length=4, reverse=True] a 1.0!:f64 0.0!:f64 d
-  return c f
+  return c k
 }
 """
 

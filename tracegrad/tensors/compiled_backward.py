@@ -19,16 +19,18 @@ import numpy as np
 
 from ..runtime.config import config
 from ..runtime.launch.binding import compiled, launched
+from ..runtime.record.complex_data import array_of, as_result, lanes_of
 from ..runtime.recent import Recent
-from ..tracer.ir.aval import Aval
-from ..tracer.ir.graph import Atom, Var, structural
+from ..tracer.ir.aval import COMPLEX, Aval
+from ..tracer.ir.graph import Atom, Pair, Var, structural
 from ..tracer.ir.refusals import Reason, Refusal
+from ..tracer.ops.complex import complex_of
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
 from .node import TapeNode
-from .op import LocalVjp, aval_of, splice
+from .op import LocalVjp, aval_of
 from .tensor import Tensor
 
 MAX_NODES = 2000  # a longer tape would compile for seconds
@@ -47,6 +49,7 @@ class BackwardPlan:
     sources: list[_Source]
     same: list[tuple[int, int, int]]  # (position of the node, that among its inputs and outputs, index of the source)
     single: bool
+    complexes: list[bool]  # whether each gradient is complex
     released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: (saves anything, avals in, avals out)
 
 
@@ -181,12 +184,12 @@ def _compile(
     with recording(recorder):
         sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
     recorder.inputs = inputs
-    single = len(outputs) == 1
+    single, complexes = len(outputs) == 1, [aval_of(leaf._data).is_complex for leaf in leaves]
     launch, hit = compiled(recorder.finish(outputs), single=single)
     if not hit:
         tapes.compiles += 1
         tapes.credit -= 1
-    made = BackwardPlan(launch, sources, same, single, released)
+    made = BackwardPlan(launch, sources, same, single, complexes, released)
     _plans.keep(key, made)
     return made
 
@@ -207,7 +210,7 @@ def _adjoint(
     known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
     released: list[Any] = []
 
-    def residual(position: int, node: TapeNode, k: int) -> Var:
+    def residual(position: int, node: TapeNode, k: int) -> Atom:
         """The saved value k of a node; an array that several nodes saved is one input."""
         count = len(node.inputs)
         name: Any = (position, k)
@@ -220,12 +223,12 @@ def _adjoint(
         found = known.get(name)
         if found is not None and found[0] is value:
             same.append((position, k, found[1]))
-            return inputs[found[1]]
+            return _value(inputs[found[1]], value)
         if found is None:
             known[name] = (value, len(inputs))
-        inputs.append(Var(aval_of(value)))
+        inputs.append(Var(_held(aval_of(value))))
         sources.append((position, k))
-        return inputs[-1]
+        return _value(inputs[-1], value)
 
     given: list[Var] = []
     for root, cotangent in zip(roots, seeds, strict=True):
@@ -234,7 +237,8 @@ def _adjoint(
         if cotangent is None:
             seed = broadcast_to(structural(1, aval.dtype), aval.shape)
         else:
-            given.append(seed := Var(aval))
+            given.append(Var(_held(aval)))
+            seed = _value(given[-1], root._data)
         place = (index[root._node], root._out)
         cotangents[place] = F.add(cotangents[place], seed) if place in cotangents else seed
     for position, node in enumerate(nodes):
@@ -251,8 +255,8 @@ def _adjoint(
         values: list[Atom] = [residual(position, node, k) for k in local.saved_in]
         values += [residual(position, node, count + k) for k in local.saved_out]
         for k, ct in zip(local.seeded, cts, strict=True):
-            values.append(zeros(local.outs[k].shape, local.outs[k].dtype) if ct is None else ct)
-        for k, g, mark in zip(local.gives, splice(local.graph, values), local.careful, strict=True):
+            values.append(_zeros(local.outs[k]) if ct is None else ct)
+        for k, g, mark in zip(local.gives, local.splice(values), local.careful, strict=True):
             edge = node.edges[k]
             if isinstance(edge, TapeNode):
                 place = (index[edge], node.edge_outs[k])
@@ -265,8 +269,26 @@ def _adjoint(
     outputs: list[Atom] = []
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf._data)
-        outputs.append(gradients[k] if k in gradients else zeros(aval.shape, aval.dtype))
+        outputs.append(as_result(gradients[k] if k in gradients else _zeros(aval)))
     return sources, same, [*inputs, *given], outputs, released
+
+
+def _held(aval: Aval) -> Aval:
+    """The aval of what a kernel knows of a value of *aval*: of a complex one, its lanes along a last axis."""
+    return Aval(COMPLEX[aval.dtype], (*aval.shape, 2)) if aval.is_complex else aval
+
+
+def _value(held: Var, value: Any) -> Atom:
+    """The value like *value* that is *held*."""
+    aval = aval_of(value)
+    return complex_of(held, aval.dtype) if aval.is_complex else held
+
+
+def _zeros(aval: Aval) -> Atom:
+    if not aval.is_complex:
+        return zeros(aval.shape, aval.dtype)
+    lane = COMPLEX[aval.dtype]
+    return Pair(zeros(aval.shape, lane), structural(0, lane), aval.dtype)
 
 
 def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
@@ -281,6 +303,9 @@ def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tenso
         if nodes[position].overwritten(k) or nodes[position].saved(k) is not values[which]:
             return None
     values += [seed._data for seed in seeds if seed is not None]
-    found = launched(plan.launch, values)
+    found = launched(plan.launch, [lanes_of(x) if aval_of(x).is_complex else x for x in values])
     grads = (found,) if plan.single else found
-    return [g if type(g) is np.ndarray else np.asarray(g) for g in grads]
+    return [
+        np.asarray(array_of(g)) if whole else g if type(g) is np.ndarray else np.asarray(g)
+        for g, whole in zip(grads, plan.complexes, strict=True)
+    ]

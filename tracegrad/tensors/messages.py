@@ -24,6 +24,18 @@ def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
     return RuntimeError(str(error))
 
 
+def not_complex(op: Any, error: TypeError, arrays: Sequence[Any]) -> Exception:
+    """The error in place of *error*, which NumPy raised for operands of an *op*: that there is no complex form of it,
+    where one is complex, otherwise *error* itself."""
+    if not any(getattr(getattr(a, "dtype", None), "kind", "") == "c" for a in arrays):
+        return error
+    name = op.name.partition("Backward")[0]
+    return NotImplementedError(
+        f'"{name.lower()}" not implemented for complex tensors: compose it from functions that are, or of x.real and '
+        "x.imag"
+    )
+
+
 READ_ONLY = (
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
     "clone() the tensor before performing the operation."

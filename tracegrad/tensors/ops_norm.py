@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import one_dim
+from .dtypes import lane_of
 from .op import EagerOp
+from .ops_reduce import squared_size
 from .signature import Dims, Dtype, function, method
 from .tensor import METHODS, Tensor
 
@@ -25,7 +27,7 @@ _minimum: Any = np.minimum.reduce
 
 def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     if order == 2:
-        return np.sqrt(_add(x * x, axis=dims, keepdims=keepdim))
+        return np.sqrt(_add(squared_size(x), axis=dims, keepdims=keepdim))
     size = np.abs(x)
     if order == math.inf:
         return _maximum(size, axis=dims, keepdims=keepdim)
@@ -34,7 +36,7 @@ def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     if order == 1:
         return _add(size, axis=dims, keepdims=keepdim)
     if order == 0:
-        return _add((x != 0).astype(x.dtype), axis=dims, keepdims=keepdim)
+        return _add((x != 0).astype(lane_of(x.dtype)), axis=dims, keepdims=keepdim)
     # a branch of 0 is taken aside, so that the infinite slope of the root there meets no zero
     total = _add(size**order, axis=dims, keepdims=keepdim)
     zero = total == 0
@@ -55,7 +57,7 @@ def vector_norm(
     x: Tensor, ord: Any = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None
 ) -> Tensor:
     """The norm of order *ord* of all elements, or along *dim*."""
-    if x._data.dtype.kind not in FLOAT_KINDS:
+    if x._data.dtype.kind not in INEXACT_KINDS:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{dtypes.scalar_name(x.dtype)}"

@@ -71,7 +71,7 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
         )
     rows = METHODS["reshape"](floating(input), (1, -1)) if input.ndim < 2 else floating(input)
     centered = rows - mean(rows, 1, True)
-    found = METHODS["mm"](centered, METHODS["t"](centered)) / max(rows.shape[1] - correction, 0)
+    found = METHODS["mm"](centered, METHODS["conj"](METHODS["t"](centered))) / max(rows.shape[1] - correction, 0)
     return METHODS["squeeze"](found) if input.ndim < 2 else found
 
 

@@ -12,7 +12,6 @@ from ..tracer.ir.aval import INEXACT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import one_dim
-from .dtypes import lane_of
 from .op import EagerOp
 from .ops_reduce import squared_size
 from .signature import Dims, Dtype, function, method
@@ -36,7 +35,7 @@ def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     if order == 1:
         return _add(size, axis=dims, keepdims=keepdim)
     if order == 0:
-        return _add((x != 0).astype(lane_of(x.dtype)), axis=dims, keepdims=keepdim)
+        return _add((x != 0).astype(x.dtype), axis=dims, keepdims=keepdim)
     # a branch of 0 is taken aside, so that the infinite slope of the root there meets no zero
     total = _add(size**order, axis=dims, keepdims=keepdim)
     zero = total == 0
@@ -64,6 +63,8 @@ def vector_norm(
         )
     if isinstance(ord, str) or ord is None:
         raise NotImplementedError(f"norm of order {ord!r} is not supported; there are numbers, inf and 'fro'")
+    if ord != 2 and x._data.dtype.kind == "c":
+        x = METHODS["abs"](x)
     return apply(NORM, (x,), (float(ord), dim, bool(keepdim)))
 
 

@@ -78,6 +78,15 @@ EXPRESSIONS = {
         T.where(mask,z,0.); T.where(mask,x,z); T.where(mask,z,1j); z.masked_fill(mask,0); z.masked_fill(mask,1j);
         z.nan_to_num(); T.meshgrid(v,v,indexing="ij")[0]; z.take_along_dim(i[:,:2]%4,1); z.masked_select(mask)
     """,
+    "transforms": """
+        T.fft.fft(z); T.fft.fft(x); T.fft.ifft(z,3,0); T.fft.ifft(x); T.fft.rfft(x); T.fft.rfft(x,3); T.fft.irfft(z);
+        T.fft.irfft(z,5); T.fft.irfft(z,6,dim=0); T.fft.hfft(z); T.fft.ihfft(x); T.fft.fft2(z); T.fft.fft2(b,dim=(0,1));
+        T.fft.ifft2(z); T.fft.rfft2(x); T.fft.irfft2(z); T.fft.irfft2(z,(3,6)); T.fft.fftn(b); T.fft.fftn(b,(2,5));
+        T.fft.ifftn(b); T.fft.rfftn(x); T.fft.irfftn(b); T.fft.irfftn(b,(3,5)); T.fft.fft(z,norm="ortho");
+        T.fft.rfft(x,norm="forward"); T.fft.irfft(z,norm="ortho"); T.fft.ifftn(b,norm="forward"); T.fft.fftshift(z);
+        T.fft.ifftshift(z); T.fft.fftshift(z,0); T.fft.fftfreq(5); T.fft.rfftfreq(6,0.1); T.fft.fft(i);
+        T.fft.fft(z).abs()**2; T.fft.irfft(T.fft.rfft(x)*T.fft.rfft(x[0])); z.logsumexp(0); z.logsumexp((0,1),True)
+    """,
     "dtypes": """
         x.to(z.dtype); z.to(T.complex64); z.cdouble(); x.to(z.dtype)*z; z.to(z.dtype); x.type_as(z); z.cfloat()
     """,

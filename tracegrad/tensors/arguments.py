@@ -14,6 +14,7 @@ from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS, is_float
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import TracedInt
 from . import dtypes
+from .messages import only_real
 from .ops_basic import complex_operand, dtype_of_number, to_dtype
 from .tensor import Tensor, make
 
@@ -37,6 +38,13 @@ def tensor_argument(name: str, value: Any, argument: str = "input", position: in
     if isinstance(value, Tensor):
         return value
     raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(value).__name__}")
+
+
+def real_argument(name: str, value: Any, argument: str = "input", position: int = 1) -> Tensor:
+    """*value*, which must be a tensor that is not complex."""
+    if tensor_argument(name, value, argument, position)._data.dtype.kind == "c":
+        raise only_real(name)
+    return value
 
 
 def plain_number(value: Any) -> Any:

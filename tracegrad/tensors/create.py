@@ -25,7 +25,7 @@ from .arguments import listed, named
 from .device import CPU, device_of, on_cuda, wanted
 from .dtypes import as_dtype
 from .modes import STATE
-from .ops_basic import to_dtype
+from .ops_basic import no_complex_value, to_dtype
 from .tensor import METHODS, Size, Tensor, from_data, raw, wrap
 
 Shape = tuple[int, ...]
@@ -159,6 +159,8 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     if not isinstance(value, TracedArray | np.ndarray | complex):
         value = _number("full", "fill_value", value)
     kind = dtypes.infer(value) if dtype is None else as_dtype(dtype)
+    if isinstance(value, complex) and kind.kind != "c":
+        raise no_complex_value(kind)
     shape = _shape("full", (size,), None)
     return _made(_fitting(kind, lambda: creation.full(shape, value, kind)), requires_grad, device)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 
 def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
     """The error in place of *error*, which NumPy raised for operands of shapes that do not broadcast: PyTorch's where
@@ -29,10 +31,13 @@ def not_complex(op: Any, error: TypeError, arrays: Sequence[Any]) -> Exception:
     where one is complex, otherwise *error* itself."""
     if not any(getattr(getattr(a, "dtype", None), "kind", "") == "c" for a in arrays):
         return error
-    name = op.name.partition("Backward")[0]
+    return only_real(op.fn.__name__ if isinstance(op.fn, np.ufunc) else op.name.partition("Backward")[0].lower())
+
+
+def only_real(name: str) -> NotImplementedError:
+    """The error for a function that has no complex form."""
     return NotImplementedError(
-        f'"{name.lower()}" not implemented for complex tensors: compose it from functions that are, or of x.real and '
-        "x.imag"
+        f'"{name}" not implemented for complex tensors: compose it from functions that are, or of x.real and x.imag'
     )
 
 

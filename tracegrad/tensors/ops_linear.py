@@ -31,7 +31,8 @@ def _same_dtype(x: Tensor, y: Tensor, vectors: bool = False) -> None:
         first, second = _NAMES.get(a.name, a.name), _NAMES.get(b.name, b.name)
         if vectors:
             raise RuntimeError(
-                f"dot : expected both vectors to have same dtype, but found {first.title()} and {second.title()}"
+                f"dot : expected both vectors to have same dtype, but found {dtypes.scalar_name(a)} and "
+                f"{dtypes.scalar_name(b)}"
             )
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {first} != {second}")
 

@@ -16,7 +16,7 @@ from .ops_join import cat
 from .ops_norm import vector_norm
 from .ops_parts import narrow
 from .ops_reduce import mean, plain, sum
-from .signature import Dim, function, method
+from .signature import Dim, Real, function, method
 from .tensor import METHODS, Tensor, make, raw, seen
 
 DIFF = EagerOp("Sub", lambda x, n, dim: np.diff(x, n=n, axis=dim))
@@ -86,7 +86,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 @function
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
+    sorted_sequence: Real, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
 ) -> Tensor:
     """The positions at which elements would be inserted into a sorted vector to keep it sorted."""
     if sorted_sequence.ndim != 1:

@@ -307,6 +307,11 @@ def log_softmax_of(x: Any, dim: int) -> Any:
 
 
 def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    if x.dtype.kind == "c":
+        top = _maximum(x.real, axis=dims, keepdims=True)
+        top = top if type(x) is _ndarray else wrap_array(F.stop_gradient(to_atom(top)))
+        found = np.log(_add(np.exp(x - top), axis=dims, keepdims=keepdim))
+        return found + (top if keepdim else top.reshape(found.shape))
     if type(x) is not _ndarray:
         return special.logsumexp(x, dims, keepdims=keepdim)
     if not x.size:
@@ -337,7 +342,7 @@ _normalised("log_softmax", LOG_SOFTMAX)
 
 
 @method
-def logsumexp(input: Real, dim: Dims, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) along *dim* (an int or several), without overflow."""
     return apply(LOGSUMEXP, (floating(input),), (dim, bool(keepdim)))
 

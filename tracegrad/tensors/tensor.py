@@ -104,7 +104,7 @@ class Tensor:
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf (or stop asking)."""
         if requires_grad and self.dtype.kind not in INEXACT_KINDS:
-            raise RuntimeError("only Tensors of floating point or complex dtype can require gradients")
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not self.is_leaf:
             if requires_grad:
                 return self

@@ -29,6 +29,7 @@ from ..runtime.launch.kernel_cache import kernels
 from ..runtime.launch.tape import Tape
 from ..runtime.paths.paths import compare_result
 from ..runtime.recent import Recent
+from ..runtime.record.complex_data import lanes_of
 from ..tracer.ir.aval import FLOAT32, HALF
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
@@ -53,7 +54,7 @@ def fused_update(
     """Write ``rule(row, *numbers, *statics)`` into the tensors of each row.
 
     :param rule: see above.  Arrays of a row have one shape, or are 0-d.  It uses NumPy functions only and does not look
-        at values.  Of two rows that share memory the first is done first.
+        at values.  Complex arrays are real ones of their lanes.  Of two rows that share memory the first is done first.
     :param rows: a tuple of tensors for each parameter.
     :param hyper: places of the numbers, as paths of keys; they are read at each call.
     :param statics: settings that are part of the program.
@@ -64,7 +65,7 @@ def fused_update(
         _capture(STATE.capture, rule, rows, hyper, statics)
         return
     tensors = list(chain.from_iterable(rows))
-    values: list[Any] = [t._data for t in tensors]
+    values: list[Any] = [t._data if t._data.dtype.kind != "c" else lanes_of(t._data) for t in tensors]
     if IN_USE[0] and any(map(on_cuda, values)):
         numbers = [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
         _on_device(rule, rows, numbers, statics)

@@ -19,18 +19,17 @@ import numpy as np
 
 from ..runtime.config import config
 from ..runtime.launch.binding import compiled, launched
-from ..runtime.record.complex_data import array_of, as_result, lanes_of
+from ..runtime.record.complex_data import as_result
 from ..runtime.recent import Recent
 from ..tracer.ir.aval import COMPLEX, Aval
-from ..tracer.ir.graph import Atom, Pair, Var, structural
+from ..tracer.ir.graph import Atom, Pair, Var, pairs_exist, structural
 from ..tracer.ir.refusals import Reason, Refusal
-from ..tracer.ops.complex import complex_of
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
 from .node import TapeNode
-from .op import LocalVjp, aval_of
+from .op import LocalVjp, aval_of, from_kernel, for_kernel, aval_for_kernel, value_in_kernel
 from .tensor import Tensor
 
 MAX_NODES = 2000  # a longer tape would compile for seconds
@@ -49,7 +48,7 @@ class BackwardPlan:
     sources: list[_Source]
     same: list[tuple[int, int, int]]  # (position of the node, that among its inputs and outputs, index of the source)
     single: bool
-    complexes: list[bool]  # whether each gradient is complex
+    given: list[Aval]  # of the gradients
     released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: (saves anything, avals in, avals out)
 
 
@@ -184,12 +183,12 @@ def _compile(
     with recording(recorder):
         sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
     recorder.inputs = inputs
-    single, complexes = len(outputs) == 1, [aval_of(leaf._data).is_complex for leaf in leaves]
+    single, given = len(outputs) == 1, [aval_of(leaf._data) for leaf in leaves]
     launch, hit = compiled(recorder.finish(outputs), single=single)
     if not hit:
         tapes.compiles += 1
         tapes.credit -= 1
-    made = BackwardPlan(launch, sources, same, single, complexes, released)
+    made = BackwardPlan(launch, sources, same, single, given, released)
     _plans.keep(key, made)
     return made
 
@@ -220,15 +219,15 @@ def _adjoint(
             edge = node.edges[k]
             name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, TapeNode) else ("leaf", id(edge))
         value = node.saved(k)
-        found = known.get(name)
+        aval, found = aval_of(value), known.get(name)
         if found is not None and found[0] is value:
             same.append((position, k, found[1]))
-            return _value(inputs[found[1]], value)
+            return value_in_kernel(inputs[found[1]], aval)
         if found is None:
             known[name] = (value, len(inputs))
-        inputs.append(Var(_held(aval_of(value))))
+        inputs.append(Var(aval_for_kernel(aval)))
         sources.append((position, k))
-        return _value(inputs[-1], value)
+        return value_in_kernel(inputs[-1], aval)
 
     given: list[Var] = []
     for root, cotangent in zip(roots, seeds, strict=True):
@@ -237,8 +236,8 @@ def _adjoint(
         if cotangent is None:
             seed = broadcast_to(structural(1, aval.dtype), aval.shape)
         else:
-            given.append(Var(_held(aval)))
-            seed = _value(given[-1], root._data)
+            given.append(Var(aval_for_kernel(aval)))
+            seed = value_in_kernel(given[-1], aval)
         place = (index[root._node], root._out)
         cotangents[place] = F.add(cotangents[place], seed) if place in cotangents else seed
     for position, node in enumerate(nodes):
@@ -273,17 +272,6 @@ def _adjoint(
     return sources, same, [*inputs, *given], outputs, released
 
 
-def _held(aval: Aval) -> Aval:
-    """The aval of what a kernel knows of a value of *aval*: of a complex one, its lanes along a last axis."""
-    return Aval(COMPLEX[aval.dtype], (*aval.shape, 2)) if aval.is_complex else aval
-
-
-def _value(held: Var, value: Any) -> Atom:
-    """The value like *value* that is *held*."""
-    aval = aval_of(value)
-    return complex_of(held, aval.dtype) if aval.is_complex else held
-
-
 def _zeros(aval: Aval) -> Atom:
     if not aval.is_complex:
         return zeros(aval.shape, aval.dtype)
@@ -303,9 +291,8 @@ def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tenso
         if nodes[position].overwritten(k) or nodes[position].saved(k) is not values[which]:
             return None
     values += [seed._data for seed in seeds if seed is not None]
-    found = launched(plan.launch, [lanes_of(x) if aval_of(x).is_complex else x for x in values])
+    if pairs_exist:
+        values = [x if type(x) is float or type(x) is int else for_kernel(x) for x in values]
+    found = launched(plan.launch, values)
     grads = (found,) if plan.single else found
-    return [
-        np.asarray(array_of(g)) if whole else g if type(g) is np.ndarray else np.asarray(g)
-        for g, whole in zip(grads, plan.complexes, strict=True)
-    ]
+    return [from_kernel(g, aval) for g, aval in zip(grads, plan.given, strict=True)]

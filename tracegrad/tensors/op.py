@@ -22,11 +22,12 @@ import numpy as np
 from ..codegen.derive.adjoint import vjp_seeded
 from ..runtime.config import config
 from ..runtime.recent import Recent
+from ..runtime.record.complex_data import array_of, lanes_of
 from ..tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
 from ..tracer.ir.aval import COMPLEX, FLOAT, FLOAT32, HALF, INT, Aval
 from ..tracer.ir.evaluate import run_nodes, stored
 from ..tracer.ir.graph import Atom, Graph, Lit, Node, Pair, Var, current_builder, live_nodes, read_vars
-from ..tracer.ops.complex import put_together, real_atoms, taken_apart
+from ..tracer.ops.complex import complex_of, put_together, real_atoms, taken_apart
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from ..tracer.record.autocast import off
@@ -153,6 +154,29 @@ def joined(found: Sequence[Any], avals: _Avals, empty: Callable[..., Any] = np.e
             result = whole
         results.append(result)
     return results
+
+
+def aval_for_kernel(aval: Aval) -> Aval:
+    """The aval of an input or result of a kernel that is a value of *aval*: of a complex one, its lanes along a last
+    axis."""
+    return Aval(COMPLEX[aval.dtype], (*aval.shape, 2)) if aval.is_complex else aval
+
+
+def value_in_kernel(held: Var, aval: Aval) -> Atom:
+    """The value of *aval* that the input *held* of a kernel stands for."""
+    return complex_of(held, aval.dtype) if aval.is_complex else held
+
+
+def for_kernel(array: Any) -> Any:
+    """*array* as a kernel takes it: the lanes of a complex one, over its memory."""
+    return lanes_of(array) if array.dtype.kind == "c" else array
+
+
+def from_kernel(result: Any, aval: Aval) -> Any:
+    """The array of *aval* that a *result* of a kernel is."""
+    if aval.is_complex:
+        result = array_of(result)
+    return result if type(result) is np.ndarray else np.asarray(result)
 
 
 _WEAK_FLOAT = Aval(FLOAT, (), True)

@@ -35,6 +35,7 @@ from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
+from .dtypes import lane_of
 from .modes import STATE
 from .on_device import compute
 from .op import EagerOp
@@ -87,11 +88,16 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
     """``fused_update`` recorded as part of a larger program."""
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
-        arrays = tuple([capture.raw(t) for t in row])
+        arrays = tuple([_lanes(capture.raw(t)) for t in row])
         for t, array, new in zip(row, arrays, rule(held(arrays), *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
+
+
+def _lanes(x: TracedArray) -> TracedArray:
+    """*x*; of complex numbers their lanes, as a view."""
+    return x if x.dtype.kind != "c" else x[..., None].view(lane_of(x.dtype))
 
 
 def held(arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -132,7 +132,8 @@ def _record(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...], backend:
 def _operand(recorder: Recorder, x: Any) -> Var:
     if not is_complex_array(x):
         return recorder.add_input(x, "an operand", weak=type(x) in (int, float))
-    return Pair(*[recorder.add_input(lane, "an operand") for lane in (x.real, x.imag)], x.dtype)
+    re, im = [recorder.add_input(lane, "an operand") for lane in (x.real, x.imag)]
+    return Pair(re, im, x.dtype)
 
 
 # ---- what else the eager layer needs of raw arrays, wherever they lie ------------------------------------------------

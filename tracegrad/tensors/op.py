@@ -202,7 +202,7 @@ class LocalVjp(EagerOp):
     saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
     each operand in ``gives``."""
 
-    __slots__ = ("careful", "gives", "graph", "given", "outs", "saved_in", "saved_out", "seeded", "takes")
+    __slots__ = ("careful", "given", "gives", "graph", "outs", "saved_in", "saved_out", "seeded", "takes")
 
     def __init__(
         self, name: str, graph: Graph, outs: _Avals, saved_in: tuple[int, ...], saved_out: tuple[int, ...],
@@ -243,7 +243,7 @@ class LocalVjp(EagerOp):
         # Results of the operation are read, not computed again.
         produced = {o for n in forward for o in n.outs}
         read = [variable(o.aval) for o in outs]
-        known = {
+        known: dict[Var, Any] = {
             o: v
             for o, v in zip(real_atoms(outs), real_atoms(read), strict=True)
             if isinstance(o, Var) and o in produced and op.reads != "operands"

@@ -18,8 +18,8 @@ from ...tensors import random
 from ...tensors.apply import apply
 from ...tensors.arguments import named, one_dim, tensor_argument
 from ...tensors.dtypes import scalar_name
-from ...tensors.messages import only_real
 from ...tensors.inplace import inplace as write
+from ...tensors.messages import only_real
 from ...tensors.on_device import put_beside
 from ...tensors.op import EagerOp
 from ...tensors.ops_basic import MUL, floating

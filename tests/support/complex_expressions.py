@@ -87,6 +87,11 @@ EXPRESSIONS = {
         T.fft.ifftshift(z); T.fft.fftshift(z,0); T.fft.fftfreq(5); T.fft.rfftfreq(6,0.1); T.fft.fft(i);
         T.fft.fft(z).abs()**2; T.fft.irfft(T.fft.rfft(x)*T.fft.rfft(x[0])); z.logsumexp(0); z.logsumexp((0,1),True)
     """,
+    "modules": """
+        T.nn.functional.conv2d(b[None],c[None,:,:2]); T.nn.functional.linear(z,w); T.nn.functional.normalize(z,dim=0);
+        T.nn.functional.pad(z,(1,2)); T.nn.functional.softsign(z); T.nn.functional.tanh(z); T.nn.functional.sigmoid(z);
+        T.nn.functional.l1_loss(z,w); T.nn.functional.normalize(z,p=3.0,dim=1)
+    """,
     "dtypes": """
         x.to(z.dtype); z.to(T.complex64); z.cdouble(); x.to(z.dtype)*z; z.to(z.dtype); x.type_as(z); z.cfloat()
     """,

@@ -158,6 +158,50 @@ def test_second_derivatives(text):
         assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-5)
 
 
+class Squared(T.autograd.Function):
+    """z², whose backward multiplies by the conjugate of the derivative."""
+
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z * z
+
+    @staticmethod
+    def backward(ctx, g):
+        (z,) = ctx.saved_tensors
+        return g * 2 * z.conj()
+
+
+class Wrong(Squared):
+    @staticmethod
+    def backward(ctx, g):
+        (z,) = ctx.saved_tensors
+        return g * 2 * z
+
+
+def test_gradcheck_sees_both_lanes():
+    z, x = leaf(V), leaf([1.0, 2.0, 3.0])
+    assert T.autograd.gradcheck(lambda z, x: (z * x).exp() * z.conj(), (z, x))
+    assert T.autograd.gradcheck(T.abs, (z,)) and T.autograd.gradcheck(Squared.apply, (z,))
+    assert T.autograd.gradgradcheck(lambda z, x: (z * z * x).sin(), (z, x))
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        T.autograd.gradcheck(Wrong.apply, (z,))
+    with pytest.raises(T.UnsupportedError, match="a Function of complex arrays is not supported in NumPy code"):
+        compile_grad(lambda z: np.sum(np.abs(Squared.apply(z)))).grad(V)
+
+
+def test_products_with_jacobians():
+    z, v = T.tensor(V), T.tensor(V * 1j + 1)
+    _, product = T.autograd.functional.jvp(lambda z: z * z * z.conj(), z, v)
+    h = 1e-6
+    ends = [(V + s * h * v.numpy()) ** 2 * (V + s * h * v.numpy()).conj() for s in (1, -1)]
+    np.testing.assert_allclose(product.numpy(), (ends[0] - ends[1]) / (2 * h), rtol=1e-6)
+    found = T.autograd.functional.jacobian(lambda z: z.abs() ** 2, z)
+    np.testing.assert_allclose(found.numpy(), np.diag(2 * V))
+    with pytest.raises(RuntimeError, match="jacobian of a result of complex128"):
+        T.autograd.functional.jacobian(lambda z: z * z, z)
+
+
 def test_the_convention():
     z = leaf(V)
     (z.abs() ** 2).sum().backward()
@@ -171,7 +215,8 @@ def test_the_convention():
     "function",
     [
         np.linalg.inv, np.linalg.det, np.linalg.pinv, lambda a: np.linalg.solve(a, a.conj()),
-        lambda a: np.linalg.qr(a)[1], lambda a: np.linalg.svd(a, compute_uv=False), lambda a: np.linalg.eigvalsh(a + a.mH),
+        lambda a: np.linalg.qr(a)[1], lambda a: np.linalg.svd(a, compute_uv=False),
+        lambda a: np.linalg.eigvalsh(a + a.mH),
         lambda a: np.linalg.cholesky(a @ a.mH + T.eye(3, dtype=a.dtype)), lambda a: np.fft.fft2(a) * np.conj(a),
         lambda a: np.real(a) + np.imag(a) + np.angle(a) + np.abs(a),
     ],
@@ -519,6 +564,21 @@ def test_modules_take_complex_dtypes():
     np.testing.assert_allclose(layer.weight.grad.numpy(), 2 * out.detach().numpy().T @ A.conj(), rtol=1e-12)
     assert F.l1_loss(z, z * 0).item() == pytest.approx(np.abs(A).mean())
     assert layer.to(F32).weight.dtype == C128  # what is complex stays so
+
+
+def test_gradients_are_clipped_by_their_sizes():
+    p = nn.Parameter(T.tensor(V))
+    p.grad = T.tensor(5 * V)
+    size = 5 * np.linalg.norm(V)
+    assert nn.utils.get_total_norm([p.grad], math.inf).item() == pytest.approx(5 * np.abs(V).max())
+    assert nn.utils.clip_grad_norm_([p], 1.0).item() == pytest.approx(size)
+    np.testing.assert_allclose(p.grad.numpy(), 5 * V / size, rtol=1e-5)
+    with pytest.raises(NotImplementedError, match="clip_grad_value_"):
+        nn.utils.clip_grad_value_([p], 0.1)
+    with pytest.raises(NotImplementedError, match=r"fill t\.real and t\.imag"):
+        nn.init.normal_(p)
+    with pytest.raises(NotImplementedError, match="dropout"):
+        F.dropout(p)
 
 
 # ---- compiled ------------------------------------------------------------------------------------------------------

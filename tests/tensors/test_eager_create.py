@@ -81,10 +81,14 @@ def test_python_float_is_the_default_dtype():
         (3.0, "dtype must be a dtype such as tracegrad.float32, not float; there are"),
         (None, "dtype must be a dtype such as tracegrad.float32, not NoneType; there are"),
         (list, "dtype must be a dtype such as tracegrad.float32, not <class 'list'>; there are"),
-        (np.dtype("U3"), "tensors of dtype <U3 are not supported; there are bfloat16, bool, float16, float32, float64"),
+        (np.clongdouble, "tensors of dtype complex256 are not supported; there are"),
+        (
+            np.dtype("U3"),
+            "tensors of dtype <U3 are not supported; there are bfloat16, bool, complex128, complex64, float16",
+        ),
         (
             np.dtype(object),
-            "tensors of dtype object are not supported; there are bfloat16, bool, float16, float32, float64",
+            "tensors of dtype object are not supported; there are bfloat16, bool, complex128, complex64, float16",
         ),
     ],
 )

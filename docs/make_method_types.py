@@ -20,7 +20,7 @@ STUB = ROOT / "tracegrad" / "tensors" / "method_types.pyi"
 sys.path[:0] = [str(ROOT)]
 
 from tracegrad.tensors import methods  # noqa: E402
-from tracegrad.tensors.tensor import METHODS  # noqa: E402
+from tracegrad.tensors.tensor import METHODS, PROPERTIES  # noqa: E402
 
 HEAD = '''"""Signatures of tensors' methods, and of the functions of their names. Made by docs/make_method_types.py."""
 
@@ -42,11 +42,16 @@ _EMPTY = inspect.Parameter.empty
 
 def render() -> str:
     """The stub."""
-    told = [line for name, method in sorted(METHODS.items()) for line in _told(name, method, "    ")]
+    named = {name: method for name, method in METHODS.items() if name not in PROPERTIES}
+    told = [line for name, method in sorted(named.items()) for line in _told(name, method, "    ")]
+    for name, found in sorted(PROPERTIES.items()):
+        told += ["    @property", f"    def {name}(self) -> Tensor: ..."]
+        if found.fset is not None:
+            told += [f"    @{name}.setter", f"    def {name}(self, value: Any) -> None: ..."]
     exported = ["__all__ = [", *(f'    "{name}",' for name in sorted(methods.PUBLIC)), "]"]
     functions = []
     for name, function in sorted(methods.PUBLIC.items()):
-        if function is METHODS.get(name):
+        if function is named.get(name):
             functions.append(f"{name} = Methods.{name}")
         else:
             functions += _told(name, function, "")
@@ -72,7 +77,7 @@ def _told(name: str, function: Callable[..., Any], indent: str) -> list[str]:
 
 
 def _parameter(p: inspect.Parameter, kinds: dict[str, Any]) -> str:
-    star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(p.kind, "")
+    star = "*" * (p.kind is inspect.Parameter.VAR_POSITIONAL) + "**" * (p.kind is inspect.Parameter.VAR_KEYWORD)
     kind = p.annotation
     if kind is _EMPTY:
         kind = kinds.get(_SYNONYMS.get(p.name, ""), "Any")

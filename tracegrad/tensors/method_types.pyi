@@ -29,6 +29,7 @@ __all__ = [
     "amax",
     "amin",
     "aminmax",
+    "angle",
     "any",
     "arccos",
     "arccosh",
@@ -70,8 +71,11 @@ __all__ = [
     "clip",
     "clone",
     "column_stack",
+    "complex",
     "concat",
     "concatenate",
+    "conj",
+    "conj_physical",
     "copysign",
     "cos",
     "cosh",
@@ -122,6 +126,7 @@ __all__ = [
     "histc",
     "hstack",
     "hypot",
+    "imag",
     "index_add",
     "index_copy",
     "index_fill",
@@ -129,6 +134,7 @@ __all__ = [
     "index_select",
     "inner",
     "is_complex",
+    "is_conj",
     "is_floating_point",
     "is_same_size",
     "is_signed",
@@ -138,6 +144,7 @@ __all__ = [
     "isin",
     "isinf",
     "isnan",
+    "isreal",
     "kron",
     "kthvalue",
     "le",
@@ -192,17 +199,20 @@ __all__ = [
     "numel",
     "outer",
     "permute",
+    "polar",
     "positive",
     "pow",
     "prod",
     "quantile",
     "rad2deg",
     "ravel",
+    "real",
     "reciprocal",
     "relu",
     "remainder",
     "repeat_interleave",
     "reshape",
+    "resolve_conj",
     "result_type",
     "roll",
     "rot90",
@@ -259,6 +269,8 @@ __all__ = [
     "var",
     "var_mean",
     "vdot",
+    "view_as_complex",
+    "view_as_real",
     "vstack",
     "where",
     "xlog1py",
@@ -303,7 +315,7 @@ class Methods:
     def addr(input, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """``beta * input + alpha * outer(vec1, vec2)``."""
     def adjoint(input) -> Tensor:
-        ...
+        """Matrices transposed, and conjugated."""
     def all(input, dim: Dims | None = None, keepdim: builtins.bool = False, *, axis: Dims | None = None, keepdims: builtins.bool = False) -> Tensor:
         """Whether all of the elements are true, of everything or along *dim*."""
     def allclose(input, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
@@ -314,6 +326,8 @@ class Methods:
         """The minimum along one or several dimensions; equal elements share the gradient."""
     def aminmax(input, *, dim: Any = (), keepdim: builtins.bool = False, axis: Any = None, keepdims: builtins.bool = False) -> Any:
         """The smallest and the largest element, of everything or along *dim*."""
+    def angle(input) -> Tensor:
+        """The angles of complex numbers, between -pi and pi; of real ones 0 or pi."""
     def any(input, dim: Dims | None = None, keepdim: builtins.bool = False, *, axis: Dims | None = None, keepdims: builtins.bool = False) -> Tensor:
         """Whether any of the elements are true, of everything or along *dim*."""
     def arccos(input) -> Tensor:
@@ -380,10 +394,14 @@ class Methods:
         """In bool."""
     def broadcast_to(input, *size: Any) -> Tensor:
         """``expand`` to *size*."""
+    def cdouble(self, memory_format: Any = None) -> Tensor:
+        """In complex128."""
     def ceil(input) -> Tensor:
         """``ceil`` of each element; of integers an integer."""
     def ceil_(self) -> Tensor:
         """``ceil`` of each element, in place."""
+    def cfloat(self, memory_format: Any = None) -> Tensor:
+        """In complex64."""
     def chunk(input, chunks: builtins.int, dim: Dim = 0, *, axis: Dim | None = None) -> builtins.tuple[Tensor, ...]:
         """At most so many parts of equal size along *dim* (the last may be smaller)."""
     def clamp(input, min: Any = None, max: Any = None) -> Tensor:
@@ -404,6 +422,10 @@ class Methods:
         """``clamp`` in place."""
     def clone(input, *, memory_format: Any = None) -> Tensor:
         """A copy with the same history."""
+    def conj(input) -> Tensor:
+        """The complex conjugates, a copy; of real tensors the tensor itself."""
+    def conj_physical(input) -> Tensor:
+        """The complex conjugates, a copy; of real tensors the tensor itself."""
     def contiguous(self, memory_format: Any = None) -> Tensor:
         """The tensor itself where it lies in memory in C order, otherwise a copy that does."""
     def copy_(self, src: Any, non_blocking: builtins.bool = False) -> Tensor:
@@ -521,7 +543,7 @@ class Methods:
     def float(self, memory_format: Any = None) -> Tensor:
         """In float32."""
     def float_power(input, exponent: Any) -> Tensor:
-        """``input ** exponent`` in float64."""
+        """``input ** exponent`` in float64, of complex numbers in complex128."""
     def floor(input) -> Tensor:
         """``floor`` of each element; of integers an integer."""
     def floor_(self) -> Tensor:
@@ -577,7 +599,9 @@ class Methods:
     def int(self, memory_format: Any = None) -> Tensor:
         """In int32."""
     def is_complex(input) -> builtins.bool:
-        """False: there are no complex tensors."""
+        """Whether the elements are complex numbers."""
+    def is_conj(input) -> builtins.bool:
+        """False: conjugates are copies."""
     def is_contiguous(self, memory_format: Any = None) -> builtins.bool:
         """Whether the elements lie in memory in C order without gaps."""
     def is_floating_point(input) -> builtins.bool:
@@ -596,6 +620,8 @@ class Methods:
         """``isinf`` of each element, as bools."""
     def isnan(input) -> Tensor:
         """``isnan`` of each element, as bools."""
+    def isreal(input) -> Tensor:
+        """Whether each element has no imaginary part, as bools."""
     def kron(input, other: Tensor) -> Tensor:
         """The Kronecker product."""
     def kthvalue(input, k: builtins.int, dim: Dim = -1, keepdim: builtins.bool = False, *, axis: Dim | None = None, keepdims: builtins.bool = False) -> Any:
@@ -766,6 +792,8 @@ class Methods:
         """The elements in another shape: a view where possible, otherwise a copy."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """``reshape`` to the shape of *other*."""
+    def resolve_conj(input) -> Tensor:
+        """The tensor itself: conjugates are copies."""
     def roll(input, shifts: Any, dims: Any = None) -> Tensor:
         """Shifted around along *dims*; without *dims* as one long vector."""
     def rot90(input, k: builtins.int = 1, dims: Any = (0, 1)) -> Tensor:
@@ -907,11 +935,15 @@ class Methods:
     def var(input, dim: Any = None, unbiased: Any = None, keepdim: builtins.bool = False, *, correction: Any = None, axis: Any = None, keepdims: builtins.bool = False) -> Any:
         """``var`` of everything or along *dim*, with a divisor of count - *correction* (1)."""
     def vdot(input, other: Tensor) -> Tensor:
-        """The product of two vectors."""
+        """The product of two vectors, of which the first is conjugated."""
     def view(self, *size: Any) -> Tensor:
         """The same memory in another shape; an error where the strides do not allow it."""
     def view_as(self, other: Tensor) -> Tensor:
         """``view`` in the shape of *other*."""
+    def view_as_complex(input) -> Tensor:
+        """The complex numbers whose parts lie along the last dimension, of size 2: a view."""
+    def view_as_real(input) -> Tensor:
+        """The real and imaginary parts along a new last dimension of size 2: a view."""
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """*self* where the *condition* holds, *other* elsewhere."""
     def xlog1py(input, other: Any) -> Tensor:
@@ -920,6 +952,22 @@ class Methods:
         """``xlogy`` element by element, with broadcasting."""
     def zero_(self) -> Tensor:
         """Every element becomes 0."""
+    @property
+    def H(self) -> Tensor: ...
+    @property
+    def T(self) -> Tensor: ...
+    @property
+    def imag(self) -> Tensor: ...
+    @imag.setter
+    def imag(self, value: Any) -> None: ...
+    @property
+    def mH(self) -> Tensor: ...
+    @property
+    def mT(self) -> Tensor: ...
+    @property
+    def real(self) -> Tensor: ...
+    @real.setter
+    def real(self, value: Any) -> None: ...
 
 abs = Methods.abs
 absolute = Methods.absolute
@@ -937,6 +985,7 @@ allclose = Methods.allclose
 amax = Methods.amax
 amin = Methods.amin
 aminmax = Methods.aminmax
+angle = Methods.angle
 any = Methods.any
 arccos = Methods.arccos
 arccosh = Methods.arccosh
@@ -987,10 +1036,14 @@ clip = Methods.clip
 clone = Methods.clone
 def column_stack(tensors: Any) -> Tensor:
     """The tensors as columns: vectors become such."""
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """The complex numbers of these real and imaginary parts, of one floating dtype, with broadcasting."""
 def concat(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
     """The tensors one after the other along *dim*."""
 def concatenate(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
     """The tensors one after the other along *dim*."""
+conj = Methods.conj
+conj_physical = Methods.conj_physical
 copysign = Methods.copysign
 cos = Methods.cos
 cosh = Methods.cosh
@@ -1044,6 +1097,8 @@ histc = Methods.histc
 def hstack(tensors: Any) -> Tensor:
     """The tensors side by side: along dimension 1, vectors along 0."""
 hypot = Methods.hypot
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts: a view. RuntimeError for real tensors."""
 index_add = Methods.index_add
 index_copy = Methods.index_copy
 index_fill = Methods.index_fill
@@ -1051,6 +1106,7 @@ index_put = Methods.index_put
 index_select = Methods.index_select
 inner = Methods.inner
 is_complex = Methods.is_complex
+is_conj = Methods.is_conj
 is_floating_point = Methods.is_floating_point
 is_same_size = Methods.is_same_size
 is_signed = Methods.is_signed
@@ -1061,6 +1117,7 @@ isfinite = Methods.isfinite
 isin = Methods.isin
 isinf = Methods.isinf
 isnan = Methods.isnan
+isreal = Methods.isreal
 kron = Methods.kron
 kthvalue = Methods.kthvalue
 le = Methods.le
@@ -1077,7 +1134,7 @@ def linalg_multi_dot(tensors: Any) -> Tensor:
 def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Any = None, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
     """As ``numpy.linalg.norm``: of vectors, or of matrices where *ord* and two dimensions say so."""
 def linalg_vecdot(x: Tensor, y: Tensor, *, dim: builtins.int = -1, axis: builtins.int | None = None) -> Tensor:
-    """Products of vectors along *dim*."""
+    """Products of vectors along *dim*, of which the first ones are conjugated."""
 def linalg_vector_norm(x: Tensor, ord: Any = 2, dim: Dims | None = None, keepdim: builtins.bool = False, *, dtype: Dtype = None, axis: Dims | None = None, keepdims: builtins.bool = False) -> Tensor:
     """The norm of order *ord* of all elements, or along *dim*."""
 log = Methods.log
@@ -1122,17 +1179,22 @@ norm = Methods.norm
 numel = Methods.numel
 outer = Methods.outer
 permute = Methods.permute
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """The complex numbers of these sizes and angles, of one floating dtype, with broadcasting."""
 positive = Methods.positive
 pow = Methods.pow
 prod = Methods.prod
 quantile = Methods.quantile
 rad2deg = Methods.rad2deg
 ravel = Methods.ravel
+def real(input: Tensor) -> Tensor:
+    """The real parts: a view, of real tensors the tensor itself."""
 reciprocal = Methods.reciprocal
 relu = Methods.relu
 remainder = Methods.remainder
 repeat_interleave = Methods.repeat_interleave
 reshape = Methods.reshape
+resolve_conj = Methods.resolve_conj
 def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
     """The dtype in which two tensors or numbers meet."""
 roll = Methods.roll
@@ -1199,6 +1261,8 @@ var = Methods.var
 def var_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: builtins.bool = False, *, correction: Any = None, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """``var_mean`` of everything or along *dim*, with a divisor of count - *correction* (1)."""
 vdot = Methods.vdot
+view_as_complex = Methods.view_as_complex
+view_as_real = Methods.view_as_real
 def vstack(tensors: Any) -> Tensor:
     """The tensors one below the other; vectors are rows."""
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:

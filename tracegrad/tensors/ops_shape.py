@@ -19,7 +19,7 @@ from .inplace import apply_view
 from .op import EagerOp
 from .ops_basic import order_of_copy
 from .signature import Dim, function, method
-from .tensor import METHODS, Size, Tensor, raw
+from .tensor import METHODS, PROPERTIES, Size, Tensor, raw
 
 _ndarray = np.ndarray
 _ALL = slice(None)
@@ -332,6 +332,5 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     return bool(_in_order(raw(self)))
 
 
-METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim, adjoint=_matrix_transposed)
-Tensor.T = property(_reversed)  # type: ignore[attr-defined]
-Tensor.mT = property(_matrix_transposed)  # type: ignore[attr-defined]
+METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim)
+PROPERTIES.update(T=property(_reversed), mT=property(_matrix_transposed))

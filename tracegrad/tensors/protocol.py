@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..tracer.ir.errors import UnsupportedError
 from ..tracer.numpy_api import hooks
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
 from ..tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
 from ..tracer.scipy_api import special
 from . import ops_math
 from .apply import apply
-from .arguments import plain_number
+from .arguments import FUNCTIONS, plain_number
 from .device import device_of
-from .dtypes import NO_COMPLEX
 from .modes import STATE
 from .op import EagerOp
+from .ops_basic import is_complex
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -100,7 +99,7 @@ def run_numpy(
 ) -> Any:
     """*function* of NumPy's over the tensors in its arguments.
 
-    :raises UnsupportedError: where a derivative is wanted and the function is not *known* to have one, or is complex.
+    :raises UnsupportedError: where a derivative is wanted and the function is not *known* to have one.
     """
     op = _op(function, method)
     operands: list[Any] = []
@@ -111,10 +110,7 @@ def run_numpy(
         return _wrapped(op.run(tuple([raw(t) for t in operands]), code))
     if not known:
         raise unsupported(public_name(function))
-    found = apply(op, tuple(operands), code)
-    if any(t.dtype.kind == "c" for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, Tensor)):
-        raise UnsupportedError.here(f"{public_name(function)} of tensors gives complex numbers: {NO_COMPLEX}")
-    return found
+    return apply(op, tuple(operands), code)
 
 
 def _wrapped(result: Any) -> Any:
@@ -191,6 +187,8 @@ def _into_arrays(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[
 def _array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if kwargs.get("out") is not None:
         _no_out(func.__name__, kwargs["out"])
+    if func in _OF_COMPLEX:
+        return _OF_COMPLEX[func](*args, **kwargs)
     if func in _PLAIN:
         return func(*_raw(tuple(args)), **_raw(dict(kwargs)))
     return run_numpy(func, args, kwargs, func in ARRAY_FUNCTIONS)
@@ -204,6 +202,16 @@ def _raw(value: Any) -> Any:
     return {k: _raw(v) for k, v in value.items()} if type(value) is dict else value
 
 
+def _imag(val: Tensor) -> Tensor:
+    return FUNCTIONS["imag"](val) if is_complex(val) else METHODS["new_zeros"](val, *val.shape)
+
+
+def _angle(z: Tensor, deg: bool = False) -> Tensor:
+    found = METHODS["angle"](z)
+    return METHODS["rad2deg"](found) if deg else found
+
+
+_OF_COMPLEX: dict[Any, Callable[..., Any]] = {np.real: FUNCTIONS["real"], np.imag: _imag, np.angle: _angle}
 # facts about arrays, and comparisons that give one bool: neither tensors nor gradients
 _PLAIN = {
     np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.may_share_memory, np.shares_memory, np.allclose,
@@ -228,10 +236,12 @@ def install() -> None:
         for name, op in table.items():
             if isinstance(op.fn, np.ufunc):
                 _OPERATORS[op.fn] = METHODS[name]
+    _OPERATORS[np.conjugate] = METHODS["conj_physical"]
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
-    _OPERATORS[np.sign] = METHODS["sign"]
+    _OPERATORS[np.sign] = METHODS["sgn"]
+    _OPERATORS[sp.expit] = METHODS["sigmoid"]
     _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]
     _OPERATORS[np.rint] = METHODS["round"]

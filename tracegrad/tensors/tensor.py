@@ -21,7 +21,7 @@ import numpy as np
 
 from ..runtime.cuda.arrays import download
 from ..runtime.report.notebook import array_html
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import SETTINGS_CHANGED
 from ..tracer.ir.site import is_internal
@@ -41,6 +41,7 @@ else:
     Methods = object
 
 METHODS: dict[str, Callable[..., Any]] = {}  # name -> function(self, ...): filled by the ops_*.py files
+PROPERTIES: dict[str, property] = {}  # likewise
 _ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py; "autocast"
 
 
@@ -108,7 +109,7 @@ class Tensor(Methods):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf (or stop asking)."""
-        if requires_grad and self.dtype.kind not in FLOAT_KINDS:
+        if requires_grad and self.dtype.kind not in INEXACT_KINDS:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not self.is_leaf:
             if requires_grad:
@@ -285,7 +286,7 @@ class Tensor(Methods):
             ("dtype", values.dtype.name), ("device", "" if self.device.type == "cpu" else self.device),
             ("gradient", "required" * self._requires), ("made by", "" if self._node is None else self._node.label),
         ]  # fmt: skip
-        shown = values if values.dtype.kind in "biu" else values.astype(np.float64)
+        shown = values if values.dtype.kind in "biuc" else values.astype(np.float64)
         return array_html(f"{type(self).__name__} {list(values.shape)}", facts, shown)
 
     def __format__(self, spec: str) -> str:
@@ -340,6 +341,9 @@ class Tensor(Methods):
         stands = self._written(sys._getframe(1))
         with for_users:
             return float(self._only()) if stands is None else stands
+
+    def __complex__(self) -> complex:
+        return complex(self._only())
 
     def __int__(self) -> int:
         stands = self._written(sys._getframe(1))

@@ -34,9 +34,10 @@ from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
+from .dtypes import lane_of
 from .modes import STATE
 from .on_device import compute
-from .op import EagerOp
+from .op import EagerOp, for_kernel
 from .tensor import Tensor
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -53,7 +54,7 @@ def fused_update(
     """Write ``rule(row, *numbers, *statics)`` into the tensors of each row.
 
     :param rule: see above.  Arrays of a row have one shape, or are 0-d.  It uses NumPy functions only and does not look
-        at values.  Of two rows that share memory the first is done first.
+        at values.  Complex arrays are real ones of their lanes.  Of two rows that share memory the first is done first.
     :param rows: a tuple of tensors for each parameter.
     :param hyper: places of the numbers, as paths of keys; they are read at each call.
     :param statics: settings that are part of the program.
@@ -70,27 +71,42 @@ def fused_update(
         _on_device(rule, rows, numbers, statics)
         return
     values += [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
-    family = _families.get((rule, statics, len(rows)))
-    if family is not None and not config.check:
-        for member in family:
-            run = member.run
-            if run is not None and run(*values) is not None:
-                for k in member.written:
-                    tensors[k]._counter[0] += 1
-                return
+    family = None if config.check else _families.get((rule, statics, len(rows)))
+    if family is not None and _launched(family, tensors, values):
+        return
+    if any(t._data.dtype.kind == "c" for t in tensors):
+        values[: len(tensors)] = [for_kernel(t._data) for t in tensors]
+        if family is not None and _launched(family, tensors, values):
+            return
     for k in _slowly(rule, len(rows), values, len(hyper), statics):
         tensors[k]._counter[0] += 1
+
+
+def _launched(family: Sequence[_Member], tensors: Sequence[Tensor], values: Sequence[Any]) -> bool:
+    """Whether a launcher has taken *values*, and written into *tensors*."""
+    for member in family:
+        run = member.run
+        if run is not None and run(*values) is not None:
+            for k in member.written:
+                tensors[k]._counter[0] += 1
+            return True
+    return False
 
 
 def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Place], statics: tuple[Any, ...]) -> None:
     """``fused_update`` recorded as part of a larger program."""
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
-        arrays = tuple([capture.raw(t) for t in row])
+        arrays = tuple([_lanes(capture.raw(t)) for t in row])
         for t, array, new in zip(row, arrays, rule(held(arrays), *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
+
+
+def _lanes(x: TracedArray) -> TracedArray:
+    """*x*; of complex numbers their lanes, as a view."""
+    return x if x.dtype.kind != "c" else x[..., None].view(lane_of(x.dtype))
 
 
 def held(arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -101,6 +117,11 @@ def held(arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[float], statics: tuple[Any, ...]) -> None:
     """``fused_update`` of tensors on a CUDA device.  Every row is computed before any is written, so that an
     OutOfMemoryError changes nothing; but rows that share tensors are done one after the other."""
+    if any(t._data.dtype.kind == "c" for row in rows for t in row):
+        raise NotImplementedError(
+            "optimizers do not take complex parameters on a CUDA device: pass tracegrad.view_as_real(z) as a leaf, and "
+            "make z = tracegrad.view_as_complex(p) of it"
+        )
     width = len(rows[0])
     op = _device_op(rule, width, statics)
     shared = len({id(t._data) for row in rows for t in row}) < width * len(rows)

@@ -361,6 +361,7 @@ COPY = EagerOp("CopyBackwards", lambda old, new: np.where(True, new, old))
 
 def _compare(name: str) -> Callable[..., Any]:
     op = _COMPARE.get(name) or _BITS[name]
+    exact = name in _COMPARE
     ordered = name in ("lt", "le", "gt", "ge")
 
     def method(self: Tensor, other: Any) -> Any:
@@ -369,6 +370,8 @@ def _compare(name: str) -> Callable[..., Any]:
         try:
             if ordered and (self._data.dtype.kind == "c" or isinstance(other, complex) or is_complex(other)):
                 raise no_order(name)
+            if exact and self._data.dtype.kind in "iu" and isinstance(other, Tensor):
+                self, other = _held(self, other)
             return binary(op, self, other)
         except Exception as error:
             shorten(error)
@@ -376,6 +379,15 @@ def _compare(name: str) -> Callable[..., Any]:
 
     method.__name__ = name
     return method
+
+
+def _held(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers to be compared: in a dtype that holds both, though one tensor has no axes. PyTorch wraps that one."""
+    x, y = a._data.dtype, b._data.dtype
+    if x == y or y.kind not in "iu":
+        return a, b
+    dtype = dtypes.promote(x, 1, y, 1)
+    return to_dtype(a, dtype), to_dtype(b, dtype)
 
 
 def is_complex(value: Any) -> bool:

@@ -29,15 +29,18 @@ class AheadOfTime:
         self.lower(*specs, **kwargs).compile().export(path)
 
     def export_c(
-        self, directory: str | os.PathLike[str], *specs: Any, name: str | None = None, mode: str = VALUE_AND_GRAD
-    ) -> Any:
+        self, directory: str | os.PathLike[str], *specs: Any, name: str | None = None, mode: str = VALUE_AND_GRAD,
+        cpu: str = "native",
+    ) -> Any:  # fmt: skip
         """Write ``name.h`` and ``name.o`` for C, which need no Python.
 
         :param mode: ``"value"``, ``"grad"`` or ``"value_and_grad"``.
+        :param cpu: the processor that runs it: ``"native"``, as this one, with the bits of Python here, or
+            ``"x86-64"``, ``"x86-64-v2"``, ``"x86-64-v3"`` or ``"x86-64-v4"``, for all of that level.
         :returns: the paths ``header`` and ``object``, and ``link``, arguments for the linker.
         :raises UnsupportedError: where it needs code of NumPy's or SciPy's.
         """
-        return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode)
+        return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode, cpu)
 
     def as_native(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
         """A C function in this process, with ``address``, ``declaration`` and ``pointer_type`` for cffi, and

@@ -9,6 +9,7 @@ the stack if it is small, else from malloc, so that threads may run it at once. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ NO_MEMORY, OVERLAP = -1, -2
 ON_STACK = 1 << 15  # bytes of a workspace
 _ALIGN = 64
 _MOST_DATA = 1 << 26  # bytes of arrays in the code
+_OF_PYTHON = re.compile(r'^declare [^\n@]*@"_?Py', re.MULTILINE)
 _LLVM = {"float64": "double", "float32": "float"}
 
 
@@ -51,6 +53,8 @@ def entry_text(
     if len(steps) != 1 or not isinstance(steps[0], str):
         op = next((canonical.ops[step].prim.name for step in steps if isinstance(step, int)), "one of them")
         raise NotNativeError(f"NumPy does some of its steps ({op})")
+    if _OF_PYTHON.search(text):
+        raise NotNativeError("its code asks the interpreter")
     if sum(array.nbytes for array in consts) > _MOST_DATA:
         raise NotNativeError(f"more than {_MOST_DATA >> 20} MiB of arrays from outside are in it; make them arguments")
     kernel = f'@"{steps[0]}"'

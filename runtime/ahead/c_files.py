@@ -2,13 +2,14 @@
 
 The object calls the C library's functions, those of libm and libmvec, and, where the function has products or factors
 of matrices, BLAS and LAPACK by their Fortran names.  It is compiled for the processor of this machine, with the same
-vectors as here, so its results have the same bits.
+vectors as here, so its results have the same bits; or for a level of x86-64.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import textwrap
 from typing import NamedTuple
 
 from ...codegen.cpu import jit
@@ -31,12 +32,26 @@ class CFiles(NamedTuple):
     link: tuple[str, ...]
 
 
-def write_c_files(fixed: FixedCall, directory: str | os.PathLike[str], name: str | None = None) -> CFiles:
-    """Write ``name.h`` and ``name.o`` into *directory*.
+NATIVE = "native"
+
+
+def write_c_files(
+    fixed: FixedCall, directory: str | os.PathLike[str], name: str | None = None, cpu: str = NATIVE
+) -> CFiles:
+    """Write ``name.h`` and ``name.o`` into *directory*; *cpu*: the processor that runs it.
 
     Raises:
         UnsupportedError: the function needs code of NumPy's or SciPy's.
     """
+    here = jit.target_triple().partition("-")[0]
+    if cpu != NATIVE and (cpu not in jit.CPUS or here != "x86_64"):
+        known = ", ".join(map(repr, (NATIVE, *(jit.CPUS if here == "x86_64" else ()))))
+        raise ValueError(f"cpu: one of {known}, not {cpu!r}")
+    with jit.made_for(None if cpu == NATIVE else cpu):
+        return _written(fixed, directory, name)
+
+
+def _written(fixed: FixedCall, directory: str | os.PathLike[str], name: str | None) -> CFiles:
     name = fixed.plain_name if name is None else name
     if not _NAME.fullmatch(name):
         raise ValueError(f"name: a name of a function in C, not {name!r}")
@@ -75,7 +90,7 @@ def _header(fixed: FixedCall, name: str, workspace: int, link: list[str]) -> str
     declared = (",\n" + " " * len(head)).join([p.declaration for p in shown])
     failed = "the number k of a branch (from 1) where the values take another way than those it was compiled with"
     return f"""/* {fixed.name}: {fixed.mode.replace("_", " ")}, compiled by tracegrad for {jit.processor()}.
- *
+{_needed()} *
  * Link with {name}.o {" ".join(link)}. Threads may call it at once; its workspace is {workspace} bytes.
  *
 {chr(10).join(rows)}
@@ -102,6 +117,14 @@ extern "C" {{
 
 #endif
 """
+
+
+def _needed() -> str:
+    """Lines that say which features of this machine's processor the code may use."""
+    if jit.cpu() is not None:
+        return ""
+    text = f"It needs a processor that has {' '.join(jit.features())}; f.export_c(..., cpu=...) is for others."
+    return "".join([f" * {line}\n" for line in textwrap.wrap(text, 100)])
 
 
 def _described(shape: tuple[int, ...], by_value: bool, written: bool) -> str:

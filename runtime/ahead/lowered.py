@@ -95,9 +95,11 @@ class Compiled:
         """Write a file that ``tracegrad.load`` reads, in any process, without the function's source."""
         _module("archive").save(self, path)
 
-    def export_c(self, directory: str | os.PathLike[str], name: str | None = None, mode: str | None = None) -> Any:
+    def export_c(
+        self, directory: str | os.PathLike[str], name: str | None = None, mode: str | None = None, cpu: str = "native"
+    ) -> Any:
         """Write ``name.h`` and ``name.o`` for C into *directory*; see ``f.export_c``."""
-        return _module("c_files").write_c_files(self.call(mode or self._most), directory, name)
+        return _module("c_files").write_c_files(self.call(mode or self._most), directory, name, cpu)
 
     def as_native(self, mode: str | None = None) -> Any:
         """A C function in this process; see ``f.as_native``."""

@@ -93,6 +93,12 @@ def test_the_code_lives_as_long_as_what_calls_it():
     assert value.value == COMPILED["number"](0.3)
 
 
+def test_a_long_product_asks_no_interpreter():
+    """A kernel lets go of the GIL for it, which a function of ctypes does not hold."""
+    f, A = compile_grad(lambda A: np.sum(A @ A)), np.ones((260, 260))
+    assert called(f.as_native(A, mode="value"), A) == (0, [f(A)])
+
+
 def test_cffi_calls_it():
     cffi = pytest.importorskip("cffi")
     ffi, (f, args) = cffi.FFI(), (COMPILED["logistic"], PROGRAMS["logistic"][1])

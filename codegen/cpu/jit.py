@@ -55,7 +55,7 @@ _made_for = _MadeFor()
 
 @contextlib.contextmanager
 def made_for(cpu: str | None) -> Iterator[None]:
-    """Within it, this thread emits and compiles code for one of :data:`CPUS`; None: for the processor of this process."""
+    """Within it, this thread makes code for one of :data:`CPUS`; None: for the processor of this process."""
     before, _made_for.cpu = _made_for.cpu, cpu
     try:
         yield
@@ -73,8 +73,8 @@ def data_layout() -> str:
 
 
 def target_machine(linked: bool = False) -> Any:
-    """The processor of this process, as numba's just-in-time compiler sees it, or the one that code is made for; *linked*: for code
-    that a linker puts into a program or a library."""
+    """The processor of this process, as numba's just-in-time compiler sees it, or that of :func:`made_for`; *linked*:
+    for code that a linker puts into a program or a library."""
     return _target_machine(linked, cpu())
 
 

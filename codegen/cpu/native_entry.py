@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...tracer.ir.site import Site
 from ..lower.canonical import Canonical
 from ..schedule.memory import plan
 from .assemble import module_text
@@ -28,7 +29,11 @@ _LLVM = {"float64": "double", "float32": "float"}
 
 
 class NotNativeError(Exception):
-    """Why there is no such function, in words."""
+    """Why there is no such function, in words; *site*: the user's line that is the reason, if one is."""
+
+    def __init__(self, reason: str, site: Site | None = None) -> None:
+        super().__init__(reason)
+        self.site = site
 
 
 class EntryText(NamedTuple):
@@ -51,8 +56,9 @@ def entry_text(
     """
     layout, steps, text = module_text(canonical, len(numbers), f"{name}.kernel")
     if len(steps) != 1 or not isinstance(steps[0], str):
-        op = next((canonical.ops[step].prim.name for step in steps if isinstance(step, int)), "one of them")
-        raise NotNativeError(f"NumPy does some of its steps ({op})")
+        op = next((layout.canonical.ops[step] for step in steps if isinstance(step, int)), None)
+        name, site = (op.prim.name, op.site) if op is not None else ("one of them", None)
+        raise NotNativeError(f"NumPy does one of its steps, {name}; compute it outside and pass its result", site)
     if _OF_PYTHON.search(text):
         raise NotNativeError("its code asks the interpreter")
     if sum(array.nbytes for array in consts) > _MOST_DATA:

@@ -14,8 +14,12 @@ from typing import NamedTuple
 
 from ...codegen.cpu import jit
 from ...codegen.cpu.elf import UnsupportedObjectError, undefined_symbols
+from ...codegen.cpu.fourier import BY_INNER_LOOPS
 from ...codegen.cpu.native_entry import NO_MEMORY, OVERLAP
 from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.graph import Graph
+from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.site import Site, at_site
 from .entry import native_text, parameters
 from .fixed import FixedCall
 
@@ -60,8 +64,12 @@ def _written(fixed: FixedCall, directory: str | os.PathLike[str], name: str | No
     for symbol in symbols:
         known = _FORTRAN.fullmatch(symbol)
         if known is None:
-            where = ".".join(symbol.split(":")[1:3])
-            raise UnsupportedError(f"{fixed.name} can't be exported to C: it calls code of {where}")
+            module, function = symbol.split(":")[1:3]
+            message = (
+                f"{fixed.name} can't be exported to C: it calls code of {module}.{function}; compute that outside and pass "
+                "its result, or write it of functions of NumPy"
+            )
+            raise UnsupportedError(at_site(message, _line(fixed.graph, module, function)))
         text = text.replace(f'@"{symbol}"', f"@{known[2]}_")
     code = jit.compile_text(text, name, linked=True).code
     link = ["-lm"]
@@ -80,6 +88,19 @@ def _written(fixed: FixedCall, directory: str | os.PathLike[str], name: str | No
     with open(files.header, "w", encoding="utf-8") as header:
         header.write(_header(fixed, name, workspace, link))
     return files
+
+
+def _line(graph: Graph, module: str, function: str) -> Site | None:
+    """The user's line that calls a *function* of another library, if it is found."""
+    for node in graph.nodes:
+        prim, found = node.prim, node.site
+        if prim.kind == LOOP:
+            found = _line(node.params["body"], module, function)
+        elif function not in (getattr(prim.impl, "__name__", ""), prim.name):
+            found = found if "fft" in module and prim.name in BY_INNER_LOOPS else None
+        if found is not None:
+            return found
+    return None
 
 
 def _header(fixed: FixedCall, name: str, workspace: int, link: list[str]) -> str:

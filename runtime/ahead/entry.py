@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cpu import jit
+from ...codegen.cpu.host_rows import without_numpy
 from ...codegen.cpu.machine_code import MachineCode
 from ...codegen.cpu.native_entry import EntryText, NotNativeError, entry_text
+from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.depth import recursion_for
 from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.site import at_site
 from .fixed import FixedCall, identifier
 
 _C_TYPES = {
@@ -79,10 +82,12 @@ def native_text(fixed: FixedCall, name: str, more: str = "") -> EntryText:
     consts = [array for _, array in fixed.graph.consts]
     unused = set(range(len(fixed.graph.outputs))).difference(fixed.result_names)
     try:
-        with recursion_for(fixed.canonical):
-            return entry_text(fixed.canonical, numbers, consts, name, more, sorted(unused))
+        graph = without_numpy(fixed.graph)
+        canonical = fixed.canonical if graph is fixed.graph else canonicalise(graph)
+        with recursion_for(canonical):
+            return entry_text(canonical, numbers, consts, name, more, sorted(unused))
     except NotNativeError as error:
-        raise UnsupportedError(f"{fixed.name} can't be a native function: {error}") from None
+        raise UnsupportedError(at_site(f"{fixed.name} can't be a native function: {error}", error.site)) from None
 
 
 class NativeFunction:

@@ -140,7 +140,8 @@ def test_another_processor(tmp_path):
     if shutil.which("qemu-x86_64"):
         again = results_in_c(compiled, args, tmp_path, ["qemu-x86_64", "-cpu", "Nehalem"], cpu="x86-64-v2")
         assert all(map(np.array_equal, found, again))
-    assert "needs a processor that has" in open(compiled.export_c(tmp_path).header).read()
+    compiled.export_c(tmp_path, "here")
+    assert "needs a processor that has" in (tmp_path / "here.h").read_text()
 
 
 @LINUX
@@ -166,7 +167,7 @@ def test_the_header_says_what_is_given(tmp_path):
 def test_errors(tmp_path):
     from scipy.special import gammaln
 
-    with pytest.raises(UnsupportedError, match=r"code of scipy\.special"):
+    with pytest.raises(UnsupportedError, match=r"code of scipy\.special[^\n]*\n.*test_c_files"):
         compile_grad(lambda x: np.sum(gammaln(x))).export_c(tmp_path, np.ones(3))
     with pytest.raises(ValueError, match="a name of a function in C"):
         COMPILED["number"].export_c(tmp_path, 0.3, name="2x")

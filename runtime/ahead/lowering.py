@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.errors import DifferentiationError, TracegradError, UnsupportedError
 from ...tracer.ir.graph import Graph, Guard
+from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.ir.site import at_site
-from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ir.trees import tree_leaves, tree_map, tree_unflatten
 from ..inspection import Seen, see
 from ..mode import VALUE, VALUE_AND_GRAD
 from ..record.arguments import positional_names
@@ -18,8 +20,10 @@ from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, unwrap
 from ..record.call_key import VALUE as PLAIN
 from ..stored.keep import NotKeptError, tree_of
 from .fixed import FixedArgument, FixedCall
-from .lowered import Compiled, Lowered, check_mode
+from .lowered import Compiled, CompiledForSizes, Lowered, check_mode
+from .sizes import SizedCall
 
+MOST_SIZES = 1000  # combinations, each of which is recorded
 _KINDS = frozenset((ARRAY, FLOAT, SCALAR, PLAIN, OBJECT))
 
 
@@ -39,6 +43,43 @@ def compiled_for(function: Any, mode: str, args: tuple[Any, ...]) -> Compiled:
     check_mode(mode)
     fixed = fix(function if mode == VALUE else function.value_and_grad, args, {})
     return Compiled(fixed.name, {VALUE: fixed, VALUE_AND_GRAD: fixed})
+
+
+def sized_for(function: Any, mode: str, specs: tuple[Any, ...], sizes: Mapping[str, Any]) -> CompiledForSizes:
+    """A compiled *function* for every combination of *sizes*, by the names in *specs*.
+
+    Raises:
+        ValueError: the sizes are not those of the specs.
+        UnsupportedError: it can't be done by a kernel alone, or the calls are of more than one kind.
+    """
+    check_mode(mode)
+    known = dict.fromkeys(n for x in tree_leaves(specs) if isinstance(x, ShapeDtypeStruct) for n in x.names)
+    if {*known} != {*sizes}:
+        named = ", ".join(known) or "no name, since no shape has one"
+        raise ValueError(f"sizes: the sizes of {named}, not of {', '.join(sizes) or 'none'}")
+    names = tuple(known)
+    lists = [dict.fromkeys(map(int, sizes[name])) for name in names]
+    rows = [*itertools.product(*lists)]
+    if not 0 < len(rows) <= MOST_SIZES:
+        raise ValueError(f"sizes: at least one, and at most {MOST_SIZES} combinations, not {len(rows)}")
+    traced = function if mode == VALUE else function.value_and_grad
+    calls: dict[tuple[int, ...], FixedCall] = {}
+    for row in rows:
+        given = dict(zip(names, row, strict=True))
+        made = fix(traced, tree_map(lambda x, g=given: x.at(g) if isinstance(x, ShapeDtypeStruct) else x, specs), {})
+        calls[row] = made.gradient() if mode == "grad" else made
+    kinds = {_kind(call) for call in calls.values()}
+    if len(kinds) > 1:
+        raise UnsupportedError.here(f"{function!r} has other results with other sizes, not only other lengths of them")
+    return CompiledForSizes(SizedCall(names, calls))
+
+
+def _kind(call: FixedCall) -> Any:
+    """All that a caller sees of a call but for lengths."""
+    avals = [x.aval for x in call.graph.outputs]
+    results = [(k, name, avals[k].dtype, avals[k].ndim) for k, name in call.result_names.items()]
+    given = [(x.name, x.kind, x.dtype, len(x.shape)) for x in call.operands]
+    return tuple(given), tuple(results), len(avals)
 
 
 def fix(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FixedCall:

@@ -65,13 +65,16 @@ def sized_for(function: Any, mode: str, specs: tuple[Any, ...], sizes: Mapping[s
     traced = function if mode == VALUE else function.value_and_grad
     calls: dict[tuple[int, ...], FixedCall] = {}
     for row in rows:
-        given = dict(zip(names, row, strict=True))
-        made = fix(traced, tree_map(lambda x, g=given: x.at(g) if isinstance(x, ShapeDtypeStruct) else x, specs), {})
+        made = fix(traced, _with_sizes(specs, dict(zip(names, row, strict=True))), {})
         calls[row] = made.gradient() if mode == "grad" else made
     kinds = {_kind(call) for call in calls.values()}
     if len(kinds) > 1:
         raise UnsupportedError.here(f"{function!r} has other results with other sizes, not only other lengths of them")
     return CompiledForSizes(SizedCall(names, calls))
+
+
+def _with_sizes(specs: tuple[Any, ...], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    return tree_map(lambda x: x.at(sizes) if isinstance(x, ShapeDtypeStruct) else x, specs)  # type: ignore[no-any-return]
 
 
 def _kind(call: FixedCall) -> Any:

@@ -73,11 +73,14 @@ class ShapeDtypeStruct:
     @property
     def names(self) -> tuple[str, ...]:
         """The names among the sizes."""
-        return tuple([x for x in self.shape if isinstance(x, str)])
+        shape: Any = self.shape
+        return tuple([x for x in shape if isinstance(x, str)])
 
     def at(self, sizes: Mapping[str, int]) -> ShapeDtypeStruct:
         """The same with *sizes* in place of their names."""
-        return ShapeDtypeStruct([sizes.get(x, x) if isinstance(x, str) else x for x in self.shape], self.dtype)
+        known: Any = sizes
+        shape: Any = [known.get(x, x) for x in self.shape]
+        return ShapeDtypeStruct(shape, self.dtype)
 
     def __len__(self) -> int:
         if not self.shape:

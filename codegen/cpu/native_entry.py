@@ -56,7 +56,7 @@ class Sized(NamedTuple):
     consts: Sequence[np.ndarray]
 
 
-class _Kernel(NamedTuple):
+class _EntryKernel(NamedTuple):
     layout: ProgramLayout
     symbol: str
     text: str
@@ -85,7 +85,7 @@ def table_text(table: Sequence[Sized], numbers: Sequence[bool], name: str, unuse
     Raises:
         NotNativeError: as :func:`entry_text`.
     """
-    kernels: dict[Any, _Kernel] = {}
+    kernels: dict[Any, _EntryKernel] = {}
     modules: dict[Any, list[str]] = {}
     most = 0
     for k, row in enumerate(table):
@@ -107,7 +107,7 @@ def defined_in(text: str) -> list[str]:
     return _OF_TABLE.findall(text)
 
 
-def _kernel(canonical: Canonical, arguments: int, name: str) -> _Kernel:
+def _kernel(canonical: Canonical, arguments: int, name: str) -> _EntryKernel:
     layout, steps, text = module_text(canonical, arguments, name)
     if len(steps) != 1 or not isinstance(steps[0], str):
         op = next((layout.canonical.ops[step] for step in steps if isinstance(step, int)), None)
@@ -116,11 +116,12 @@ def _kernel(canonical: Canonical, arguments: int, name: str) -> _Kernel:
     if _OF_PYTHON.search(text):
         raise NotNativeError("its code asks the interpreter")
     symbol = f'@"{steps[0]}"'
-    return _Kernel(layout, symbol, text.replace(f"define i64 {symbol}(", f"define hidden i64 {symbol}("))
+    return _EntryKernel(layout, symbol, text.replace(f"define i64 {symbol}(", f"define hidden i64 {symbol}("))
 
 
 def _around(
-    kernel: _Kernel, program: Sized, numbers: Sequence[bool], name: str, unused: Collection[int], linkage: str = "",
+    kernel: _EntryKernel, program: Sized, numbers: Sequence[bool], name: str, unused: Collection[int],
+    linkage: str = "",
 ) -> tuple[list[str], int]:  # fmt: skip
     """(lines of the function *name* that calls the *kernel* for a *program* of its kind, bytes of the workspace)"""
     _, canonical, consts = program

@@ -159,7 +159,9 @@ def _needed() -> str:
 def _described(p: CParameter) -> str:
     if p.is_size:
         return "a size"
-    kind = "a number" if p.by_value or not p.shape else f"{' x '.join([_length(x) for x in p.shape])} elements"
+    kind = "a number" if not p.shape else f"{' x '.join([_length(x) for x in p.shape])} elements"
+    if p.dtype.kind == "c":
+        kind += ", complex: pairs of a real and an imaginary part"
     return f"{kind}, a result" if p.written else kind
 
 

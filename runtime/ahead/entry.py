@@ -22,6 +22,7 @@ from .sizes import Size, SizedCall
 
 _C_TYPES = {
     "float64": ("double", ctypes.c_double), "float32": ("float", ctypes.c_float), "bool": ("uint8_t", ctypes.c_uint8),
+    "complex128": ("double", ctypes.c_double), "complex64": ("float", ctypes.c_float),
     **{f"{u}int{n}": (f"{u}int{n}_t", getattr(ctypes, f"c_{u}int{n}")) for u in ("", "u") for n in (8, 16, 32, 64)},
 }  # fmt: skip
 
@@ -29,7 +30,7 @@ _C_TYPES = {
 @dataclass(frozen=True)
 class CParameter:
     """A parameter of a C function: a number by value, or memory of *shape*; *written*: for a result; *is_size*: one of
-    the sizes that shapes may name."""
+    the sizes that shapes may name.  A complex number is two numbers in memory, never a value."""
 
     name: str
     dtype: np.dtype
@@ -37,6 +38,7 @@ class CParameter:
     by_value: bool = False
     written: bool = False
     is_size: bool = False
+    kind: str = "array"  # of an argument: "array", or that of a number
 
     @property
     def declaration(self) -> str:
@@ -63,15 +65,13 @@ def parameters(call: FixedCall | SizedCall) -> list[CParameter]:
         return shapes[0] if isinstance(call, FixedCall) else call.shape(shapes)
 
     given = [
-        CParameter(x.name, x.dtype, shape([other.operands[k].shape for other in calls]), x.kind != "array")
+        CParameter(x.name, x.dtype, shape([other.operands[k].shape for other in calls]), x.by_value, kind=x.kind)
         for k, x in enumerate(fixed.operands)
     ]
     given += [CParameter(name, np.dtype(np.int64), (), by_value=True, is_size=True) for name in names]
     made = [
-        CParameter(
-            name, fixed.graph.outputs[k].aval.dtype, shape([x.graph.outputs[k].aval.shape for x in calls]), written=True
-        )
-        for k, name in fixed.result_names.items()
+        CParameter(name, dtype, shape([x.results[k][2] for x in calls]), written=True)
+        for k, (name, dtype, _) in fixed.results.items()
     ]
     if not made:
         raise UnsupportedError(f"{fixed.name} can't be a native function: nothing of its result is computed")
@@ -98,7 +98,7 @@ def native_text(call: FixedCall | SizedCall, name: str, more: str = "") -> Entry
     """
     table = {(): call} if isinstance(call, FixedCall) else call.calls
     fixed = next(iter(table.values()))
-    numbers = [x.kind != "array" for x in fixed.operands]
+    numbers = [x.by_value for x in fixed.operands]
     unused = sorted(set(range(len(fixed.graph.outputs))).difference(fixed.result_names))
     rows = []
     for sizes, own in table.items():

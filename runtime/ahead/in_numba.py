@@ -29,7 +29,7 @@ def numba_function(fixed: FixedCall | SizedCall) -> Any:
     if isinstance(fixed, SizedCall):
         lines += [f"    {name} = {_size_of(k, fixed, arrays)}" for k, name in enumerate(fixed.names)]
     for p in arrays:
-        if p.shape and not p.by_value:
+        if p.shape:
             wanted = f"({', '.join(map(str, p.shape))}{',' * (len(p.shape) == 1)})"
             text = f"`{p.name}` must have the shape {wanted}, for which {fixed.plain_name} was compiled"
             lines += [f"    if {p.name}.shape != {wanted}:", f"        raise ValueError({text!r})"]
@@ -76,8 +76,9 @@ def _intrinsic(shown: list[CParameter], address: int) -> Any:
 
     def check(p: CParameter, kind: Any) -> None:
         wanted = numba.from_dtype(p.dtype)
-        if p.by_value:
-            if not isinstance(kind, types.Float | types.Integer):
+        if p.is_size or p.kind != "array":
+            others = (types.Complex,) if p.kind == "complex" else ()
+            if not isinstance(kind, (types.Float, types.Integer, *others)):
                 raise errors.TypingError(f"`{p.name}` must be a number, not {kind}")
             return
         right = (
@@ -111,6 +112,9 @@ def _intrinsic(shown: list[CParameter], address: int) -> Any:
                 value, found = next(parts)
                 if p.by_value:
                     operands.append(context.cast(builder, value, found, kind))
+                elif p.kind == "complex":
+                    number = cgutils.alloca_once_value(builder, context.cast(builder, value, found, kind))
+                    operands.append(builder.bitcast(number, cgutils.voidptr_t))
                 else:
                     data = context.make_array(found)(context, builder, value).data
                     operands.append(builder.bitcast(data, cgutils.voidptr_t))

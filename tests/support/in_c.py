@@ -37,7 +37,7 @@ def results_in_c(compiled, values, folder: Path, runner=(), flags=(), **options)
         for p, value in zip(own, values, strict=True):
             file.write(np.asarray(value, p.dtype, order="C").tobytes())
     kinds = [p.declaration.replace("const ", "").rpartition(p.name)[0].strip(" *") for p in shown]
-    sizes = [max(int(np.prod(p.shape)), 1) for p in shown]
+    sizes = [max(int(np.prod(p.shape)), 1) * (1 + (p.dtype.kind == "c")) for p in shown]
     lines = {
         "memory": [f"static {kind} v{k}[{n}];" for k, (kind, n) in enumerate(zip(kinds, sizes, strict=True))],
         "read": [f"    if (fread(v{k}, 1, sizeof v{k}, f) != sizeof v{k}) return 101;" for k in range(len(own))],

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..tracer.ir.gc_pause import imported_to_stay
@@ -29,24 +30,43 @@ class AheadOfTime:
         self.lower(*specs, **kwargs).compile().export(path)
 
     def export_c(
-        self, directory: str | os.PathLike[str], *specs: Any, name: str | None = None, mode: str = VALUE_AND_GRAD
-    ) -> Any:
+        self, directory: str | os.PathLike[str], *specs: Any, name: str | None = None, mode: str = VALUE_AND_GRAD,
+        cpu: str = "native", sizes: Mapping[str, Iterable[int]] | None = None,
+    ) -> Any:  # fmt: skip
         """Write ``name.h`` and ``name.o`` for C, which need no Python.
 
         :param mode: ``"value"``, ``"grad"`` or ``"value_and_grad"``.
+        :param cpu: the processor that runs it: ``"native"``, as this one, with the bits of Python here, or
+            ``"x86-64"``, ``"x86-64-v2"``, ``"x86-64-v3"`` or ``"x86-64-v4"``, for all of that level.
+        :param sizes: the sizes that names in the shapes of *specs* stand for; the C function takes them behind the
+            arguments.
         :returns: the paths ``header`` and ``object``, and ``link``, arguments for the linker.
         :raises UnsupportedError: where it needs code of NumPy's or SciPy's.
         """
-        return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode)
+        if sizes is not None:
+            return _lowering().sized_for(self, mode, specs, sizes).export_c(directory, name, cpu)
+        return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode, cpu)
 
-    def as_native(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
+    def as_native(
+        self, *specs: Any, mode: str = VALUE_AND_GRAD, sizes: Mapping[str, Iterable[int]] | None = None
+    ) -> Any:
         """A C function in this process, with ``address``, ``declaration`` and ``pointer_type`` for cffi, and
-        ``as_ctypes()``."""
+        ``as_ctypes()``; *sizes* as for ``export_c``."""
+        if sizes is not None:
+            return _lowering().sized_for(self, mode, specs, sizes).as_native()
         return _lowering().compiled_for(self, mode, specs).as_native(mode)
 
-    def as_numba(self, *specs: Any, mode: str = VALUE_AND_GRAD) -> Any:
+    def as_numba(
+        self, *specs: Any, mode: str = VALUE_AND_GRAD, sizes: Mapping[str, Iterable[int]] | None = None
+    ) -> Any:
         """A function for numba's ``@njit`` code: it takes the arguments, then an array for each result that is one, and
-        returns the results that are numbers."""
+        returns the results that are numbers.
+
+        :param sizes: the sizes that names in the shapes of *specs* stand for: ``ShapeDtypeStruct(("n", 3), float)``
+            with ``sizes={"n": (10, 100)}``.
+        """
+        if sizes is not None:
+            return _lowering().sized_for(self, mode, specs, sizes).as_numba()
         return _lowering().compiled_for(self, mode, specs).as_numba(mode)
 
     def as_low_level_callable(

@@ -125,7 +125,9 @@ def see(
     for k in abstract:
         struct: ShapeDtypeStruct = call.leaves[k]
         kinds[k] = COMPLEX_DATA if struct.dtype in COMPLEX else ARRAY
-        call.leaves[k] = np.broadcast_to(np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.shape)
+        call.leaves[k] = np.broadcast_to(
+            np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.aval.shape
+        )
     call.kinds = tuple(kinds)
     if all_ways:
         dispatcher.plans.state(call)[0].choices.known_paths = MANY_PATHS

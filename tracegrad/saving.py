@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from .tensors import create
-from .tensors.tensor import METHODS, Tensor
-
 __all__ = ["load", "save"]
 
 LAYOUT = "tracegrad.layout"  # the layout's name in a file
@@ -124,6 +121,11 @@ def _package(name: str) -> Any:
         ) from error
 
 
+def _tensors(name: str) -> Any:
+    """A module of the library of tensors, without which the file of a function is loaded."""
+    return importlib.import_module(f".tensors.{name}", __package__)
+
+
 # ---- layout ------------------------------------------------------------------------------------------------------
 
 
@@ -131,8 +133,9 @@ def _taken_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """The layout of *value*, whose arrays go into *arrays*, by *name* and the keys that lead to them."""
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, Tensor):
-        return {"tensor": _kept(METHODS["numpy"](value.detach().cpu()), name, arrays)}
+    if isinstance(value, _tensors("tensor").Tensor):
+        array = _tensors("tensor").METHODS["numpy"](value.detach().cpu())
+        return {"tensor": _kept(array, name, arrays)}
     if isinstance(value, np.ndarray | np.generic):
         return {"array" if isinstance(value, np.ndarray) else "scalar": _kept(np.asarray(value), name, arrays)}
     if isinstance(value, Mapping):
@@ -179,4 +182,4 @@ def _put_together(layout: Any, arrays: dict[str, np.ndarray]) -> Any:
     if kind == "tuple":
         return tuple([_put_together(part, arrays) for part in content])
     array = arrays[content]
-    return create.from_numpy(array) if kind == "tensor" else array[()] if kind == "scalar" else array
+    return _tensors("create").from_numpy(array) if kind == "tensor" else array[()] if kind == "scalar" else array

@@ -27,7 +27,7 @@ from ..schedule.loop_tree import LibraryCall
 from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
-from . import jit, pool_calls, vecmath
+from . import host_rows, jit, pool_calls, vecmath
 from .divided import KernelTable
 from .expressions import Numbers
 from .hints import finish_hints
@@ -111,7 +111,8 @@ def module_text(canonical: Canonical, arguments: int, name: str) -> tuple[Progra
     layout = lay_out(canonical, arguments)
     assembler = _CpuAssembler(layout, name)
     steps = assembler.emit()
-    return layout, steps, _finish_text(str(assembler.module), pool_calls.complete_alone)
+    text = _finish_text(str(assembler.module), pool_calls.complete_alone)
+    return layout, steps, host_rows.complete(text)
 
 
 class _CpuAssembler:

@@ -13,7 +13,8 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
@@ -41,24 +42,53 @@ def _load_libmvec() -> bool:
 HAS_LIBMVEC = _load_libmvec()
 target_triple = llvm.get_process_triple
 
+#: Processors that code can be made for besides this one, and their feature that decides how wide vectors are.
+CPUS = {"x86-64": "sse2", "x86-64-v2": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512f"}
+
+
+class _MadeFor(threading.local):
+    cpu: str | None = None
+
+
+_made_for = _MadeFor()
+
+
+@contextlib.contextmanager
+def made_for(cpu: str | None) -> Iterator[None]:
+    """Within it, this thread makes code for one of :data:`CPUS`; None: for the processor of this process."""
+    before, _made_for.cpu = _made_for.cpu, cpu
+    try:
+        yield
+    finally:
+        _made_for.cpu = before
+
+
+def cpu() -> str | None:
+    """The processor that this thread makes code for, where it is not that of this process."""
+    return _made_for.cpu
+
 
 def data_layout() -> str:
     return str(target_machine().target_data)
 
 
-@functools.cache
 def target_machine(linked: bool = False) -> Any:
-    """The processor of this process, as numba's just-in-time compiler sees it; *linked*: for code that a linker puts
-    into a program or a library."""
+    """The processor of this process, as numba's just-in-time compiler sees it, or that of :func:`made_for`; *linked*:
+    for code that a linker puts into a program or a library."""
+    return _target_machine(linked, cpu())
+
+
+@functools.cache
+def _target_machine(linked: bool, cpu: str | None) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     read, is_x86 = os.environ.get, llvm.Target.from_default_triple().name.startswith("x86")
-    features = read("NUMBA_CPU_FEATURES")
+    features = read("NUMBA_CPU_FEATURES") if cpu is None else ""
     if features is None:
         with contextlib.suppress(RuntimeError):  # LLVM can't ask this processor
             features = llvm.get_host_cpu_features().flatten()
     return llvm.Target.from_triple(target_triple()).create_target_machine(
-        cpu=read("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
+        cpu=cpu or read("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
         features=features or "",
         opt=3 if (level := read("NUMBA_OPT", "3")) == "max" else int(level),
         reloc="pic" if linked else "static" if is_x86 else "default",
@@ -120,6 +150,11 @@ def _emitted(text: str, name: str, machine: Any, emit: Callable[[Any, Any], T], 
         return emit(machine, module)
 
 
+def features() -> list[str]:
+    """The features of the processor of this process."""
+    return sorted(name for name, has in llvm.get_host_cpu_features().items() if has)
+
+
 def processor() -> str:
     """The name of the processor that code is compiled for."""
-    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
+    return cpu() or os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())

@@ -18,6 +18,7 @@ from ..schedule.dependences import is_call
 from ..schedule.division import MOVED
 from .expressions import Numbers
 from .fourier import takes_all
+from .host_rows import EMITTED
 from .lapack import PerMatrix
 from .loop_values import Frame
 from .products import OF_ONE_THREAD, ProductKind, batch_work, element, product_function
@@ -34,6 +35,8 @@ def native(op: CanonicalOp) -> bool:
         return op.out.dtype.kind in FLOAT_KINDS
     if op.prim.kind == LOOP:
         return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
+    if op.prim.name in EMITTED:
+        return True
     return op.prim.name in SCATTERS and op.out.dtype.kind in ("i", "u", *FLOAT_KINDS)
 
 
@@ -88,6 +91,8 @@ class CallEmitter:
             PerMatrix(self, op).emit()
         elif op.prim.kind == PRODUCT:
             self._matmul(op)
+        elif op.prim.name in EMITTED:
+            EMITTED[op.prim.name](self, op)
         else:
             self._scatter(op)
 

@@ -85,12 +85,18 @@ define internal i64 @"{POLL}"() alwaysinline nounwind {{
 }}
 """
 _THREADS = re.compile(r'^@"pool:threads" = [^\n]*$', re.MULTILINE)
+_GIL = re.compile(r'^declare (ptr|void) @"PyEval_(Save|Restore)Thread"\([^\n]*$', re.MULTILINE)
+_GIL_ALONE = {
+    "Save": 'define internal ptr @"PyEval_SaveThread"() alwaysinline nounwind {\n  ret ptr null\n}',
+    "Restore": 'define internal void @"PyEval_RestoreThread"(ptr %state) alwaysinline nounwind {\n  ret void\n}',
+}
 
 
 def complete_alone(text: str) -> str:
     """*text*, a printed module, for one thread: it needs no pool and no interpreter.  It has the same chunks, so the
     same results."""
     text = _DECLARED.sub(lambda m: _RUN_ALONE if m[1] == RUN else _POLL_ALONE, text)
+    text = _GIL.sub(lambda m: _GIL_ALONE[m[2]], text)
     text = _THREADS.sub('@"pool:threads" = internal constant i64 1', text)
     return text.replace('@"pool:threads"', "@tg_one_thread")
 

@@ -34,26 +34,29 @@ _MATH = {*ONE_ARGUMENT, *TWO_ARGUMENTS, "fmod"}
 _WIDTHS = (("avx512f", "e", 8), ("avx2", "d", 4), ("sse2", "b", 2))
 
 
-def _width() -> tuple[str, int] | None:
-    """(ABI letter, lanes of double) of the one vector width that this process uses."""
+@functools.cache
+def _width(cpu: str | None) -> tuple[str, int] | None:
+    """(ABI letter, lanes of double) of the one vector width that code for this processor uses."""
     if not jit.HAS_LIBMVEC:
         return None
-    features = llvm.get_host_cpu_features()
+    features = llvm.get_host_cpu_features() if cpu is None else {jit.CPUS[cpu]: True}
     return next(((letter, lanes) for feature, letter, lanes in _WIDTHS if features.get(feature)), None)
 
 
-_WIDTH = _width()
+def variant(symbol: str) -> tuple[str, int] | None:
+    """(name, lanes) of the vector form of *symbol*, if this machine has it, for the processor that code is made for."""
+    return _variant(symbol, jit.cpu())
 
 
 @functools.cache
-def variant(symbol: str) -> tuple[str, int] | None:
-    """(name, lanes) of the vector form of *symbol*, if this machine has it."""
+def _variant(symbol: str, cpu: str | None) -> tuple[str, int] | None:
     single = symbol.endswith("f") and symbol not in _MATH
     base = symbol[:-1] if single else symbol
     arguments = 1 if base in ONE_ARGUMENT else 2 if base in TWO_ARGUMENTS else 0
-    if _WIDTH is None or not arguments:
+    width = _width(cpu)
+    if width is None or not arguments:
         return None
-    letter, lanes = _WIDTH[0], _WIDTH[1] * (2 if single else 1)
+    letter, lanes = width[0], width[1] * (2 if single else 1)
     name = f"_ZGV{letter}N{lanes}{'v' * arguments}_{symbol}"
     return (name, lanes) if llvm.address_of_symbol(name) else None
 

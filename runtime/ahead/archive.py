@@ -9,6 +9,9 @@ nothing of a file but such a kernel is run.  Start reading at :func:`save`.
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import gzip
 import io
 import json
@@ -17,6 +20,7 @@ import sys
 import tarfile
 import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +37,7 @@ from .lowered import Compiled
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
-_CONTAINERS = frozenset(("tuple", "list", "dict"))
+_CONTAINERS = frozenset(("tuple", "list", "dict", "fields"))
 _MOST = 1 << 32  # bytes of a part
 _BAD = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, EncodingError, KeyError, TypeError, ValueError)
 
@@ -154,7 +158,7 @@ def _parts(fixed: FixedCall) -> tuple[Any, ...]:
     operands = tuple([(x.name, x.kind, x.dtype, x.shape) for x in fixed.operands])
     structure = tuple(map(_without_objects, fixed.structure))
     return (
-        fixed.name, fixed.mode, graph_to_parts(fixed.graph), operands, structure, fixed.tree,
+        fixed.name, fixed.mode, graph_to_parts(fixed.graph), operands, structure, _with(fixed.tree, _described),
         fixed.single, fixed.wrt, fixed.has_aux, fixed.missed,
     )  # fmt: skip
 
@@ -164,10 +168,33 @@ def _without_objects(part: Any) -> Any:
     kind, *parts = part
     if kind == "object":
         return "value", None
-    start = 1 if kind == "dict" else 0
+    start = {"dict": 1, "fields": 2}.get(kind, 0)
     return (kind, *parts[:start], *map(_without_objects, parts[start:])) if kind in _CONTAINERS else part
 
 
 def _fixed(parts: Any) -> FixedCall:
-    name, mode, graph, operands, *rest = parts
-    return FixedCall(name, mode, graph_of(graph), tuple([FixedArgument(*x) for x in operands]), *rest)
+    name, mode, graph, operands, structure, tree, *rest = parts
+    given = tuple([FixedArgument(*x) for x in operands])
+    return FixedCall(name, mode, graph_of(graph), given, structure, _with(tree, _class_of), *rest)
+
+
+def _with(tree: Any, function: Callable[[Any, tuple[str, ...]], Any]) -> Any:
+    """The tree of a result with *function* of each class in it, and of its names, in the place of the class."""
+    if tree is None or tree[0] in ("r", "value", "sparse"):
+        return tree
+    kind, *parts = tree
+    head: list[Any] = []
+    if kind in ("dict", "object"):
+        head.append(parts.pop(0) if kind == "dict" else (function(parts[0][0], parts[0][1]), parts.pop(0)[1]))
+    return (kind, *head, *[_with(part, function) if isinstance(part, tuple) else part for part in parts])
+
+
+def _described(cls: type, names: tuple[str, ...]) -> tuple[str, bool]:
+    return cls.__name__, issubclass(cls, tuple)
+
+
+@functools.cache
+def _class_of(described: tuple[str, bool], names: tuple[str, ...]) -> type:
+    """A class of that name, where the user's own is not at hand."""
+    name, is_tuple = described
+    return collections.namedtuple(name, names) if is_tuple else dataclasses.make_dataclass(name, names)

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...codegen.cpu import jit
-from ...codegen.cpu.machine_code import MachineCode
-from ...codegen.cpu.native_entry import EntryText, NotNativeError, entry_text
+from ...codegen.cpu.host_rows import without_numpy
+from ...codegen.cpu.machine_code import MachineCode, load
+from ...codegen.cpu.native_entry import EntryText, NotNativeError, Sized, defined_in, entry_text, table_text
+from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.depth import recursion_for
 from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.site import at_site
 from .fixed import FixedCall, identifier
+from .sizes import Size, SizedCall
 
 _C_TYPES = {
     "float64": ("double", ctypes.c_double), "float32": ("float", ctypes.c_float), "bool": ("uint8_t", ctypes.c_uint8),
+    "complex128": ("double", ctypes.c_double), "complex64": ("float", ctypes.c_float),
     **{f"{u}int{n}": (f"{u}int{n}_t", getattr(ctypes, f"c_{u}int{n}")) for u in ("", "u") for n in (8, 16, 32, 64)},
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CParameter:
-    """A parameter of a C function: a number by value, or memory of *shape*; *written*: for a result."""
+    """A parameter of a C function: a number by value, or memory of *shape*; *written*: for a result; *is_size*: one of
+    the sizes that shapes may name.  A complex number is two numbers in memory, never a value."""
 
     name: str
     dtype: np.dtype
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     by_value: bool = False
     written: bool = False
+    is_size: bool = False
+    kind: str = "array"  # of an argument: "array", or that of a number
 
     @property
     def declaration(self) -> str:
@@ -43,46 +52,66 @@ class CParameter:
         return _C_TYPES[self.dtype.name][1] if self.by_value else ctypes.c_void_p
 
 
-def parameters(fixed: FixedCall) -> list[CParameter]:
-    """The parameters of the C function for *fixed*: its arguments that are data, then its results.
+def parameters(call: FixedCall | SizedCall) -> list[CParameter]:
+    """The parameters of the C function for *call*: its arguments that are data, its sizes, then its results.
 
     Raises:
         UnsupportedError: C has no type for one of them.
     """
-    given = [(x.name, x.dtype, x.shape, x.kind != "array", False) for x in fixed.operands]
-    avals = [atom.aval for atom in fixed.graph.outputs]
-    made = [(name, avals[k].dtype, avals[k].shape, False, True) for k, name in fixed.result_names.items()]
+    calls, names = ([call], ()) if isinstance(call, FixedCall) else ([*call.calls.values()], call.names)
+    fixed = calls[0]
+
+    def shape(shapes: Sequence[tuple[int, ...]]) -> tuple[Size, ...]:
+        return shapes[0] if isinstance(call, FixedCall) else call.shape(shapes)
+
+    given = [
+        CParameter(x.name, x.dtype, shape([other.operands[k].shape for other in calls]), x.by_value, kind=x.kind)
+        for k, x in enumerate(fixed.operands)
+    ]
+    given += [CParameter(name, np.dtype(np.int64), (), by_value=True, is_size=True) for name in names]
+    made = [
+        CParameter(name, dtype, shape([x.results[k][2] for x in calls]), written=True)
+        for k, (name, dtype, _) in fixed.results.items()
+    ]
     if not made:
         raise UnsupportedError(f"{fixed.name} can't be a native function: nothing of its result is computed")
-    taken: set[str] = set()
+    taken: set[str] = {*names}
     found = []
-    for name, dtype, shape, by_value, written in (*given, *made):
-        if dtype.name not in _C_TYPES:
-            raise UnsupportedError(f"{fixed.name} can't be a native function: `{name}` is of dtype {dtype}")
-        plain = base = identifier(name)
+    for p in (*given, *made):
+        if p.dtype.name not in _C_TYPES:
+            raise UnsupportedError(f"{fixed.name} can't be a native function: `{p.name}` is of dtype {p.dtype}")
+        plain = base = p.name if p.is_size else identifier(p.name)
         for k in range(2, len(taken) + 3):
-            if plain not in taken:
+            if plain not in taken or p.is_size:
                 break
             plain = f"{base}_{k}"
         taken.add(plain)
-        found.append(CParameter(plain, dtype, shape, by_value, written))
+        found.append(replace(p, name=plain))
     return found
 
 
-def native_text(fixed: FixedCall, name: str, more: str = "") -> EntryText:
-    """LLVM IR of the C function *name* for *fixed*; *more*: of functions that call it.
+def native_text(call: FixedCall | SizedCall, name: str, more: str = "") -> EntryText:
+    """LLVM IR of the C function *name* for *call*; *more*: of functions that call it.
 
     Raises:
         UnsupportedError: it has steps for which there is none.
     """
-    numbers = [x.kind != "array" for x in fixed.operands]
-    consts = [array for _, array in fixed.graph.consts]
-    unused = set(range(len(fixed.graph.outputs))).difference(fixed.result_names)
+    table = {(): call} if isinstance(call, FixedCall) else call.calls
+    fixed = next(iter(table.values()))
+    numbers = [x.by_value for x in fixed.operands]
+    unused = sorted(set(range(len(fixed.graph.outputs))).difference(fixed.result_names))
+    rows = []
+    for sizes, own in table.items():
+        graph = without_numpy(own.graph)
+        canonical = own.canonical if graph is own.graph else canonicalise(graph)
+        rows.append(Sized(sizes, canonical, [array for _, array in graph.consts]))
     try:
-        with recursion_for(fixed.canonical):
-            return entry_text(fixed.canonical, numbers, consts, name, more, sorted(unused))
+        with recursion_for(rows[0].canonical):
+            if isinstance(call, FixedCall):
+                return entry_text(rows[0].canonical, numbers, rows[0].consts, name, more, unused)
+            return table_text(rows, numbers, name, unused)
     except NotNativeError as error:
-        raise UnsupportedError(f"{fixed.name} can't be a native function: {error}") from None
+        raise UnsupportedError(at_site(f"{fixed.name} can't be a native function: {error}", error.site)) from None
 
 
 class NativeFunction:
@@ -92,7 +121,7 @@ class NativeFunction:
     cffi, ``f.as_ctypes()`` by ctypes.  It needs no interpreter, and threads may run it at once.
     """
 
-    def __init__(self, fixed: FixedCall) -> None:
+    def __init__(self, fixed: FixedCall | SizedCall) -> None:
         self._fixed = fixed
         self.parameters = parameters(fixed)
         self.name = fixed.plain_name
@@ -119,6 +148,21 @@ class NativeFunction:
         return f"<native function {self.declaration}>"
 
 
-def loaded(native: EntryText) -> MachineCode:
+class LoadedEntry(NamedTuple):
+    """Machine code of a function in this process, with that of *others* that it calls."""
+
+    code: MachineCode
+    others: tuple[MachineCode, ...]
+
+    def address(self, name: str) -> int:
+        return self.code.address(name)
+
+
+def loaded(native: EntryText) -> LoadedEntry:
     """The machine code of *native*, in this process."""
-    return jit.compile_text(native.text, "tg_entry").load()
+    others = tuple([jit.compile_text(text, "tg_entry").load() for text in native.others])
+    places: dict[str, int] = {}
+    for code, text in zip(others, native.others, strict=True):
+        places |= {name: code.address(name) for name in defined_in(text)}
+    made = jit.compile_text(native.text, "tg_entry")
+    return LoadedEntry(load(made.code, made.symbols, places), others)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from ...codegen.cpu.program import LayoutError, Program
 from ...codegen.cpu.symbols import UnknownSymbolError
 from ...codegen.lower.canonical import Canonical, canonicalise
+from ...tracer.ir.aval import COMPLEX
 from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Graph
 from ..disk.encoding import EncodingError
@@ -31,11 +32,13 @@ from ..stored.plan_file import built
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
 _NUMBERS = (int, float, np.float64, np.float32)
+_COMPLEX = {lane: dtype for dtype, lane in COMPLEX.items()}
 
 
 @dataclass(frozen=True)
 class FixedArgument:
-    """An argument that is data: an array, or a number of the *kind* float, float64 or float32."""
+    """An argument that is data: an array, or a number of the *kind* float, float64, float32 or complex.  *dtype* and
+    *shape* are the user's."""
 
     name: str
     kind: str
@@ -45,13 +48,28 @@ class FixedArgument:
     def __str__(self) -> str:
         return f"an array of {self.dtype} and shape {self.shape}" if self.kind == "array" else f"a {self.kind}"
 
+    @property
+    def by_value(self) -> bool:
+        return self.kind in _SCALARS
+
+    @property
+    def layout(self) -> ArrayArg | ScalarArg:
+        """The same as the kernel takes it, which has lanes for complex numbers."""
+        if self.by_value:
+            return ScalarArg(self.dtype, (_SCALARS[self.kind],))
+        lane = COMPLEX.get(self.dtype)
+        return ArrayArg(self.dtype, self.shape) if lane is None else ArrayArg(lane, (*self.shape, 2))
+
     def taken(self, value: Any) -> Any:
         """*value* as the kernel takes it; TypeError where it can't be this argument."""
-        if self.kind != "array":
+        if self.by_value:
             if type(value) is _SCALARS[self.kind]:
                 return value
+        elif self.kind == "complex":
+            if type(value) in (complex, self.dtype.type):
+                return np.array((value.real, value.imag), COMPLEX[self.dtype])
         elif type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
-            return value
+            return value if self.dtype.kind != "c" else np.ascontiguousarray(value)[..., None].view(COMPLEX[self.dtype])
         elif not self.shape and type(value) in _NUMBERS and self.dtype.kind == "f":
             return np.array(value, self.dtype)
         is_array = isinstance(value, np.ndarray)
@@ -98,16 +116,13 @@ class FixedCall:
 
     @cached_property
     def _launch(self) -> Callable[..., Any]:
-        args = [
-            ArrayArg(x.dtype, x.shape) if x.kind == "array" else ScalarArg(x.dtype, (_SCALARS[x.kind],))
-            for x in self.operands
-        ]
-        return bind_graph(self.graph, self.canonical, self.program, False, args)
+        return bind_graph(self.graph, self.canonical, self.program, False, [x.layout for x in self.operands])
 
     @cached_property
     def _flat(self) -> bool:
         """Whether the arguments are the kernel's, which looks at them itself."""
-        return self.structure == (("tuple", *[("data",)] * len(self.operands)), ("dict", ()))
+        arrays = not any(x.dtype.kind == "c" for x in self.operands)
+        return arrays and self.structure == (("tuple", *[("data", k) for k in range(len(self.operands))]), ("dict", ()))
 
     def compile(self) -> None:
         """Make the kernel, unless it is there."""
@@ -122,10 +137,9 @@ class FixedCall:
         """
         found = self._launch(*args) if self._flat and not kwargs else None
         if found is None:
-            data: list[Any] = []
-            operands = iter(self.operands)
+            data: list[Any] = [None] * len(self.operands)
             for part, given in zip(self.structure, (args, kwargs), strict=True):
-                _take(part, given, operands, data, "the arguments")
+                _take(part, given, self.operands, data, "the arguments")
             found = launched(self._launch, data)
         if isinstance(found, int):
             raise UnsupportedError(self.missed[found])
@@ -161,6 +175,14 @@ class FixedCall:
                 found.setdefault(k, name)
         return dict(sorted(found.items()))
 
+    @property
+    def results(self) -> dict[int, tuple[str, np.dtype, tuple[int, ...]]]:
+        """(name, dtype, shape), as users have them, of the program's results."""
+        lanes = {*_complex_places(self.tree)}
+        avals = {k: self.graph.outputs[k].aval for k in self.result_names}
+        shapes = {k: (_COMPLEX[a.dtype], a.shape[:-1]) if k in lanes else (a.dtype, a.shape) for k, a in avals.items()}
+        return {k: (name, *shapes[k]) for k, name in self.result_names.items()}
+
 
 def _places(tree: Any, name: str) -> Iterator[tuple[int, str]]:
     """(result, its name) for the results in a tree."""
@@ -170,11 +192,23 @@ def _places(tree: Any, name: str) -> Iterator[tuple[int, str]]:
         yield parts[0], name
     elif kind == "dict":
         keys, *parts = parts
-    elif kind == "sparse":
+    elif kind == "object":
+        (_, keys), *parts = parts
+    elif kind in ("sparse", "complex"):
         yield from _places(parts[0], name)
-    if kind in ("tuple", "list", "dict"):
+    if kind in ("tuple", "list", "dict", "object"):
         for key, part in zip(keys, parts, strict=True):
             yield from _places(part, f"{name}_{key}")
+
+
+def _complex_places(tree: Any) -> Iterator[int]:
+    """The results in a tree that are lanes of complex numbers."""
+    if isinstance(tree, tuple) and tree:
+        if tree[0] == "complex":
+            yield from [k for k, _ in _places(tree, "")]
+        elif tree[0] != "value":
+            for part in tree[1:]:
+                yield from _complex_places(part)
 
 
 _RESERVED = frozenset((  # of C, and of Python where a name of the user's can't be: a key, "lambda"
@@ -190,11 +224,11 @@ def identifier(name: str) -> str:
     return f"{found}_" if found in _RESERVED else f"x{found}" if found[0].isdigit() else found
 
 
-def _take(part: Any, x: Any, operands: Iterator[FixedArgument], data: list[Any], where: str) -> None:
-    """Append what is data in *x* to *data*; TypeError where *x* is not what *part* describes."""
+def _take(part: Any, x: Any, operands: Sequence[FixedArgument], data: list[Any], where: str) -> None:
+    """Put what is data in *x* into *data*; TypeError where *x* is not what *part* describes."""
     kind, *parts = part
     if kind == "data":
-        data.append(next(operands).taken(x))
+        data[parts[0]] = operands[parts[0]].taken(x)
         return
     if kind == "value":
         if type(x) is type(parts[0]) and x == parts[0]:
@@ -203,6 +237,13 @@ def _take(part: Any, x: Any, operands: Iterator[FixedArgument], data: list[Any],
     if kind == "object":
         if x is not parts[0]:
             raise TypeError(f"{x!r:.60} among the arguments is not the object that the function was lowered with")
+        return
+    if kind == "fields":
+        name, fields, *parts = parts
+        if type(x).__name__ != name or not all(hasattr(x, field) for field in fields):
+            raise TypeError(f"{where} are a {name} with {', '.join(fields)} here, not {x!r:.60}")
+        for field, inner in zip(fields, parts, strict=True):
+            _take(inner, getattr(x, field), operands, data, "the items of an argument")
         return
     keys: Any = range(len(parts))
     if kind == "dict":

@@ -10,36 +10,44 @@ import importlib
 from typing import Any
 
 from ...codegen.cpu.machine_code import immortal
-from ...codegen.cpu.native_entry import NO_MEMORY, OVERLAP
+from ...codegen.cpu.native_entry import NO_MEMORY, NO_SIZE, OVERLAP
 from .entry import CParameter, loaded, native_text, parameters
 from .fixed import FixedCall
+from .sizes import SizedCall
 
 
-def numba_function(fixed: FixedCall) -> Any:
+def numba_function(fixed: FixedCall | SizedCall) -> Any:
     """A function jitted by numba: the arguments of *fixed* that are data, then an array for each result that is one;
     it returns the results that are numbers."""
     numba: Any = importlib.import_module("numba")
     shown = parameters(fixed)
     address = immortal(loaded(native_text(fixed, "tg_entry"))).address("tg_entry")
-    arrays = [p for p in shown if p.shape or not p.written]
-    names = [p.name for p in arrays]
+    operands = [p for p in shown if p.shape or not p.written]
+    arrays = [p for p in operands if not p.is_size]
+    names, passed = [p.name for p in arrays], [p.name for p in operands]
     lines = [f"def {fixed.plain_name}({', '.join(names)}):"]
+    if isinstance(fixed, SizedCall):
+        lines += [f"    {name} = {_size_of(k, fixed, arrays)}" for k, name in enumerate(fixed.names)]
     for p in arrays:
-        if p.shape and not p.by_value:
-            text = f"`{p.name}` must have the shape {p.shape}, for which {fixed.plain_name} was compiled"
-            lines += [f"    if {p.name}.shape != {p.shape!r}:", f"        raise ValueError({text!r})"]
+        if p.shape:
+            wanted = f"({', '.join(map(str, p.shape))}{',' * (len(p.shape) == 1)})"
+            text = f"`{p.name}` must have the shape {wanted}, for which {fixed.plain_name} was compiled"
+            lines += [f"    if {p.name}.shape != {wanted}:", f"        raise ValueError({text!r})"]
     numbers = [f"tg_{k}" for k, p in enumerate(shown) if p.written and not p.shape]
     lines += [
-        f"    {', '.join(['tg_status', *numbers])}{',' if not numbers else ''} = tg_call(({', '.join(names)},))",
+        f"    {', '.join(['tg_status', *numbers])}{',' if not numbers else ''} = tg_call(({', '.join(passed)},))",
         "    if tg_status != 0:",
         f"        if tg_status == {OVERLAP}:",
         "            raise ValueError('an array for a result shares memory with another argument')",
         f"        if tg_status == {NO_MEMORY}:",
         "            raise MemoryError('no memory for the workspace')",
     ]
-    for guard in range(len(fixed.graph.guards)):
-        lines += [f"        if tg_status == {guard + 1}:", f"            raise RuntimeError({fixed.missed[guard]!r})"]
-    if not fixed.graph.guards:
+    if isinstance(fixed, SizedCall):
+        text = f"{fixed.plain_name} was compiled for the sizes {fixed.listing}"
+        lines += [f"        if tg_status == {NO_SIZE}:", f"            raise ValueError({text!r})"]
+    for guard, missed in enumerate(fixed.missed):
+        lines += [f"        if tg_status == {guard + 1}:", f"            raise RuntimeError({missed!r})"]
+    if not fixed.missed:
         lines += ["        raise RuntimeError('a failed guard')"]
     lines.append(f"    return {', '.join(numbers) or None}")
     space = {"tg_call": _intrinsic(shown, address)}
@@ -47,6 +55,13 @@ def numba_function(fixed: FixedCall) -> Any:
     made = space[fixed.plain_name]
     made.__doc__ = f"{fixed.name}, compiled by tracegrad."
     return numba.njit(nogil=True)(made)
+
+
+def _size_of(k: int, fixed: SizedCall, arrays: list[CParameter]) -> str:
+    """The size number *k* in Python, of the arrays that are given."""
+    name = fixed.names[k]
+    axes = [(p.name, p.shape.index(name)) for p in arrays if name in p.shape and not p.written]
+    return "{}.shape[{}]".format(*axes[0]) if axes else str(next(iter(fixed.calls))[k])  # there is but one
 
 
 def _intrinsic(shown: list[CParameter], address: int) -> Any:
@@ -61,8 +76,9 @@ def _intrinsic(shown: list[CParameter], address: int) -> Any:
 
     def check(p: CParameter, kind: Any) -> None:
         wanted = numba.from_dtype(p.dtype)
-        if p.by_value:
-            if not isinstance(kind, types.Float | types.Integer):
+        if p.is_size or p.kind != "array":
+            others = (types.Complex,) if p.kind == "complex" else ()
+            if not isinstance(kind, (types.Float, types.Integer, *others)):
                 raise errors.TypingError(f"`{p.name}` must be a number, not {kind}")
             return
         right = (
@@ -96,6 +112,9 @@ def _intrinsic(shown: list[CParameter], address: int) -> Any:
                 value, found = next(parts)
                 if p.by_value:
                     operands.append(context.cast(builder, value, found, kind))
+                elif p.kind == "complex":
+                    number = cgutils.alloca_once_value(builder, context.cast(builder, value, found, kind))
+                    operands.append(builder.bitcast(number, cgutils.voidptr_t))
                 else:
                     data = context.make_array(found)(context, builder, value).data
                     operands.append(builder.bitcast(data, cgutils.voidptr_t))

@@ -10,6 +10,7 @@ from ...tracer.ir.gc_pause import imported_to_stay
 from ...tracer.ir.text import print_graph
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD
 from .fixed import FixedCall
+from .sizes import SizedCall
 
 Calls = dict[str, "FixedCall | TracegradError"]
 
@@ -95,9 +96,11 @@ class Compiled:
         """Write a file that ``tracegrad.load`` reads, in any process, without the function's source."""
         _module("archive").save(self, path)
 
-    def export_c(self, directory: str | os.PathLike[str], name: str | None = None, mode: str | None = None) -> Any:
+    def export_c(
+        self, directory: str | os.PathLike[str], name: str | None = None, mode: str | None = None, cpu: str = "native"
+    ) -> Any:
         """Write ``name.h`` and ``name.o`` for C into *directory*; see ``f.export_c``."""
-        return _module("c_files").write_c_files(self.call(mode or self._most), directory, name)
+        return _module("c_files").write_c_files(self.call(mode or self._most), directory, name, cpu)
 
     def as_native(self, mode: str | None = None) -> Any:
         """A C function in this process; see ``f.as_native``."""
@@ -121,6 +124,22 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<{self.name} compiled for {_kind(self.calls)}>"
+
+
+class CompiledForSizes:
+    """A function compiled for several sizes, without kernels for Python."""
+
+    def __init__(self, call: SizedCall) -> None:
+        self.call = call
+
+    def as_native(self) -> Any:
+        return _native().NativeFunction(self.call)
+
+    def as_numba(self) -> Any:
+        return _module("in_numba").numba_function(self.call)
+
+    def export_c(self, directory: str | os.PathLike[str], name: str | None, cpu: str) -> Any:
+        return _module("c_files").write_c_files(self.call, directory, name, cpu)
 
 
 def check_mode(mode: str) -> None:

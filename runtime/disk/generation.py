@@ -110,8 +110,10 @@ def _files() -> list[tuple[str, str]]:
 
 
 def _machine() -> tuple[Any, ...]:
-    """The processor and the C library."""
-    common = (sys.platform, platform.machine(), os.confstr("CS_GNU_LIBC_VERSION") if _has_glibc() else "")
+    """The processor and the C library.  An emulator (qemu-user, Intel's SDE) shows the machine's own /proc/cpuinfo to
+    a program that runs on another processor, which NumPy has asked itself."""
+    glibc = os.confstr("CS_GNU_LIBC_VERSION") if _has_glibc() else ""
+    common = (sys.platform, platform.machine(), glibc, _numpys_features())
     if sys.platform == "linux":
         try:
             with open("/proc/cpuinfo") as file:  # the lines of the first processor
@@ -123,6 +125,12 @@ def _machine() -> tuple[Any, ...]:
             pass
     llvm: Any = importlib.import_module("llvmlite.binding")
     return (*common, llvm.get_host_cpu_name(), sorted(llvm.get_host_cpu_features().items()))
+
+
+def _numpys_features() -> list[str]:
+    """The features of the processor that NumPy has found for itself."""
+    found = getattr(sys.modules.get("numpy._core._multiarray_umath"), "__cpu_features__", {})
+    return sorted(name for name, has in found.items() if has)
 
 
 def _has_glibc() -> bool:

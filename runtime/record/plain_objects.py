@@ -110,6 +110,14 @@ def maker(cls: type) -> Callable[[Any, dict[str, Any], dict[str, Any]], Any]:
     return _make_model if hasattr(cls, _FIELDS_SET) else _make
 
 
+def attributes_of(value: Any) -> list[str]:
+    """The names of the attributes of a plain object; none of others."""
+    cls: Any = type(value)
+    if not is_plain(cls):
+        return []
+    return [*getattr(value, "__dict__", ()), *[name for name in slots_of(cls) if hasattr(value, name)]]
+
+
 def objects_in(value: Any) -> list[Any]:
     """The plain objects in *value*, but for those inside others."""
     classes: list[type] = list(map(type, leaves := tree_flatten(value)[0]))

@@ -8,7 +8,7 @@ What is kept is only what :mod:`.function_text` describes in full: all that the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..launch.plan import Arg, ArrayArg, ArrayOut, ScalarArg, ScalarOut
 from ..launch.result_tree import Constant, Tree, TreeNode
 from ..mode import Mode
 from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
+from ..record.complex_data import array_of, joins_lanes
 from ..record.recording import Recording
 from ..record.sparse_arrays import csr_array
 from ..state.libraries import PRINT_OPTIONS
@@ -249,31 +250,45 @@ def _position(array: Any, text: FunctionText) -> int:
 _PLAIN = "its result is not made of plain containers and numbers"
 
 
-def tree_of(recording: Recording) -> Any:
-    """The tree of the user's result, as in ``StoredPlan``."""
+def tree_of(recording: Recording, of_classes: bool = False) -> Any:
+    """The tree of the user's result, as in ``StoredPlan``; *of_classes*: also of named tuples, plain objects and
+    complex numbers: ``("object", (class, (name, ...)), ...)``, ``("complex", lanes, whether Python's number)``."""
     output = recording.output
     if output.text is None:
         return None
     try:
-        return _part(output.tree(len(recording.graph.outputs)))
+        return _part(output.tree(len(recording.graph.outputs)), of_classes)
     except ValueError:
         raise NotKeptError(_PLAIN) from None
 
 
-def _part(tree: Tree) -> Any:
+def _part(tree: Tree, of_classes: bool) -> Any:
     if isinstance(tree, int):
         return "r", tree
     if isinstance(tree, Constant):
         return ("tuple",) if type(tree.value) is tuple else ("value", _constant(tree.value))
+
+    def parts(items: Sequence[Tree]) -> list[Any]:
+        return [_part(item, of_classes) for item in items]
+
     if tree.kind is dict:
-        return "dict", tuple(map(_constant, tree.keys)), *map(_part, tree.items)
+        return "dict", tuple(map(_constant, tree.keys)), *parts(tree.items)
     if tree.kind in (tuple, list):
-        return tree.kind.__name__, *map(_part, tree.items)
+        return tree.kind.__name__, *parts(tree.items)
     if tree.kind is tree_unflatten:
         structure, leaves = tree.items
         if isinstance(structure, Constant) and isinstance(leaves, TreeNode):
-            return _node(tree_unflatten(structure.value, [_Leaf(_part(leaf)) for leaf in leaves.items]))
+            return _node(tree_unflatten(structure.value, [_Leaf(part) for part in parts(leaves.items)]))
     cls = tree.cls or (tree.kind if isinstance(tree.kind, type) else None)
+    if of_classes:
+        if joins_lanes(tree.kind):
+            return "complex", *parts(tree.items), tree.kind is not array_of
+        if isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return "object", (cls, cls._fields), *parts(tree.items)
+        held = [x for x in tree.items[1:] if isinstance(x, TreeNode) and x.kind is dict]
+        if tree.cls is not None and len(held) == 2:  # attributes, those in slots
+            names = tuple(map(_constant, (*held[0].keys, *held[1].keys)))
+            return "object", (cls, names), *parts((*held[0].items, *held[1].items))
     raise NotKeptError(_PLAIN if cls is None else f"its result is of the class {cls.__qualname__}")
 
 

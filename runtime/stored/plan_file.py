@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,29 @@ def built(tree: Any, results: tuple[Any, ...]) -> Any:
     if kind == "sparse":
         data, shape, indices, indptr = parts
         return over(csr_array(), shape, indices, indptr, built(data, results))
+    if kind == "complex":
+        lanes, is_number = built(parts[0], results), parts[1]
+        if is_number:
+            return complex(*lanes.tolist())
+        return lanes.view(np.complex128 if lanes.dtype.itemsize == 8 else np.complex64)[..., 0][()]
+    if kind == "object":
+        (cls, names), *parts = parts
+        return _object(cls, names, [built(part, results) for part in parts])
     made = [built(part, results) for part in parts]
     return made if kind == "list" else tuple(made)
+
+
+def _object(cls: Any, names: tuple[str, ...], values: list[Any]) -> Any:
+    """A named tuple, or a plain object with these attributes."""
+    if issubclass(cls, tuple):
+        return tuple.__new__(cls, values)
+    made = object.__new__(cls)
+    for name, value in zip(names, values, strict=True):
+        if isinstance(getattr(cls, name, None), MemberDescriptorType):
+            object.__setattr__(made, name, value)
+        else:
+            made.__dict__[name] = value
+    return made
 
 
 def _arg(arg: Arg) -> tuple[Any, ...]:

@@ -96,3 +96,28 @@ def test_what_is_refused() -> None:
     with pytest.raises(Exception, match="may not depend on values"):
         jax.jit(as_jax_callable(lambda x: x if x[0] > 0 else x[:1]))(-x).block_until_ready()
         jax.jit(as_jax_callable(lambda x: x if x[0] > 0 else x[:1]))(x).block_until_ready()
+
+
+def test_arrays_at_hand_are_not_recorded_each_time() -> None:
+    """Outside of ``jit`` JAX has values, and needs no shapes before."""
+    compiled = compile_grad(lambda x: {"loss": np.sum(x**3), "first": int(x[0]), "big": x[x > 1]})
+    f = as_jax_callable(compiled)
+    x = jnp.array([1.0, 2.0, 3.0])
+    for _ in range(4):
+        found = f(x)
+        assert found["first"] == 1 and found["big"].shape == (2,)
+    slope = jax.grad(lambda x: f(x)["loss"])
+    for _ in range(3):
+        traces = compiled.stats.traces
+        np.testing.assert_allclose(slope(x), 3 * np.array(x) ** 2)
+        curved = jax.grad(lambda x: jnp.sum(slope(x)))(x)
+    np.testing.assert_allclose(curved, 6 * np.array(x))
+    assert compiled.stats.traces == traces
+
+
+def test_results_share_no_memory_with_the_functions_own() -> None:
+    kept = np.zeros(3)
+    f = as_jax_callable(lambda x: (x, kept))
+    _, found = f(jnp.ones(3))
+    kept[:] = 1.0
+    assert found.tolist() == [0.0, 0.0, 0.0]

@@ -1,7 +1,8 @@
 """``as_jax_callable``: a function of NumPy code as one of JAX's arrays, by ``pure_callback`` and ``custom_vjp``.
 
-JAX is told shapes and dtypes of the results before anything is computed (``eval_shape``); in each run of the callback
-they are compared with what the function returned.
+Where JAX traces, it is told shapes and dtypes of the results before anything is computed (``eval_shape``); in each run
+of the callback they are compared with what the function returned.  Where it has arrays at hand, outside of its
+transformations or in the passes of a gradient, the function is called.
 """
 
 from __future__ import annotations
@@ -30,21 +31,29 @@ def as_jax_callable(f: Callable[..., Any]) -> Callable[..., Any]:
         leaves, structure = tree_flatten((args, kwargs))
         call = taken_apart(leaves, structure, [_is_array(x) and _kind(x) == "f" for x in leaves])
         form = flattened.form(call)
-        floats, of_first = _shown(form, call)
-        shapes, of_rest = tree_flatten(of_first)
-        results = _declared(floats), _declared([x for x in shapes if _is_struct(x)])
+        rest: list[Any] = []  # what the function returned, once it is known: structs and arrays stand for arrays
 
         @jax.custom_vjp
         def node(moved: Any, inputs: Any) -> Any:
-            return jax.pure_callback(host, results, moved, inputs, vmap_method="sequential")
+            if not any(isinstance(x, jax.core.Tracer) for x in (*moved, *inputs)):  # outside of jit and vmap
+                floats, found = form(_on_host(moved), _with_inputs(call, _on_host(inputs)))
+                rest[:] = [found]
+                others = [x for x in tree_flatten(found)[0] if _is_result(x)]
+                return tuple(map(_in_jax, floats)), tuple(map(_in_jax, others))
+            floats, of_first = _shown(form, call)
+            rest[:] = [of_first]
+            shapes, of_rest = tree_flatten(of_first)
+            results = _declared(floats), _declared([x for x in shapes if _is_result(x)])
 
-        def host(moved: Any, inputs: Any) -> Any:
-            floats, rest = form(_on_host(moved), _with_inputs(call, _on_host(inputs)))
-            leaves, structure = tree_flatten(rest)
-            if structure != of_rest or not all(map(_is_like, leaves, shapes)):
-                raise UnsupportedError.here(_OTHER.format(f"returned {rest}", of_first))
-            others = [x for x, s in zip(leaves, shapes, strict=True) if _is_struct(s)]
-            return _as_declared(floats, results[0]), _as_declared(others, results[1])
+            def host(moved: Any, inputs: Any) -> Any:
+                floats, found = form(_on_host(moved), _with_inputs(call, _on_host(inputs)))
+                leaves, structure = tree_flatten(found)
+                if structure != of_rest or not all(map(_is_like, leaves, shapes)):
+                    raise UnsupportedError.here(_OTHER.format(f"returned {found}", of_first))
+                others = [x for x, s in zip(leaves, shapes, strict=True) if _is_result(s)]
+                return _as_declared(floats, results[0]), _as_declared(others, results[1])
+
+            return jax.pure_callback(host, results, moved, inputs, vmap_method="sequential")
 
         def pull(kept: Any, cotangents: Any) -> Any:
             key = call.structure, call.which
@@ -55,7 +64,7 @@ def as_jax_callable(f: Callable[..., Any]) -> Callable[..., Any]:
         node.defvjp(lambda moved, inputs: (node(moved, inputs), (moved, inputs)), pull)
         floats, others = node(call.moved, tuple([x for x in call.fixed if _is_array(x)]))
         remaining = iter(others)
-        return put_together(floats, of_first, lambda x: next(remaining) if _is_struct(x) else x)
+        return put_together(floats, rest[0], lambda x: next(remaining) if _is_result(x) else x)
 
     return function
 
@@ -83,15 +92,21 @@ def _example(x: Any) -> Any:
 
 def _is_like(x: Any, first: Any) -> bool:
     """Whether a result is one that JAX was told of."""
-    return _is_struct(first) or x is first or (type(x) is type(first) and bool(x == first))
+    return type(first) is ShapeDtypeStruct or x is first or (type(x) is type(first) and bool(x == first))
 
 
 def _is_array(x: Any) -> bool:
     return isinstance(x, jax.Array | np.ndarray | np.generic)
 
 
-def _is_struct(x: Any) -> bool:
-    return type(x) is ShapeDtypeStruct
+def _is_result(x: Any) -> bool:
+    """Whether a part of a result is an array in JAX: an array, or what stands for one."""
+    return type(x) is ShapeDtypeStruct or isinstance(x, np.ndarray | np.generic)
+
+
+def _in_jax(x: Any) -> jax.Array:
+    """A result of NumPy's as an array of JAX's, which shares no memory with it."""
+    return jax.numpy.array(x, jax.dtypes.canonicalize_dtype(getattr(x, "dtype", np.float64)))
 
 
 def _kind(x: Any) -> str:

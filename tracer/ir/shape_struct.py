@@ -8,19 +8,20 @@ trees.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .aval import Aval, Ints, check_dtype
-from .errors import ShapeError
+from .errors import ShapeError, UnsupportedError
 
 
 class ShapeDtypeStruct:
     """Shape and dtype of an array, without contents; called as JAX's is: ``ShapeDtypeStruct((2, 3), np.float64)``.
 
-    :param shape: a sequence of sizes, or one size.
+    :param shape: a sequence of sizes, or one size.  A name in the place of a size stands for several, where these are
+        given (``sizes`` of ``f.as_numba``).
     :param dtype: anything that ``np.dtype`` takes, of those that tracegrad computes with.
     :raises ShapeError: where a size is negative or no integer.
     :raises UnsupportedError: for dtypes of strings, objects and the like.
@@ -31,13 +32,13 @@ class ShapeDtypeStruct:
     shape: Ints
     dtype: np.dtype
 
-    def __init__(self, shape: int | Sequence[int], dtype: Any) -> None:
-        sizes: Any = shape if isinstance(shape, Sequence) else (shape,)
+    def __init__(self, shape: int | str | Sequence[int | str], dtype: Any) -> None:
+        sizes: Any = (shape,) if isinstance(shape, str) or not isinstance(shape, Sequence) else shape
         try:
-            found = tuple(map(operator.index, sizes))
+            found = tuple([x if isinstance(x, str) and x.isidentifier() else operator.index(x) for x in sizes])
         except TypeError:
-            raise ShapeError.here(f"a shape is a tuple of integers, not {shape!r}") from None
-        if any(size < 0 for size in found):
+            raise ShapeError.here(f"a shape is a tuple of integers, or names of them, not {shape!r}") from None
+        if any(not isinstance(size, str) and size < 0 for size in found):
             raise ShapeError.here(f"a shape has no negative sizes: {shape!r}")
         object.__setattr__(self, "shape", found)
         object.__setattr__(self, "dtype", check_dtype(np.dtype(dtype), "a ShapeDtypeStruct"))
@@ -62,7 +63,24 @@ class ShapeDtypeStruct:
     @property
     def aval(self) -> Aval:
         """The same in the program."""
+        if self.names:
+            raise UnsupportedError.here(
+                f"`{self.names[0]}` is the name of a size; f.as_numba, f.as_native and f.export_c take it, with "
+                f'sizes={{"{self.names[0]}": (10, 20)}}'
+            )
         return Aval(self.dtype, self.shape)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names among the sizes."""
+        shape: Any = self.shape
+        return tuple([x for x in shape if isinstance(x, str)])
+
+    def at(self, sizes: Mapping[str, int]) -> ShapeDtypeStruct:
+        """The same with *sizes* in place of their names."""
+        known: Any = sizes
+        shape: Any = [known.get(x, x) for x in self.shape]
+        return ShapeDtypeStruct(shape, self.dtype)
 
     def __len__(self) -> int:
         if not self.shape:

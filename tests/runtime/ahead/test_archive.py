@@ -113,6 +113,7 @@ READER = """
 import sys, numpy as np, tracegrad
 value, gradient = tracegrad.load("f.tgz").value_and_grad(np.arange(3.0), 40)
 assert "tracegrad.runtime.inspection" not in sys.modules, "nothing is recorded"
+assert "tracegrad.tensors" not in sys.modules, "nor are tensors there"
 print(value.tobytes().hex(), gradient.tobytes().hex(), "llvmlite" in sys.modules)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -9,10 +10,12 @@ import sys
 import numpy as np
 import pytest
 from ahead_programs import COMPILED, PROGRAMS
+from in_c import results_in_c
 
 from tracegrad import UnsupportedError, compile_grad
 from tracegrad.codegen.cpu.elf import undefined_symbols
 
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels are those of x86-64")
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="object files are linked on Linux here")
 GCC = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 RUST = pytest.mark.skipif(shutil.which("rustc") is None, reason="no rustc")
@@ -97,6 +100,50 @@ def test_two_functions_in_one_library(tmp_path):
     assert [line.split()[-1] for line in shown.stdout.decode().splitlines()] == ["branch", "until"]
 
 
+def matrices(A, b):
+    L, (_, logdet) = np.linalg.cholesky(A), np.linalg.slogdet(A)
+    return b @ np.linalg.solve(A, b) + logdet + np.sum(L @ L) + np.sum(np.linalg.eigvalsh(A) ** 0.5)
+
+
+@pytest.mark.slow
+@LINUX
+@GCC
+def test_factors_of_matrices_in_c(tmp_path):
+    """With the BLAS and LAPACK that the linker finds."""
+    flags = ["gcc", "-shared", "-o", tmp_path / "none.so", "-Wl,--no-as-needed", "-llapack", "-lblas"]
+    if subprocess.run(flags, capture_output=True).returncode:
+        pytest.skip("no LAPACK for the linker (Debian: libopenblas-dev, or liblapack-dev)")
+    A = np.random.default_rng(0).normal(size=(12, 12))
+    A, b = A @ A.T + np.eye(12), A[0]
+    f = compile_grad(matrices, argnums=(0, 1))
+    compiled = f.lower(A, b).compile()
+    value, *gradient = results_in_c(compiled, (A, b), tmp_path)
+    expected = f.value_and_grad(A, b)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-12)
+    for found, wanted in zip(gradient, expected[1], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 1"):  # the number of what must hold
+        results_in_c(compiled, (-A, b), tmp_path)
+
+
+@LINUX
+@GCC
+@X86
+def test_another_processor(tmp_path):
+    f, args = COMPILED["logistic"], PROGRAMS["logistic"][1]
+    compiled, (value, gradient) = f.lower(*args).compile(), f.value_and_grad(*args)
+    found = results_in_c(compiled, args, tmp_path, cpu="x86-64-v2")
+    np.testing.assert_allclose(found[0], value, rtol=1e-14)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-13)
+    assert "for x86-64-v2." in (tmp_path / "exported.h").read_text()
+    assert "_ZGVb" in (tmp_path / "exported.o").read_bytes().decode("latin1"), "vectors of 16 bytes"
+    if shutil.which("qemu-x86_64"):
+        again = results_in_c(compiled, args, tmp_path, ["qemu-x86_64", "-cpu", "Nehalem"], cpu="x86-64-v2")
+        assert all(map(np.array_equal, found, again))
+    compiled.export_c(tmp_path, "here")
+    assert "needs a processor that has" in (tmp_path / "here.h").read_text()
+
+
 @LINUX
 @pytest.mark.parametrize(("name", "wanted"), [("products", "dgemm_"), ("factors", "dpotrf_"), ("divided", "malloc")])
 def test_libraries_that_it_needs(tmp_path, name, wanted):
@@ -104,7 +151,7 @@ def test_libraries_that_it_needs(tmp_path, name, wanted):
     with open(files.object, "rb") as file:
         symbols = undefined_symbols(file.read())
     assert wanted in symbols
-    assert not [symbol for symbol in symbols if ":" in symbol or "pool" in symbol]
+    assert not [symbol for symbol in symbols if ":" in symbol or "pool" in symbol or symbol.startswith("Py")]
     assert ("-lblas" in files.link) == (name != "divided")
     assert ("-llapack" in files.link) == (name == "factors")
 
@@ -120,8 +167,10 @@ def test_the_header_says_what_is_given(tmp_path):
 def test_errors(tmp_path):
     from scipy.special import gammaln
 
-    with pytest.raises(UnsupportedError, match=r"code of scipy\.special"):
+    with pytest.raises(UnsupportedError, match=r"code of scipy\.special[^\n]*\n.*test_c_files"):
         compile_grad(lambda x: np.sum(gammaln(x))).export_c(tmp_path, np.ones(3))
     with pytest.raises(ValueError, match="a name of a function in C"):
         COMPILED["number"].export_c(tmp_path, 0.3, name="2x")
+    with pytest.raises(ValueError, match="cpu: one of 'native'"):
+        COMPILED["number"].export_c(tmp_path, 0.3, cpu="pentium")
     assert list(tmp_path.iterdir()) == []

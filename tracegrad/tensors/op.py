@@ -29,7 +29,7 @@ from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 
 # Tensors give inf and nan without a word, as PyTorch's do; NumPy code of the user's keeps its warnings.
-warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.(tensors|autograd)")
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.(tensors|autograd|array_api)")
 
 _Avals = tuple[Aval, ...]
 _ndarray = np.ndarray

@@ -83,12 +83,12 @@ def _op(function: Callable[..., Any], method: str) -> EagerOp:
     def run(*values: Any) -> Any:
         *arrays, args, kwargs = values
         result = call(*decoded(args, tuple(arrays)), **decoded(kwargs, tuple(arrays)))
-        return tuple([_own(r) for r in result]) if isinstance(result, (tuple, list)) else _own(result)
+        return tuple([own(r) for r in result]) if isinstance(result, (tuple, list)) else own(result)
 
     return EagerOp("".join(part.capitalize() for part in function.__name__.split("_")), run)
 
 
-def _own(result: Any) -> Any:
+def own(result: Any) -> Any:
     """A result of NumPy's; a copy where it is a view of an argument, since tensors know their views by other ways."""
     if isinstance(result, TracedArray) or (isinstance(result, _ndarray) and result.base is not None):
         return result.copy()

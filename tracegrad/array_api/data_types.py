@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.cuda.availability import device_count
 from ..tensors import dtypes
 from ..tensors.device import device
 from ..tensors.device import get_default_device as default_device
@@ -15,7 +16,6 @@ from ..tensors.ops_basic import to_dtype
 from ..tensors.ops_facts import to
 from ..tensors.tensor import METHODS, Tensor
 from ..tracer.ir import aval
-from ..runtime.cuda.availability import device_count
 from .rows import written
 
 _NAMES = ["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64"]
@@ -78,8 +78,8 @@ class IntegerInfo:
 def finfo(type: Any, /) -> FloatInfo:
     """Limits of a floating dtype, or that of a tensor; of a complex one those of its parts."""
     found = aval.finfo(as_dtype(getattr(type, "dtype", type)))
-    numbers = [float(v) for v in (found.eps, found.max, found.min, found.smallest_normal)]
-    return FloatInfo(int(found.bits), *numbers, np.dtype(found.dtype))
+    eps, high, low, smallest = [float(v) for v in (found.eps, found.max, found.min, found.smallest_normal)]
+    return FloatInfo(int(found.bits), eps, high, low, smallest, np.dtype(found.dtype))
 
 
 @written
@@ -117,6 +117,6 @@ class Info:
 
 
 @written
-def __array_namespace_info__() -> Info:
+def __array_namespace_info__() -> Info:  # noqa: N807  (the standard's name)
     """Capabilities, devices and dtypes."""
     return Info()

@@ -9,7 +9,7 @@ import numpy as np
 from ..tensors.apply import apply
 from ..tensors.op import EagerOp
 from ..tensors.ops_basic import POW, POW_SCALAR
-from ..tensors.ops_choose import WHERE
+from ..tensors.ops_choose import CLAMP, WHERE
 from ..tensors.tensor import Tensor
 from .rows import eager, met, row, written
 
@@ -38,6 +38,7 @@ row("real(x, /)")
 row("imag(x, /)")
 for _name in _BINARY.split():
     row(f"{_name}(x1, x2, /)")
+_POSITIVE = eager("positive", np.positive)
 row("where(condition, x1, x2, /)", WHERE)
 
 
@@ -49,18 +50,11 @@ def pow(x1: Any, x2: Any, /) -> Any:
     return apply(POW, (x1, x2))
 
 
-_AT_LEAST, _AT_MOST = eager("clip_min", np.maximum), eager("clip_max", np.minimum)
-
-
 @written
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """Elements limited to [min, max], which are tensors or numbers; either may be left out."""
-    if min is None and max is None:
-        return apply(_POSITIVE, (x,))
-    for op, limit in ((_AT_LEAST, min), (_AT_MOST, max)):
-        if limit is not None:
-            x = apply(op, met("clip", x, limit))
-    return x
+    limits = [v for v in (min, max) if v is not None]
+    which = 0 if len(limits) == 2 else 1 if max is None else 2
+    return apply(CLAMP[0][which], met("clip", x, *limits)) if limits else apply(_POSITIVE, (x,))
 
 
-_POSITIVE = eager("positive", np.positive)

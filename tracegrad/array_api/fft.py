@@ -25,9 +25,8 @@ def _frequencies(name: str) -> None:
 _frequencies("fftfreq")
 _frequencies("rfftfreq")
 _AXIS, _AXES = "(x, /, *, n=None, axis=-1, norm='backward')", "(x, /, *, s=None, axes=None, norm='backward')"
-_TRANSFORMS = {n: _AXIS for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")} | {
-    n: _AXES for n in ("fftn", "ifftn", "rfftn", "irfftn")
-}
+_TRANSFORMS = dict.fromkeys(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), _AXIS)
+_TRANSFORMS |= dict.fromkeys(("fftn", "ifftn", "rfftn", "irfftn"), _AXES)
 for _name, _rest in (_TRANSFORMS if COMPLEX else {}).items():
     row(f"{_name}{_rest}", space=np.fft, table=FFT)
 for _name in ("fftshift", "ifftshift"):

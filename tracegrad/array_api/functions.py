@@ -5,7 +5,6 @@ Where tensors have views, the tensors' own methods answer, so that writes go whe
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..tensors import ops_reduce
 from ..tensors.apply import apply
 from ..tensors.arguments import FUNCTIONS as TENSOR_FUNCTIONS
 from ..tensors.op import EagerOp
+from ..tensors.ops_reduce import named_result
 from ..tensors.tensor import METHODS, Tensor, make, raw, seen
 from .rows import LINALG, arrays_only, eager, met, row, written
 
@@ -66,7 +66,7 @@ _TENSORDOT = EagerOp("Tensordot", lambda x, y, axes: np.tensordot(x, y, axes=axe
 for _signature, _op in {
     "matmul(x1, x2, /)": _MATMUL,
     "tensordot(x1, x2, /, *, axes=2)": _TENSORDOT,
-    "vecdot(x1, x2, /, *, axis=-1)": eager("vecdot", np.vecdot, ("axis",)),
+    "vecdot(x1, x2, /, *, axis=-1)": eager("vecdot", np.vecdot, ("x1", "x2"), ("axis",)),
 }.items():
     row(_signature, _op)
     row(_signature, _op, table=LINALG)
@@ -129,7 +129,7 @@ def expand_dims(x: Any, /, axis: int) -> Any:
 @written
 def flip(x: Any, /, *, axis: Any = None) -> Any:
     """The elements in reverse order along *axis* (an int or several; None: all)."""
-    return METHODS["flip"](x, range(x.ndim) if axis is None else axis) if x.ndim else METHODS["clone"](x)
+    return METHODS["flip"](x, tuple(range(x.ndim)) if axis is None else axis) if x.ndim else METHODS["clone"](x)
 
 
 @written
@@ -177,7 +177,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
     return METHODS["squeeze"](x, axes)
 
 
-row("tile(x, repetitions, /)", eager("tile", lambda x, repetitions: np.tile(x, repetitions), ("repetitions",)))
+row("tile(x, repetitions, /)", lambda x, repetitions: np.tile(x, repetitions))
 
 
 @written
@@ -188,8 +188,22 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 
 # ---- searching and sorting -----------------------------------------------------------------------------------------
 
-row("take(x, indices, /, *, axis=None)")
-row("take_along_axis(x, indices, /, *, axis=-1)")
+
+
+@written
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    """The entries along *axis*, which only a vector may leave out, at the positions *indices*."""
+    if axis is None and x.ndim != 1:
+        raise ValueError(f"take() needs an axis where there are {x.ndim} of them")
+    before = range(x.ndim)[axis or 0]  # IndexError: there is no such axis
+    return x[(*[slice(None)] * before, indices)]
+
+
+@written
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """For each of the *indices* the element there along *axis*; the other axes broadcast."""
+    counted = TENSOR_FUNCTIONS["where"](indices < 0, indices + x.shape[axis], indices)
+    return METHODS["take_along_dim"](x, counted, axis)
 
 
 @written
@@ -198,7 +212,7 @@ def nonzero(x: Any, /) -> Any:
     return METHODS["nonzero"](_with_axes("nonzero", x, 1), as_tuple=True)
 
 
-_SEARCHSORTED = eager("searchsorted", np.searchsorted, ("side",))
+_SEARCHSORTED = eager("searchsorted", np.searchsorted, ("x1", "x2"), ("side",))
 
 
 @written
@@ -223,9 +237,9 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 # ---- sets ----------------------------------------------------------------------------------------------------------
 
-_ALL = namedtuple("unique_all_result", "values indices inverse_indices counts")
-_COUNTS = namedtuple("unique_counts_result", "values counts")
-_INVERSE = namedtuple("unique_inverse_result", "values inverse_indices")
+_ALL = named_result("unique_all_result", "values", "indices", "inverse_indices", "counts")
+_COUNTS = named_result("unique_counts_result", "values", "counts")
+_INVERSE = named_result("unique_inverse_result", "values", "inverse_indices")
 
 
 def _unique(x: Tensor) -> Any:
@@ -263,7 +277,7 @@ def unique_values(x: Any, /) -> Any:
 
 # ---- differences ---------------------------------------------------------------------------------------------------
 
-_DIFF = eager("diff", np.diff, ("n", "axis"))
+_DIFF = eager("diff", np.diff, ("x",), ("n", "axis"))
 
 
 @written

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 from ..tensors.apply import apply
+from ..tensors.ops_reduce import named_result
 from . import functions  # noqa: F401  (the products are of both namespaces)
 from .rows import LINALG, eager, row, written
 
@@ -21,22 +21,22 @@ def _of_matrices(signature: str, answer: Any = None, result: Any = None) -> None
 _of_matrices("cholesky(x, /, *, upper=False)")
 _of_matrices("det(x, /)")
 _of_matrices("diagonal(x, /, *, offset=0)")
-_of_matrices("eigh(x, /)", result=namedtuple("eigh_result", "eigenvalues eigenvectors"))
+_of_matrices("eigh(x, /)", result=named_result("eigh_result", "eigenvalues", "eigenvectors"))
 _of_matrices("eigvalsh(x, /)")
 _of_matrices("inv(x, /)")
 _of_matrices("matrix_norm(x, /, *, keepdims=False, ord='fro')")
 _of_matrices("matrix_power(x, n, /)", lambda x, n: _np.matrix_power(x, n))
 _of_matrices("matrix_rank(x, /, *, rtol=None)")
 _of_matrices("pinv(x, /, *, rtol=None)")
-_of_matrices("qr(x, /, *, mode='reduced')", result=namedtuple("qr_result", "Q R"))
-_of_matrices("slogdet(x, /)", result=namedtuple("slogdet_result", "sign logabsdet"))
+_of_matrices("qr(x, /, *, mode='reduced')", result=named_result("qr_result", "Q", "R"))
+_of_matrices("slogdet(x, /)", result=named_result("slogdet_result", "sign", "logabsdet"))
 _of_matrices("solve(x1, x2, /)")
-_of_matrices("svd(x, /, *, full_matrices=True)", result=namedtuple("svd_result", "U S Vh"))
+_of_matrices("svd(x, /, *, full_matrices=True)", result=named_result("svd_result", "U", "S", "Vh"))
 _of_matrices("svdvals(x, /)")
 _of_matrices("trace(x, /, *, offset=0, dtype=None)")
 _of_matrices("vector_norm(x, /, *, axis=None, keepdims=False, ord=2)")
 
-_CROSS, _OUTER = eager("linalg_cross", np.cross, ("axis",)), eager("outer", np.outer)
+_CROSS, _OUTER = eager("linalg_cross", np.cross, ("x1", "x2"), ("axis",)), eager("outer", np.outer, ("x1", "x2"))
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

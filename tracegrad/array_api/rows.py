@@ -47,18 +47,21 @@ _OWN = [  # the tensors' rows over ufuncs: their derivatives are there already
 _OF_UFUNC = {op.fn: op for op in _OWN if isinstance(op.fn, np.ufunc)}
 
 
-def eager(name: str, fn: _Function, statics: tuple[str, ...] = ()) -> EagerOp:
-    """The operation over NumPy's function *fn*, which takes *statics* by these names."""
-    if fn in _OF_UFUNC and not statics:
-        return _OF_UFUNC[fn]
-    count = len(statics)
+def eager(name: str, fn: _Function, arrays: tuple[str, ...] = (), statics: tuple[str, ...] = ()) -> EagerOp:
+    """The operation over NumPy's function *fn* of these *arrays*, which takes *statics* by these names."""
+    if isinstance(fn, np.ufunc) and not statics:
+        return _OF_UFUNC.get(fn) or EagerOp(_label(name), fn)
+    given = ", ".join([*arrays, *(f"{n}={n}" for n in statics)])
+    make = eval(f"lambda fn, owned: lambda {', '.join((*arrays, *statics))}: owned(fn({given}))")
+    return EagerOp(_label(name), make(fn, _owned))
 
-    def run(*values: Any) -> Any:
-        arrays, given = values[: len(values) - count], values[len(values) - count :]
-        result = fn(*arrays, **dict(zip(statics, given, strict=True)))
-        return tuple([own(r) for r in result]) if isinstance(result, (tuple, list)) else own(result)
 
-    return EagerOp("".join(part.capitalize() for part in name.split("_")), run)
+def _label(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _owned(result: Any) -> Any:
+    return tuple([own(r) for r in result]) if isinstance(result, (tuple, list)) else own(result)
 
 
 def row(
@@ -70,7 +73,7 @@ def row(
     parameters = _parameters(f"({rest}")
     arrays, statics = _parts(parameters)
     if not isinstance(answer, EagerOp):
-        answer = eager(name, answer or getattr(space, name), statics)
+        answer = eager(name, answer or getattr(space, name), arrays, statics)
     given = "".join(f"{n}, " for n in arrays), "".join(f"{n}, " for n in statics)
     call = f"apply(body, ({given[0]}), ({given[1]}))"
     made = _reader(f"({rest}", parameters, call if result is None else f"result(*{call})", answer, name, space, result)
@@ -102,9 +105,9 @@ def _parts(parameters: list[inspect.Parameter]) -> tuple[tuple[str, ...], tuple[
 
 def _forwarded(parameters: list[inspect.Parameter]) -> str:
     named_only = inspect.Parameter.KEYWORD_ONLY
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*"}
+    star = {inspect.Parameter.VAR_POSITIONAL}
     return ", ".join(
-        [f"{p.name}={p.name}" if p.kind is named_only else f"{stars.get(p.kind, '')}{p.name}" for p in parameters]
+        [f"{p.name}={p.name}" if p.kind is named_only else "*" * (p.kind in star) + p.name for p in parameters]
     )
 
 
@@ -115,6 +118,8 @@ def _reader(
     lines = []
     if arrays and parameters[0].name in _ARRAYS:
         tensors = " and ".join(f"isinstance({n}, Tensor)" for n in arrays)
+        if arrays == ("x1", "x2"):
+            tensors = "isinstance(x1, Tensor) and (type(x2) is float or isinstance(x2, Tensor))"
         traced = f"return getattr(space, name)({_forwarded(parameters)})"
         group = f"{', '.join(arrays)},"
         lines.append(f"if not ({tensors}):")
@@ -123,7 +128,7 @@ def _reader(
     for n in statics:
         if n == "dtype":
             lines.append("if dtype is not None: dtype = as_dtype(dtype)")
-        elif n in ("axis", "axes", "shape", "s"):
+        elif n in ("axis", "axes", "shape", "s", "shift", "repetitions"):
             lines.append(f"if type({n}) is not int: {n} = frozen({n})")
     lines.append(f"return {call}")
     text = f"def make(body, name, space, result):\n def reader{source}:\n  try:\n   " + "\n   ".join(lines)

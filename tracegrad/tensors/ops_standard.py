@@ -58,9 +58,8 @@ def install() -> None:
     written = {"floordiv": FLOOR_DIVIDE, "mod": REMAINDER, "lshift": SHIFTS["left"], "rshift": SHIFTS["right"]}
     for name, op in {**written, **_BITS}.items():
         setattr(Tensor, f"__i{name}__", inplace_method(op, f"__i{name}__"))
-    for name, method in {
-        "__array_namespace__": array_namespace, "to_device": to_device, "__complex__": _complex, "__imatmul__": _imatmul,
-    }.items():  # fmt: skip
+    methods = {"__array_namespace__": array_namespace, "to_device": to_device, "__complex__": _complex}
+    for name, method in {**methods, "__imatmul__": _imatmul}.items():
         setattr(Tensor, name, method)
 
 

@@ -56,5 +56,3 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     limits = [v for v in (min, max) if v is not None]
     which = 0 if len(limits) == 2 else 1 if max is None else 2
     return apply(CLAMP[0][which], met("clip", x, *limits)) if limits else apply(_POSITIVE, (x,))
-
-

@@ -189,7 +189,6 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 # ---- searching and sorting -----------------------------------------------------------------------------------------
 
 
-
 @written
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     """The entries along *axis*, which only a vector may leave out, at the positions *indices*."""

@@ -9,21 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.special
 
-
-def _ufunc(name: str) -> Any:
-    found = getattr(scipy.special, name, None)
-    found = getattr(found, "__wrapped__", found)  # by a function that asks the namespace
-    return found if isinstance(found, np.ufunc) else None
+from ..tracer.ops import scipy_ufuncs
 
 
 def __getattr__(name: str) -> Any:
-    found = _ufunc(name)
-    if found is None:
+    found = getattr(scipy_ufuncs, name, None)
+    if not isinstance(found, np.ufunc):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: it has the ufuncs of scipy.special")
     return found
 
 
 def __dir__() -> list[str]:
-    return [name for name in dir(scipy.special) if _ufunc(name) is not None]
+    return [name for name in dir(scipy_ufuncs.scipy.special) if isinstance(getattr(scipy_ufuncs, name), np.ufunc)]

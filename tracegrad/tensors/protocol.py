@@ -15,8 +15,9 @@ import scipy.special as sp
 
 from ..tracer.ir.errors import UnsupportedError
 from ..tracer.numpy_api import hooks
+from ..tracer.numpy_api.registry import handler_of
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
-from ..tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
+from ..tracer.record.array import UFUNC_METHODS, TracedArray, public_name, unsupported
 from ..tracer.scipy_api import special
 from . import ops_math
 from .apply import apply
@@ -167,7 +168,7 @@ def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: 
         operation = _OPERATORS.get(ufunc)
         if operation is not None:
             return operation(*[_operand(v) for v in inputs])
-    known = ufunc in UFUNCS
+    known = handler_of(ufunc) is not None
     if method != "__call__":
         known = known and ((ufunc, method) in UFUNC_METHODS or (None, method) in UFUNC_METHODS)
     return run_numpy(ufunc, inputs, kwargs, known, method)

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ...tensors.apply import apply
 from ...tensors.arguments import tensor_argument
@@ -15,6 +14,7 @@ from ...tensors.dtypes import scalar_name
 from ...tensors.op import EagerOp
 from ...tensors.ops_basic import meet
 from ...tensors.tensor import Tensor, raw
+from ...tracer.ops import scipy_ufuncs as sp
 from ...tracer.record.autocast import may_meet
 from .arrays import OptionalOp, reduced, softplus
 

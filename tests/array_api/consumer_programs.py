@@ -76,13 +76,13 @@ def of_scipy() -> list[str]:
         "trapezoid": lambda a: integrate.trapezoid(a, axis=0),
         "cumulative_simpson": lambda a: integrate.cumulative_simpson(a, dx=1.0, axis=0),
         "rosen": lambda a: optimize.rosen(a[:, 0]),
+        "whiten": lambda a: vq.whiten(a) * a,
         "rotation": lambda a: Rotation.from_rotvec(a[:, :3]).as_matrix(),
         "derivative": lambda a: differentiate.derivative(lambda t: t * t * t, a[0, 0]).df,
     }
     without: dict[str, Call] = {
         "detrend": lambda a: signal.detrend(a, axis=0),
         "lfilter": lambda a: signal.lfilter(a[:3, 0], a[:3, 1], a, axis=0),
-        "whiten": vq.whiten,
         "kmeans": lambda a: vq.kmeans(a, a[:2])[0],
         "rankdata": stats.rankdata,
         "tanhsinh": lambda a: integrate.tanhsinh(lambda t: t * t, a[0, 0] * 0, a[0, 0]).integral,
@@ -110,7 +110,7 @@ def of_sklearn() -> list[str]:
     calls: dict[str, Call] = {
         "StandardScaler": lambda a: StandardScaler().fit_transform(a) * a,
         "MinMaxScaler": lambda a: MinMaxScaler().fit_transform(a),
-        "PCA": lambda a: PCA(2, svd_solver="full").fit_transform(a) ** 2,
+        "PCA": lambda a: PCA(2, svd_solver="covariance_eigh").fit_transform(a) ** 2,
         "Ridge": lambda a: Ridge(solver="svd").fit(a[:, :3], a[:, 3]).predict(a[:, :3]),
         "rbf_kernel": rbf_kernel,
     }

@@ -22,7 +22,7 @@ from .rows import LINALG, arrays_only, eager, met, row, written
 
 def _by_ufunc(name: str, ufunc: Any) -> EagerOp:
     reduce = ufunc.reduce
-    return EagerOp(name, lambda x, axis, keepdims: reduce(x, axis=axis, keepdims=keepdims))
+    return EagerOp(name, lambda x, axis, keepdims: reduce(x, axis=axis, keepdims=keepdims), reads="operands")
 
 
 def _summed(name: str, ufunc: Any) -> EagerOp:
@@ -31,7 +31,7 @@ def _summed(name: str, ufunc: Any) -> EagerOp:
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
         return reduce(x if dtype is None else x.astype(dtype), axis=axis, keepdims=keepdims)
 
-    return EagerOp(name, run)
+    return EagerOp(name, run, reads="operands")
 
 
 def _over_dims(op: EagerOp) -> EagerOp:
@@ -41,7 +41,7 @@ def _over_dims(op: EagerOp) -> EagerOp:
         dims = tuple(range(x.ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
         return op.fn(x, dims, *rest)
 
-    return EagerOp(op.name, run)
+    return EagerOp(op.name, run, reads="operands")
 
 
 row("sum(x, /, *, axis=None, dtype=None, keepdims=False)", _summed("Sum", np.add))

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from ..tensors import ops_basic, ops_math
 from ..tensors.apply import apply
 from ..tensors.arguments import named
 from ..tensors.dtypes import as_dtype
@@ -40,17 +39,15 @@ FFT: dict[str, _Function] = {}
 
 _ARRAYS = ("x", "x1", "x2", "condition", "indices")
 _FILE = str(Path(__file__).with_name("<array API>"))  # in this folder, so that no error is laid at a reader's door
-_OWN = [  # the tensors' rows over ufuncs: their derivatives are there already
-    op for table in (ops_math.FLOATING, ops_math.KEEPING, ops_math.TWO_FLOATING, ops_math.TWO_KEEPING)
-    for op in table.values()
-] + [op for op in vars(ops_basic).values() if isinstance(op, EagerOp)]  # fmt: skip
-_OF_UFUNC = {op.fn: op for op in _OWN if isinstance(op.fn, np.ufunc)}
 
 
 def eager(name: str, fn: _Function, arrays: tuple[str, ...] = (), statics: tuple[str, ...] = ()) -> EagerOp:
-    """The operation over NumPy's function *fn* of these *arrays*, which takes *statics* by these names."""
+    """The operation over NumPy's function *fn* of these *arrays*, which takes *statics* by these names.
+
+    Libraries write into results of elementwise functions (``scale = xp.sqrt(var); scale[scale == 0] = 1``), so
+    derivatives of those read the operands only."""
     if isinstance(fn, np.ufunc) and not statics:
-        return _OF_UFUNC.get(fn) or EagerOp(_label(name), fn)
+        return EagerOp(_label(name), fn, reads="operands")
     given = ", ".join([*arrays, *(f"{n}={n}" for n in statics)])
     make = eval(f"lambda fn, owned: lambda {', '.join((*arrays, *statics))}: owned(fn({given}))")
     return EagerOp(_label(name), make(fn, _owned))

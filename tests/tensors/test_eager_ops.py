@@ -219,8 +219,8 @@ def test_numpy_out():
 
 
 def test_numpy_function_without_derivative_raises_at_once():
-    with pytest.raises(T.UnsupportedError, match="fft"):
-        np.fft.fft(T.eye(2, requires_grad=True))
+    with pytest.raises(T.UnsupportedError, match="spacing"):
+        np.spacing(T.eye(2, requires_grad=True))
 
 
 def test_linear_algebra_of_tensors():

@@ -332,8 +332,8 @@ def test_arrays_of_tensors():
 def test_numpy_functions_without_a_derivative_work_without_gradients_and_say_so_with_them():
     assert np.sort(tensor([2.0, 1.0])).tolist() == [1.0, 2.0]
     assert np.linalg.det(tensor([[2.0, 0.0], [0.0, 3.0]])).item() == pytest.approx(6.0)
-    with pytest.raises(torch.UnsupportedError, match=r"np\.fft\.fft"):
-        np.fft.fft(torch.eye(2, requires_grad=True))
+    with pytest.raises(torch.UnsupportedError, match=r"np\.spacing"):
+        np.spacing(torch.eye(2, requires_grad=True))
 
 
 def test_in_place_operators_of_arrays_take_tensors_without_gradients_only():

@@ -17,7 +17,7 @@ from ..tensors import create, dtypes
 from ..tensors.device import wanted
 from ..tensors.ops_basic import zero_
 from ..tensors.tensor import Tensor, changed, make, raw
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from . import hooks, loading
 from .parameter import Parameter
 
@@ -363,11 +363,12 @@ class Module:
         return self if dtype is None else self._convert(dtypes.as_dtype(dtype))
 
     def _convert(self: Self, dtype: Any) -> Self:
-        if dtype.kind not in FLOAT_KINDS:
+        if dtype.kind not in INEXACT_KINDS:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=tracegrad.{dtype}"
             )
-        self._change(lambda x: x.astype(dtype) if x.dtype.kind in FLOAT_KINDS and x.dtype != dtype else x)
+        kinds = INEXACT_KINDS if dtype.kind == "c" else FLOAT_KINDS  # what is complex stays so
+        self._change(lambda x: x.astype(dtype) if x.dtype.kind in kinds and x.dtype != dtype else x)
         return self
 
     def _change(self, change: Callable[[Any], Any]) -> None:

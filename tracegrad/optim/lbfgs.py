@@ -46,6 +46,11 @@ class LBFGS(Optimizer):
         check_learning_rate(lr)
         max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
         super().__init__(params, options(locals()))
+        if any(p.is_complex() for p in self._params):
+            raise NotImplementedError(
+                "LBFGS does not take complex parameters: pass real ones, and make z = tracegrad.view_as_complex(p) of "
+                "them in the closure"
+            )
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 

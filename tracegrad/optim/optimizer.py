@@ -26,7 +26,7 @@ from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import RemovableHandle, _registered
 from ..tensors.on_device import filled
 from ..tensors.tensor import METHODS, Tensor, changed, make, raw
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 
 Params = Iterable[Any]
 Group = dict[str, Any]
@@ -308,7 +308,7 @@ def _cast(param: Tensor, value: Any, key: Any) -> Any:
     if isinstance(value, Tensor):
         if key == "step":
             return value
-        dtype = param.dtype if param.dtype.kind in FLOAT_KINDS else value.dtype
+        dtype = param.dtype if param.dtype.kind in INEXACT_KINDS else value.dtype
         return METHODS["to"](value, device=param.device, dtype=dtype)
     if isinstance(value, dict):
         return {k: _cast(param, v, k) for k, v in value.items()}

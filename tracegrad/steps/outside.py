@@ -258,7 +258,7 @@ class Outside:
 
 def tensor_of(source: Source, result: str) -> str:
     """The name of the tensor over *result*, which is made once: it may be kept outside and returned, too."""
-    name = f"t{result[2:-1]}"
+    name = f"t{result.partition('r[')[2].partition(']')[0]}"
     source.names.update(make=make, asarray=as_array)
     made = f"{name} = make(asarray({result}))"
     if made not in source.lines:

@@ -22,6 +22,7 @@ from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.run import program_of
 from ..runtime.launch.binding import argument_records, compiled, launched
+from ..runtime.record.complex_data import array_of, as_result
 from ..tensors import backward as engine
 from ..tensors.apply import apply
 from ..tensors.backward_pass import collect
@@ -30,6 +31,7 @@ from ..tensors.device import on_cuda
 from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import TapeNode, next_sequence
 from ..tensors.on_device import filled
+from ..tensors.op import aval_for_kernel, for_kernel, value_in_kernel
 from ..tensors.ops_basic import MUL
 from ..tensors.tensor import Tensor, make, origins, raw
 from ..tracer.ir.aval import Aval
@@ -110,13 +112,14 @@ def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link
     """The link from *results* to *wanted*."""
     if len(results) == 1 and raw(results[0]).size == 1:
         found = engine.partial_gradients(results, wanted, None, capture.since)
-        atoms = [raw(g).atom for g in found if g is not None]
+        atoms = [as_result(raw(g).atom) for g in found if g is not None]
         return Link(wanted, [g is not None for g in found], gradients=atoms)
     recorder = capture.recorder
-    cotangents = [Var(Aval(raw(r).dtype, raw(r).shape)) for r in results]
+    avals = [Aval(raw(r).dtype, raw(r).shape) for r in results]
+    cotangents = [Var(aval_for_kernel(aval)) for aval in avals]
     for var in cotangents:
         recorder.env[var] = np.zeros(var.aval.shape, var.aval.dtype)
-    seeds = [make(TracedArray(var, recorder)) for var in cotangents]
+    seeds = [make(TracedArray(value_in_kernel(v, aval), recorder)) for v, aval in zip(cotangents, avals, strict=True)]
     found = engine.partial_gradients(results, wanted, seeds, capture.since)
     atoms = [_fitted(g) for g in found if g is not None]
     return Link(wanted, [g is not None for g in found], cotangents, atoms)
@@ -125,6 +128,8 @@ def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link
 def _fitted(gradient: Tensor) -> Atom:
     data = raw(gradient)
     atom = data.atom
+    if atom.aval.is_complex:
+        return as_result(atom)
     return atom if isinstance(atom, Var) else broadcast_to(cast(atom, data.dtype), data.shape)
 
 
@@ -212,15 +217,22 @@ class LinkedBackward(TapeNode):
             assert link.backward is not None
             beside = next(ct._data for ct in cts if ct is not None)
             seeds = [
-                filled(0, v.aval.shape, v.aval.dtype, beside) if ct is None else ct._data
+                filled(0, v.aval.shape, v.aval.dtype, beside) if ct is None else for_kernel(ct._data)
                 for v, ct in zip(link.cotangents, cts, strict=True)
             ]
             residuals = [as_array(r) for r in self.payload]
-            found = [make(as_array(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
+            found = [make(g) for g in self._gradients(link.backward.run([*self.operands, *residuals, *seeds]))]
         else:
-            found = [apply(MUL, (cts[0], make(as_array(g)))) for g in self.payload]
+            found = [apply(MUL, (cts[0], make(g))) for g in self._gradients(self.payload)]
         gradients = iter(found)
         return [next(gradients) if given else None for given in link.given]
+
+    def _gradients(self, results: Sequence[Any]) -> list[Any]:
+        """The gradients that *results* of a program are."""
+        assert self.link is not None
+        wanted = [t._data.dtype.kind for t, given in zip(self.wanted, self.link.given, strict=True) if given]
+        arrays = [as_array(g) for g in results]
+        return [np.asarray(array_of(g)) if kind == "c" else g for g, kind in zip(arrays, wanted, strict=True)]
 
     def _eagerly(self, cts: list[Tensor | None]) -> list[Tensor | None]:
         again = self.again

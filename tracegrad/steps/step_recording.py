@@ -30,6 +30,7 @@ from ..codegen.lower.strips import in_strips
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.silent_backend import Unwatched
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
+from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
@@ -46,8 +47,10 @@ from ..tensors.capture import Capture, capturing, overlap
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.inplace import views
 from ..tensors.modes import STATE
+from ..tensors.op import for_kernel
 from ..tensors.tensor import Tensor, epoch, make
 from ..tracer.bytecode.settled_text import RETURNED
+from ..tracer.ir.aval import Aval
 from ..tracer.ir.errors import TracegradError, unrecordable
 from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
@@ -102,13 +105,14 @@ class GradAssigned:
 
     place: Place
     result: int | None
+    aval: Aval | None = None
 
     @property
     def key(self) -> Hashable:
         return "grad", _key(self.place), self.result
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        value = "None" if self.result is None else tensor_of(source, f"r[{self.result}]")
+        value = "None" if self.aval is None else tensor_of(source, text_of(self.aval, source, f"r[{self.result}]"))
         source.lines.append(f"{_text(source, self.place, texts)}._grad = {value}")
 
 
@@ -117,13 +121,14 @@ class TensorMade:
     """A result of the kernel is a tensor that stands in several places."""
 
     result: int
+    aval: Aval
 
     @property
     def key(self) -> Hashable:
         return "made", self.result
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        tensor_of(source, f"r[{self.result}]")
+        tensor_of(source, text_of(self.aval, source, f"r[{self.result}]"))
 
 
 @dataclass(kw_only=True)
@@ -140,6 +145,7 @@ class TensorRecording(Recording):
     schedulers: list[Any]  # whose steps are taken
     tensors: list[tuple[Tensor, tuple[Any, ...]]]  # from outside, and the facts about them
     arguments_as: list[Tensor | None]  # for each leaf the tensor that it has to be, if any
+    complexes: frozenset[int]  # inputs that are lanes of complex tensors
     free: list[int]  # inputs that are arrays, perhaps others in each call
     memory: Memory  # of the other tensors
     one_memory: list[tuple[Place, Place]]  # an argument, and another tensor over its array
@@ -211,7 +217,7 @@ class TensorRecording(Recording):
         read = self._read
         if read is None:
             source, leaves = Source(), _leaves(call)
-            operands = [self._operand(source, place, call, leaves) for place in self.places]
+            operands = [self._held(source, k, self._operand(source, p, call, leaves)) for k, p in enumerate(self.places)]
             if self.capture is not None:  # what the recorded run has drawn, and read of optimizers before it set them
                 drawn, env = self.capture.drawn, self.capture.recorder.env
                 for k, (var, place) in enumerate(zip(self.graph.inputs, self.places, strict=True)):
@@ -289,7 +295,7 @@ class TensorRecording(Recording):
         if self.generators:
             source.names.update(save=save_streams, restore=restore_streams, generators=self.generators)
             source.lines.append("streams = save(generators)")
-        operands = [self._operand(source, place, call, texts) for place in self.places]
+        operands = [self._held(source, k, self._operand(source, p, call, texts)) for k, p in enumerate(self.places)]
         for k in self._reads:
             source.lines.append(f"x{k} = {operands[k]}")
             operands[k] = f"x{k}"
@@ -314,6 +320,10 @@ class TensorRecording(Recording):
             source.names["asarray"] = np.asarray
             return f"asarray({source.constant(payload)}())"
         return f"{_text(source, place, texts)}._data"
+
+    def _held(self, source: Source, k: int, text: str) -> str:
+        """The text of input *k* as the kernel takes it."""
+        return f"{source.constant(for_kernel)}({text})" if k in self.complexes else text
 
     def arrays_among(self, call: Call) -> str:
         return f"values[{len(self.places)}:]"
@@ -572,9 +582,10 @@ def _finish(
             changes.append(Refusal.STEP_GRAD())
         if grad._node is not None:
             changes.append(Refusal.STEP_GRAD_GRAPH())
-        effects.append(GradAssigned(place_of(t), made.setdefault(id(grad), len(results))))
+        atom = capture.raw(grad).atom
+        effects.append(GradAssigned(place_of(t), made.setdefault(id(grad), len(results)), atom.aval))
         if made[id(grad)] == len(results):
-            results.append(capture.raw(grad).atom)
+            results.append(as_result(atom))
             on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
     source = Source("o")
     source.names.update(make=make, asarray=np.asarray if capture.device.type == "cpu" else as_array)
@@ -643,9 +654,9 @@ def _finish(
         if id(base) not in made:
             index = made[id(base)] = returned.setdefault(id(base._data), len(results))
             if index == len(results):
-                results.append(base._data.atom)
+                results.append(as_result(base._data.atom))
                 on_host.append(base.device.type == "cpu")
-            effects.append(TensorMade(index))
+            effects.append(TensorMade(index, base._data.atom.aval))
         text = f"t{made[id(base)]}"
         if base is not leaf:
             chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
@@ -713,6 +724,7 @@ def _finish(
     at = [(place, places[positions[root.var]]) for root, place in met]
     one_memory = [pair for pair in at if _key(pair[0]) != _key(pair[1])]
     free = [k for k, place in enumerate(places) if place[0] != "tensor" and scalars[k] is None and place[0] != "fresh"]
+    complexes = frozenset(positions[root.var] for root in capture.roots if root.array.dtype.kind == "c")
     always = {k: t for k, (kind, t, *_) in enumerate(places) if kind == "tensor" and type(t._data) is not TracedArray}
     memory = Memory([*always.values()], [t for k, t in always.items() if k in writes])
     output = Output(text, source.names, False, (*statics, repr(chains)))
@@ -723,7 +735,7 @@ def _finish(
         questions=tuple(recorder.questions), places=places, writes=writes, looked=looked,
         settings=optimizer_numbers(snapshot.graph.optimizers), held=own, named=outside.named,
         schedulers=outside.schedulers, tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed,
-        link=link, wanted=wanted, free=free, memory=memory, one_memory=one_memory,
+        link=link, wanted=wanted, complexes=complexes, free=free, memory=memory, one_memory=one_memory,
         counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
         fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient, learns=found.learns,
         write_back=found.write_back,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..runtime.cuda.availability import IN_USE
-from ..tracer.ir.aval import FLOAT_KINDS, HALF
+from ..tracer.ir.aval import INEXACT_KINDS, HALF
 from ..tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ..tracer.record.array import TracedArray
 from ..tracer.record.autocast import off
 from .device import on_cuda
-from .messages import INFERENCE_SAVED, misfit
+from .messages import INFERENCE_SAVED, misfit, not_complex
 from .modes import STATE
 from .node import TapeNode, node_class
 from .on_device import compute
@@ -48,6 +48,8 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
                     out = op.fn(*raws, *statics)
         except ValueError as error:
             raise misfit(error, raws) from None
+        except TypeError as error:
+            raise not_complex(op, error, raws) from None
     else:
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
         out = capture.computed(op, (*raws, *statics))
@@ -70,7 +72,7 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
     if state.grad:
         for t in operands:
             if isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad):
-                if out.dtype.kind in FLOAT_KINDS:
+                if out.dtype.kind in INEXACT_KINDS:
                     record(op, operands, statics, raws, (result,))
                 break
     elif state.inference:
@@ -120,7 +122,7 @@ def _check_inference(
 def record(
     op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], results: tuple[Tensor, ...]
 ) -> TapeNode:
-    """Put the operation on the tape and link its floating-point results to it."""
+    """Put the operation on the tape and link its floating-point and complex results to it."""
     edges: list[Any] = []
     outs: list[int] = []
     versions: list[Any] = []
@@ -153,7 +155,7 @@ def record(
         raws, kept = _what_is_read(op, statics, edges, raws, kept)
     node = cls(op, statics, tuple(edges), tuple(outs), raws, kept, tuple(versions))
     for k, r in enumerate(results):
-        if r._data.dtype.kind in FLOAT_KINDS:
+        if r._data.dtype.kind in INEXACT_KINDS:
             r._node = node
             r._out = k
             r._requires = True

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS, is_float
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS, is_float
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import TracedInt
 from . import dtypes
-from .ops_basic import to_dtype
+from .messages import only_real
+from .ops_basic import complex_operand, dtype_of_number, to_dtype
 from .tensor import Tensor, make
 
 Ints = tuple[int, ...]
@@ -39,6 +40,13 @@ def tensor_argument(name: str, value: Any, argument: str = "input", position: in
     raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(value).__name__}")
 
 
+def real_argument(name: str, value: Any, argument: str = "input", position: int = 1) -> Tensor:
+    """*value*, which must be a tensor that is not complex."""
+    if tensor_argument(name, value, argument, position)._data.dtype.kind == "c":
+        raise only_real(name)
+    return value
+
+
 def plain_number(value: Any) -> Any:
     """NumPy scalars as Python numbers; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
@@ -46,23 +54,19 @@ def plain_number(value: Any) -> Any:
 
 def common_dtype(*values: Any) -> np.dtype:
     """The dtype in which tensors and Python numbers meet: of tensors with axes, those without, and numbers the former
-    decide, unless the latter are of a higher category (bool < integer < float)."""
+    decide, unless the latter are of a higher category (bool < integer < float < complex)."""
     groups: list[np.dtype | None] = [None, None, None]
     for value in values:
         if isinstance(value, Tensor):
             dtype, group = value._data.dtype, 0 if value._data.shape else 1
         else:
-            dtype, group = _NUMBERS.get(type(value)) or dtypes.get_default_dtype(), 2
+            dtype, group = dtype_of_number(value), 2
         known = groups[group]
         groups[group] = dtype if known is None else dtypes.promote(known, 1, dtype, 1)
     first, *rest = [g for g in groups if g is not None]
     for dtype in rest:
-        if dtypes.CATEGORIES[dtype.kind] > dtypes.CATEGORIES[first.kind]:
-            first = dtype
+        first = dtypes.promote(first, 1, dtype, 0)
     return first
-
-
-_NUMBERS = {bool: dtypes.bool_, int: dtypes.int64}
 
 
 def unify(*values: Any) -> tuple[Any, ...]:
@@ -87,12 +91,11 @@ def unify(*values: Any) -> tuple[Any, ...]:
             return tuple([float(v) if type(v) is int else v for v in values]) if whole else values
     operands = [as_operand(v) for v in values]
     dtype = common_dtype(*operands)
-    number: Any = float if dtype.kind in FLOAT_KINDS else {"b": bool}.get(dtype.kind, int)
-    return tuple([to_dtype(v, dtype) if isinstance(v, Tensor) else number(v) for v in operands])
+    return tuple([to_dtype(v, dtype) if isinstance(v, Tensor) else scalar_of(v, dtype) for v in operands])
 
 
 def kind_of(*values: Any) -> str:
-    """The kind of dtype ("f", "i", "u", "b") of the first tensor among *values*."""
+    """The kind of dtype ("f", "i", "u", "b", "c") of the first tensor among *values*."""
     return next("f" if is_float(v._data.dtype) else v._data.dtype.kind for v in values if isinstance(v, Tensor))
 
 
@@ -105,7 +108,7 @@ def as_operand(value: Any) -> Any:
     """A tensor, or a Python number."""
     if type(value) is TracedInt:
         return value.asked()
-    if isinstance(value, (Tensor, bool, int, float)):
+    if isinstance(value, (Tensor, bool, int, float, complex)):
         return value
     if isinstance(value, np.generic):
         return value.item()
@@ -115,8 +118,10 @@ def as_operand(value: Any) -> Any:
 
 
 def scalar_of(value: Any, dtype: np.dtype) -> Any:
-    """A Python number of the kind of *dtype*."""
-    return float(value) if dtype.kind in FLOAT_KINDS else bool(value) if dtype.kind == "b" else int(value)
+    """A Python number of the kind of *dtype*; of one that is complex a tensor without axes."""
+    if isinstance(value, complex):
+        return complex_operand(value, dtype)
+    return float(value) if dtype.kind in INEXACT_KINDS else bool(value) if dtype.kind == "b" else int(value)
 
 
 # ---- dimensions ----------------------------------------------------------------------------------------------------

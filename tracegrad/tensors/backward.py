@@ -118,6 +118,11 @@ def _seeds(roots: Sequence[Tensor], given: Sequence[Any], create_graph: bool) ->
         if cotangent is None:
             if data.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if data.dtype.kind == "c":
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{data.dtype}: take a real function of it (abs, real), or pass a cotangent"
+                )
             seeds.append(None)
             continue
         if not isinstance(cotangent, Tensor):
@@ -126,6 +131,11 @@ def _seeds(roots: Sequence[Tensor], given: Sequence[Any], create_graph: bool) ->
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{k}] has a shape of {cotangent.shape} and output[{k}] has a shape of "
                 f"{root.shape}."
+            )
+        if (cotangent.dtype.kind == "c") != (data.dtype.kind == "c"):
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                f"dtype: grad_output[{k}] has a dtype of {cotangent.dtype} and output[{k}] has a dtype of {root.dtype}."
             )
         if cotangent._requires and not create_graph:
             cotangent = make(raw(cotangent))

@@ -39,7 +39,7 @@ from .inplace import follow
 from .modes import STATE
 from .node import TapeNode, next_sequence
 from .on_device import different_devices
-from .op import EagerOp
+from .op import EagerOp, for_kernel
 from .tensor import Tensor
 
 _NOTHING: dict[str, Any] = {}
@@ -59,6 +59,11 @@ class Root:
     var: Var
     owner: Tensor | None = None  # the tensor whose ``.grad`` this is
     version: int = 0  # version of the memory before the run
+
+    @property
+    def memory(self) -> Any:
+        """``array`` as the recording takes it: the lanes of a complex one, over its memory."""
+        return for_kernel(self.array)
 
     @property
     def written(self) -> bool:
@@ -120,11 +125,13 @@ class Capture:
         if root is None:
             owner = self._grad_of.get(id(t))
             name = f"`{self._names[id(t)]}`" if id(t) in self._names else "a tensor from outside"
-            var = self.recorder.add_input(t._data, name)
+            var = self.recorder.add_input(for_kernel(t._data), name)
             traced = TracedArray(var, self.recorder)
             traced._storage.array0d = True
             traced._storage.c_order = bool(t._data.flags.c_contiguous)
             self.put(traced, device_of(t._data))
+            if t._data.dtype.kind == "c":  # a view of its lanes
+                traced = traced.view(t._data.dtype)[..., 0]
             root = Root(t, t._data, traced, var, owner, t._counter[0])
             self.roots.append(root)
             self.sources.append(("root", root))
@@ -337,7 +344,7 @@ class Capture:
             self.recorder.active = True
             with self.all_or_nothing():
                 writes = [
-                    (r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written
+                    (r.memory, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written
                 ]
                 writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
                 self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
@@ -345,7 +352,7 @@ class Capture:
                 out = Settled(self.plain, self.originals, self.recorder.texts)(out)
             for root in self.roots:
                 if root.written and write_back is not None:  # which may compute from what was there before
-                    self.recorder.env[root.var] = root.array.copy()
+                    self.recorder.env[root.var] = root.memory.copy()
             for array, value in writes:
                 array[...] = value
             for t, grad in self.grads.values():

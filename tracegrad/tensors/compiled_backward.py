@@ -19,16 +19,17 @@ import numpy as np
 
 from ..runtime.config import config
 from ..runtime.launch.binding import compiled, launched
+from ..runtime.record.complex_data import as_result
 from ..runtime.recent import Recent
-from ..tracer.ir.aval import Aval
-from ..tracer.ir.graph import Atom, Var, structural
+from ..tracer.ir.aval import COMPLEX, Aval
+from ..tracer.ir.graph import Atom, Pair, Var, pairs_exist, structural
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
 from .node import TapeNode
-from .op import LocalVjp, aval_of, splice
+from .op import LocalVjp, aval_of, from_kernel, for_kernel, aval_for_kernel, value_in_kernel
 from .tensor import Tensor
 
 MAX_NODES = 2000  # a longer tape would compile for seconds
@@ -47,6 +48,7 @@ class BackwardPlan:
     sources: list[_Source]
     same: list[tuple[int, int, int]]  # (position of the node, that among its inputs and outputs, index of the source)
     single: bool
+    given: list[Aval]  # of the gradients
     released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: (saves anything, avals in, avals out)
 
 
@@ -181,12 +183,12 @@ def _compile(
     with recording(recorder):
         sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
     recorder.inputs = inputs
-    single = len(outputs) == 1
+    single, given = len(outputs) == 1, [aval_of(leaf._data) for leaf in leaves]
     launch, hit = compiled(recorder.finish(outputs), single=single)
     if not hit:
         tapes.compiles += 1
         tapes.credit -= 1
-    made = BackwardPlan(launch, sources, same, single, released)
+    made = BackwardPlan(launch, sources, same, single, given, released)
     _plans.keep(key, made)
     return made
 
@@ -207,7 +209,7 @@ def _adjoint(
     known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
     released: list[Any] = []
 
-    def residual(position: int, node: TapeNode, k: int) -> Var:
+    def residual(position: int, node: TapeNode, k: int) -> Atom:
         """The saved value k of a node; an array that several nodes saved is one input."""
         count = len(node.inputs)
         name: Any = (position, k)
@@ -217,15 +219,15 @@ def _adjoint(
             edge = node.edges[k]
             name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, TapeNode) else ("leaf", id(edge))
         value = node.saved(k)
-        found = known.get(name)
+        aval, found = aval_of(value), known.get(name)
         if found is not None and found[0] is value:
             same.append((position, k, found[1]))
-            return inputs[found[1]]
+            return value_in_kernel(inputs[found[1]], aval)
         if found is None:
             known[name] = (value, len(inputs))
-        inputs.append(Var(aval_of(value)))
+        inputs.append(Var(aval_for_kernel(aval)))
         sources.append((position, k))
-        return inputs[-1]
+        return value_in_kernel(inputs[-1], aval)
 
     given: list[Var] = []
     for root, cotangent in zip(roots, seeds, strict=True):
@@ -234,7 +236,8 @@ def _adjoint(
         if cotangent is None:
             seed = broadcast_to(structural(1, aval.dtype), aval.shape)
         else:
-            given.append(seed := Var(aval))
+            given.append(Var(aval_for_kernel(aval)))
+            seed = value_in_kernel(given[-1], aval)
         place = (index[root._node], root._out)
         cotangents[place] = F.add(cotangents[place], seed) if place in cotangents else seed
     for position, node in enumerate(nodes):
@@ -251,8 +254,8 @@ def _adjoint(
         values: list[Atom] = [residual(position, node, k) for k in local.saved_in]
         values += [residual(position, node, count + k) for k in local.saved_out]
         for k, ct in zip(local.seeded, cts, strict=True):
-            values.append(zeros(local.outs[k].shape, local.outs[k].dtype) if ct is None else ct)
-        for k, g, mark in zip(local.gives, splice(local.graph, values), local.careful, strict=True):
+            values.append(_zeros(local.outs[k]) if ct is None else ct)
+        for k, g, mark in zip(local.gives, local.splice(values), local.careful, strict=True):
             edge = node.edges[k]
             if isinstance(edge, TapeNode):
                 place = (index[edge], node.edge_outs[k])
@@ -265,8 +268,15 @@ def _adjoint(
     outputs: list[Atom] = []
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf._data)
-        outputs.append(gradients[k] if k in gradients else zeros(aval.shape, aval.dtype))
+        outputs.append(as_result(gradients[k] if k in gradients else _zeros(aval)))
     return sources, same, [*inputs, *given], outputs, released
+
+
+def _zeros(aval: Aval) -> Atom:
+    if not aval.is_complex:
+        return zeros(aval.shape, aval.dtype)
+    lane = COMPLEX[aval.dtype]
+    return Pair(zeros(aval.shape, lane), structural(0, lane), aval.dtype)
 
 
 def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
@@ -281,6 +291,8 @@ def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tenso
         if nodes[position].overwritten(k) or nodes[position].saved(k) is not values[which]:
             return None
     values += [seed._data for seed in seeds if seed is not None]
+    if pairs_exist:
+        values = [x if type(x) is float or type(x) is int else for_kernel(x) for x in values]
     found = launched(plan.launch, values)
     grads = (found,) if plan.single else found
-    return [g if type(g) is np.ndarray else np.asarray(g) for g in grads]
+    return [from_kernel(g, aval) for g, aval in zip(grads, plan.given, strict=True)]

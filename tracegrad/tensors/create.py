@@ -25,7 +25,7 @@ from .arguments import listed, named
 from .device import CPU, device_of, on_cuda, wanted
 from .dtypes import as_dtype
 from .modes import STATE
-from .ops_basic import to_dtype
+from .ops_basic import no_complex_value, to_dtype
 from .tensor import METHODS, Size, Tensor, from_data, raw, wrap
 
 Shape = tuple[int, ...]
@@ -156,9 +156,11 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     value = raw(fill_value) if isinstance(fill_value, Tensor) and not fill_value.ndim else fill_value
     if not isinstance(value, Tensor) and on_cuda(value):
         value = download(value)
-    if not isinstance(value, TracedArray | np.ndarray):
+    if not isinstance(value, TracedArray | np.ndarray | complex):
         value = _number("full", "fill_value", value)
     kind = dtypes.infer(value) if dtype is None else as_dtype(dtype)
+    if isinstance(value, complex) and kind.kind != "c":
+        raise no_complex_value(kind)
     shape = _shape("full", (size,), None)
     return _made(_fitting(kind, lambda: creation.full(shape, value, kind)), requires_grad, device)
 
@@ -220,8 +222,8 @@ def arange(
     by = _number("arange", "step", step)
     floats = any(isinstance(x, float) for x in (first, last, by))
     kind = as_dtype(dtype) if dtype is not None else dtypes.get_default_dtype() if floats else dtypes.int64
-    if kind == dtypes.bool_:
-        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
+    if kind == dtypes.bool_ or kind.kind == "c":
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.scalar_name(kind)}'")
     if not (math.isfinite(first) and math.isfinite(last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
     if kind.kind not in FLOAT_KINDS:

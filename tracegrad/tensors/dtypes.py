@@ -1,10 +1,11 @@
 """The dtypes of tensors, which are NumPy's; the default dtype; PyTorch's promotion; the dtype of ``tensor(data)``.
 
 ``as_dtype`` reads a user's spelling of a dtype. Promotion (``promote``) differs from NumPy's in two ways:
-between categories (bool < int < float) the higher one decides alone, so int64 with float32 is float32; and a tensor
-without axes does not widen one with axes of the same category. ``float_``, ``int_`` and ``bool_`` are exported as
-``tracegrad.float`` (float32), ``tracegrad.int`` (int32) and ``tracegrad.bool``; *Python's* ``float`` as a dtype is
-the default dtype, its ``int`` is int64.
+between categories (bool < int < float < complex) the higher one decides alone, so int64 with float32 is float32 (but
+lanes of complex numbers are as wide as the floats that they meet); and a tensor without axes does not widen one with
+axes. ``float_``, ``int_`` and ``bool_`` are exported as ``tracegrad.float`` (float32), ``tracegrad.int`` (int32) and
+``tracegrad.bool``; *Python's* ``float`` as a dtype is the default dtype, its ``int`` is int64, its ``complex`` has
+lanes of the default dtype.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.config import default_dtype
-from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, REAL, promote_types
+from ..tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT16, FLOAT_KINDS, SUPPORTED, promote_types
 from ..tracer.record.array import TracedArray
 
 float64 = double = np.dtype("float64")
@@ -32,28 +33,31 @@ uint32 = np.dtype("uint32")
 uint16 = np.dtype("uint16")
 uint8 = np.dtype("uint8")
 bool_ = np.dtype("bool")
+complex128 = cdouble = np.dtype("complex128")
+complex64 = cfloat = np.dtype("complex64")
 
 _NAMES: dict[str, np.dtype] = {
     "float64": float64, "double": float64, "float32": float32, "float": float32, "float16": float16, "half": float16,
     "bfloat16": bfloat16,
     "int64": int64, "long": int64, "int32": int32, "int": int32, "int16": int16, "short": int16, "int8": int8,
     "uint64": uint64, "uint32": uint32, "uint16": uint16, "uint8": uint8, "bool": bool_,
+    "complex128": complex128, "cdouble": cdouble, "complex64": complex64, "cfloat": cfloat,
 }  # fmt: skip
 _SCALAR_NAMES: dict[np.dtype, str] = {
     float64: "Double", float32: "Float", float16: "Half", bfloat16: "BFloat16", int64: "Long", int32: "Int",
     int16: "Short", int8: "Char", uint64: "UInt64", uint32: "UInt32", uint16: "UInt16", uint8: "Byte", bool_: "Bool",
+    complex128: "ComplexDouble", complex64: "ComplexFloat",
 }  # fmt: skip
 _PLAIN: dict[type, np.dtype | None] = {bool: bool_, int: int64, float: None}  # None: the default dtype
-CATEGORIES = {"b": 0, "i": 1, "u": 1} | dict.fromkeys(FLOAT_KINDS, 2)
-NO_COMPLEX = "there are no complex tensors; carry real and imaginary parts as two, or compute with complex arrays"
+CATEGORIES = {"b": 0, "i": 1, "u": 1, "c": 3} | dict.fromkeys(FLOAT_KINDS, 2)
 
 
 # ---- reading a dtype ----------------------------------------------------------------------------------------------
 
 
 def as_dtype(spec: Any) -> np.dtype:
-    """The dtype that *spec* denotes: an np.dtype, a NumPy scalar type, Python's float, int or bool, or a name
-    ("float32", "long"). Always in native byte order. TypeError for anything else, and for dtypes that tensors cannot
+    """The dtype that *spec* denotes: an np.dtype, a NumPy scalar type, Python's float, int, bool or complex,
+    or a name ("float32", "long"). Always in native byte order. TypeError for anything else, and for dtypes that tensors cannot
     have."""
     if isinstance(spec, np.dtype):
         return supported(spec)
@@ -68,21 +72,19 @@ def as_dtype(spec: Any) -> np.dtype:
     if isinstance(spec, type) and issubclass(spec, np.generic):
         return supported(np.dtype(spec))
     if spec is complex:
-        raise TypeError(NO_COMPLEX)
+        return default_complex()
     found = f"{spec!r}" if isinstance(spec, str | type) else type(spec).__name__
     raise TypeError(f"dtype must be a dtype such as tracegrad.float32, not {found}; there are {', '.join(_NAMES)}")
 
 
 def supported(dtype: np.dtype) -> np.dtype:
     """*dtype* in native byte order, if tensors can have it; TypeError otherwise."""
-    if dtype in REAL:
+    if dtype in SUPPORTED:
         return dtype
     native = dtype.newbyteorder("=")
-    if native in REAL:
+    if native in SUPPORTED:
         return native
-    if dtype.kind == "c":
-        raise TypeError(NO_COMPLEX)
-    raise TypeError(f"tensors of dtype {dtype} are not supported; there are {', '.join(sorted(map(str, REAL)))}")
+    raise TypeError(f"tensors of dtype {dtype} are not supported; there are {', '.join(sorted(map(str, SUPPORTED)))}")
 
 
 def scalar_name(dtype: np.dtype) -> str:
@@ -96,6 +98,21 @@ def scalar_name(dtype: np.dtype) -> str:
 def get_default_dtype() -> np.dtype:
     """The dtype that Python floats become; float64 unless ``set_default_dtype`` was called."""
     return default_dtype.dtype
+
+
+def default_complex() -> np.dtype:
+    """The dtype that Python's complex numbers become: with lanes of the default dtype."""
+    return complex_with(default_dtype.dtype)
+
+
+def complex_with(dtype: np.dtype) -> np.dtype:
+    """The complex dtype whose lanes hold floats of *dtype*; there are none narrower than float32."""
+    return complex128 if dtype == float64 else complex64
+
+
+def lane_of(dtype: np.dtype) -> np.dtype:
+    """The dtype of the lanes of a complex *dtype*; *dtype* itself if it is real."""
+    return COMPLEX.get(dtype, dtype)
 
 
 def set_default_dtype(d: Any) -> None:
@@ -122,12 +139,13 @@ def promote(a: np.dtype, a_ndim: int, b: np.dtype, b_ndim: int) -> np.dtype:
     """
     if a == b:
         return a
-    if "c" in (a.kind, b.kind):
-        raise TypeError(NO_COMPLEX)
     rank_a, rank_b = CATEGORIES[a.kind], CATEGORIES[b.kind]
-    if rank_a != rank_b:
-        return a if rank_a > rank_b else b
     priority_a, priority_b = min(a_ndim, 1), min(b_ndim, 1)
+    if rank_a != rank_b:
+        higher, lower = (a, b) if rank_a > rank_b else (b, a)
+        if higher.kind != "c" or lower.kind not in FLOAT_KINDS:
+            return higher
+        a, b = (complex_with(x) if x is lower else x for x in (a, b))
     if priority_a != priority_b:
         return a if priority_a > priority_b else b
     both = promote_types(a, b)
@@ -168,6 +186,8 @@ def infer_leaves(leaves: list[Any]) -> np.dtype:
 
 def _infer_one(value: Any) -> np.dtype:
     if isinstance(value, TracedArray) and value.aval.weak:  # stands for a Python number
+        if value.aval.is_complex:
+            return default_complex()
         return {"i": int64, "b": bool_}.get(value.dtype.kind, default_dtype.dtype)
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, np.dtype):
@@ -176,7 +196,7 @@ def _infer_one(value: Any) -> np.dtype:
         if isinstance(value, kind):
             return default_dtype.dtype if plain is None else plain
     if isinstance(value, complex):
-        raise TypeError(NO_COMPLEX)
+        return default_complex()
     if isinstance(value, str):
         raise ValueError("too many dimensions 'str'")
     if is_sequence(value):
@@ -214,6 +234,6 @@ def flatten(data: Any) -> tuple[tuple[int, ...], list[Any]]:
 
 
 __all__ = [
-    "bfloat16", "double", "float16", "float32", "float64", "get_default_dtype", "half", "int8", "int16", "int32",
+    "bfloat16", "cdouble", "cfloat", "complex64", "complex128", "double", "float16", "float32", "float64", "get_default_dtype", "half", "int8", "int16", "int32",
     "int64", "long", "set_default_dtype", "short", "uint8",
 ]  # fmt: skip

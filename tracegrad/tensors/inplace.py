@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS, can_cast
+from ..tracer.ir.aval import INEXACT_KINDS, can_cast
 from ..tracer.ir.refusals import Refusal
 from ..tracer.record.array import TracedArray
 from . import tensor as core
@@ -71,7 +71,7 @@ def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
         result._made = made = (NO_GRAD, 0)
     if made is not None and made[0] == NO_GRAD:
         return result
-    if STATE.grad and t._requires and out.dtype.kind in FLOAT_KINDS:
+    if STATE.grad and t._requires and out.dtype.kind in INEXACT_KINDS:
         record(op, (t,), statics, (data,), (result,))
     return result
 
@@ -101,7 +101,7 @@ def refresh(view: Tensor) -> None:
     kept = _taken_retained(view)
     view._attr_version = view._counter[0]
     view._node, view._out, view._requires = None, 0, False
-    if base._requires and view._data.dtype.kind in FLOAT_KINDS:
+    if base._requires and view._data.dtype.kind in INEXACT_KINDS:
         node = record(FOLLOW, (base,), (view._chain,), (raw(base),), (view,))
         if kept is not None:
             node.retained = {0: kept}
@@ -250,8 +250,8 @@ def set_data(t: Tensor, value: Tensor) -> None:
     """``t.data = value``: other memory, the same history."""
     if not isinstance(value, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-    if t._requires and value.dtype.kind not in FLOAT_KINDS:
-        raise RuntimeError("data set to a tensor that requires gradients must be floating point dtype")
+    if t._requires and value.dtype.kind not in INEXACT_KINDS:
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     capture = STATE.capture
     if capture is not None:
         old, new = raw(t), raw(value)

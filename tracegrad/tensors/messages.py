@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 
 def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
     """The error in place of *error*, which NumPy raised for operands of shapes that do not broadcast: PyTorch's where
@@ -22,6 +24,21 @@ def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
                     f"The size of tensor a ({n}) must match the size of tensor b ({m}) at non-singleton dimension {d}"
                 )
     return RuntimeError(str(error))
+
+
+def not_complex(op: Any, error: TypeError, arrays: Sequence[Any]) -> Exception:
+    """The error in place of *error*, which NumPy raised for operands of an *op*: that there is no complex form of it,
+    where one is complex, otherwise *error* itself."""
+    if not any(getattr(getattr(a, "dtype", None), "kind", "") == "c" for a in arrays):
+        return error
+    return only_real(op.fn.__name__ if isinstance(op.fn, np.ufunc) else op.name.partition("Backward")[0].lower())
+
+
+def only_real(name: str) -> NotImplementedError:
+    """The error for a function that has no complex form."""
+    return NotImplementedError(
+        f'"{name}" not implemented for complex tensors: compose it from functions that are, or of x.real and x.imag'
+    )
 
 
 READ_ONLY = (

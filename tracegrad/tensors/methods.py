@@ -10,6 +10,7 @@ from typing import Any
 from . import (  # noqa: F401  (each fills the tables)
     ops_basic,
     ops_choose,
+    ops_complex,
     ops_facts,
     ops_index,
     ops_join,
@@ -32,7 +33,7 @@ from .tensor import METHODS, Tensor
 _NO_FUNCTIONS = frozenset(
     """size dim stride element_size data_ptr tolist to half type type_as cpu cuda view view_as reshape_as expand
     expand_as float double int long short bool numpy new_zeros new_ones new_full new_empty new_tensor nelement
-    bfloat16 ndimension contiguous is_contiguous repeat unfold detach_ copy_ fill_ zero_ _like""".split()
+    bfloat16 cfloat cdouble ndimension contiguous is_contiguous repeat unfold detach_ copy_ fill_ zero_ _like""".split()
 )  # only methods in PyTorch; some names are dtypes there
 
 PUBLIC: dict[str, Callable[..., Any]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 from ..tracer.ir.settings import AUTOCAST_USE
 from ..tracer.record.array import TracedArray
 from .apply import apply, untaped
@@ -128,7 +128,7 @@ def _saved(node: TapeNode, k: int, create_graph: bool) -> Any:
 
 def _saved_result(node: TapeNode, k: int, create_graph: bool) -> Tensor:
     data = node.outputs[k]
-    if not create_graph or data.dtype.kind not in FLOAT_KINDS:
+    if not create_graph or data.dtype.kind not in INEXACT_KINDS:
         return make(data)
     return linked(data, node, k, node.versions[len(node.inputs) + k])
 

@@ -5,6 +5,9 @@ function computes (on NumPy arrays) and is recorded (on traced arrays), so each 
 IR primitives have, and nothing here knows a rule.  A ``LocalVjp`` is that derivative for operands of one kind: a small
 graph from (saved operands, saved results, cotangents of the results) to cotangents of the operands.  It is itself
 an ``EagerOp``, which is how derivatives of derivatives come about.  Start reading at ``LocalVjp.derive``.
+
+The graph knows the lanes of complex values (``apart``, ``joined``).  The cotangent of z = x + iy has those of x and
+of y as its lanes, so it is du/dx + i du/dy, which is PyTorch's convention and the conjugate of that of NumPy code.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ import numpy as np
 from ..codegen.derive.adjoint import vjp_seeded
 from ..runtime.config import config
 from ..runtime.recent import Recent
+from ..runtime.record.complex_data import array_of, lanes_of
 from ..tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
-from ..tracer.ir.aval import FLOAT, FLOAT32, HALF, INT, Aval
+from ..tracer.ir.aval import COMPLEX, FLOAT, FLOAT32, HALF, INT, Aval
 from ..tracer.ir.evaluate import run_nodes, stored
-from ..tracer.ir.graph import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
+from ..tracer.ir.graph import Atom, Graph, Lit, Node, Pair, Var, current_builder, live_nodes, read_vars
+from ..tracer.ops.complex import complex_of, put_together, real_atoms, taken_apart
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from ..tracer.record.autocast import off
@@ -108,7 +113,7 @@ class EagerOp:
         if found is None:
             recorder = Recorder(abstract=True)
             with off(), recording(recorder):
-                made = self.fn(*[TracedArray(Var(a), recorder) for a in avals], *statics)
+                made = self.fn(*[TracedArray(variable(a), recorder) for a in avals], *statics)
                 found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
             self._dtypes.keep(key, found)
         return found
@@ -119,6 +124,59 @@ class EagerOp:
         """(operands, results) that the derivative reads."""
         found = [self.vjp(avals, statics, needs, careful) for careful in (False, True)]
         return frozenset(k for v in found for k in v.saved_in), frozenset(k for v in found for k in v.saved_out)
+
+
+def variable(aval: Aval) -> Var:
+    """A value of *aval* that nothing defines; of a complex one both lanes are such."""
+    if not aval.is_complex:
+        return Var(aval)
+    lane = Aval(COMPLEX[aval.dtype], aval.shape)
+    return Pair(Var(lane), Var(lane), aval.dtype)
+
+
+def apart(values: Sequence[Any], avals: _Avals) -> list[Any]:
+    """Arrays of *avals* with both lanes of complex ones, which are views, in their place."""
+    return [
+        x
+        for value, aval in zip(values, avals, strict=True)
+        for x in ((value.real, value.imag) if aval.is_complex else (value,))
+    ]
+
+
+def joined(found: Sequence[Any], avals: _Avals, empty: Callable[..., Any] = np.empty) -> list[Any]:
+    """The inverse of ``apart``: new complex arrays, made by *empty*, in place of two lanes each."""
+    values, results = iter(found), []
+    for aval in avals:
+        result = next(values)
+        if aval.is_complex:
+            whole = empty(aval.shape, aval.dtype)
+            whole.real, whole.imag = result, next(values)
+            result = whole
+        results.append(result)
+    return results
+
+
+def aval_for_kernel(aval: Aval) -> Aval:
+    """The aval of an input or result of a kernel that is a value of *aval*: of a complex one, its lanes along a last
+    axis."""
+    return Aval(COMPLEX[aval.dtype], (*aval.shape, 2)) if aval.is_complex else aval
+
+
+def value_in_kernel(held: Var, aval: Aval) -> Atom:
+    """The value of *aval* that the input *held* of a kernel stands for."""
+    return complex_of(held, aval.dtype) if aval.is_complex else held
+
+
+def for_kernel(array: Any) -> Any:
+    """*array* as a kernel takes it: the lanes of a complex one, over its memory."""
+    return lanes_of(array) if array.dtype.kind == "c" else array
+
+
+def from_kernel(result: Any, aval: Aval) -> Any:
+    """The array of *aval* that a *result* of a kernel is."""
+    if aval.is_complex:
+        result = array_of(result)
+    return result if type(result) is np.ndarray else np.asarray(result)
 
 
 _WEAK_FLOAT = Aval(FLOAT, (), True)
@@ -144,15 +202,16 @@ class LocalVjp(EagerOp):
     saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
     each operand in ``gives``."""
 
-    __slots__ = ("careful", "gives", "graph", "outs", "saved_in", "saved_out", "seeded")
+    __slots__ = ("careful", "gives", "graph", "given", "outs", "saved_in", "saved_out", "seeded", "takes")
 
     def __init__(
         self, name: str, graph: Graph, outs: _Avals, saved_in: tuple[int, ...], saved_out: tuple[int, ...],
-        seeded: tuple[int, ...], gives: tuple[int, ...], careful: tuple[bool, ...],
+        seeded: tuple[int, ...], gives: tuple[int, ...], careful: tuple[bool, ...], takes: _Avals, given: _Avals,
     ):  # fmt: skip
         super().__init__(name, self._run)
-        self.graph = graph
+        self.graph = graph  # from and to lanes of complex values
         self.outs = outs  # avals of the operation's results
+        self.takes, self.given = takes, given  # avals of its own operands and results
         self.saved_in, self.saved_out, self.seeded = saved_in, saved_out, seeded
         self.gives = gives
         self.careful = careful  # whether each given cotangent may hold exact zeros or infinities
@@ -162,49 +221,74 @@ class LocalVjp(EagerOp):
         cls, op: EagerOp, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool
     ) -> Any:
         recorder = Recorder(abstract=True)
-        operands = [Var(a) for a in avals]
+        operands = [variable(a) for a in avals]
         with off(), recording(recorder):
             made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
             outs = [to_atom(r) for r in (made if type(made) is tuple else (made,))]
             forward = list(recorder.nodes)
-            seeded = tuple([k for k, o in enumerate(outs) if o.aval.is_float])
-            cotangents = [Var(Aval(outs[k].aval.dtype, outs[k].aval.shape)) for k in seeded]
-            wrt = [v for v, n in zip(operands, needs, strict=True) if n]
-            grads, marks = vjp_seeded(
-                forward, [(outs[k], ct) for k, ct in zip(seeded, cotangents, strict=True)], wrt, careful=careful
-            )
+            seeded = tuple([k for k, o in enumerate(outs) if o.aval.is_inexact])
+            cotangents = [variable(Aval(outs[k].aval.dtype, outs[k].aval.shape)) for k in seeded]
             positions = [k for k, n in enumerate(needs) if n]
+            wrt = [operands[k] for k in positions]
+            seeds = zip(real_atoms([outs[k] for k in seeded]), real_atoms(cotangents), strict=True)
+            found = vjp_seeded(forward, list(seeds), real_atoms(wrt), careful=careful)  # type: ignore[arg-type]
+            lane, grads, marks = zip(*found, strict=True), [], []
+            for x in wrt:
+                parts = [next(lane) for _ in real_atoms([x])]
+                grads.append(_gradient([g for g, _ in parts], x.aval))
+                marks.append(any(mark for _, mark in parts))
             gives = tuple([k for k, g in zip(positions, grads, strict=True) if g is not None])
             careful_out = tuple([m for g, m in zip(grads, marks, strict=True) if g is not None])
-            results: list[Atom] = [
-                _of_shape(g, operands[k].aval) for k, g in zip(positions, grads, strict=True) if g is not None
-            ]
+            results = taken_apart([g for g in grads if g is not None])
         # Results of the operation are read, not computed again.
         produced = {o for n in forward for o in n.outs}
-        known = {o: Var(o.aval) for o in outs if isinstance(o, Var) and o in produced and op.reads != "operands"}
+        read = [variable(o.aval) for o in outs]
+        known = {
+            o: v
+            for o, v in zip(real_atoms(outs), real_atoms(read), strict=True)
+            if isinstance(o, Var) and o in produced and op.reads != "operands"
+        }
         nodes = [_renamed(n, known) for n in recorder.nodes]
         if op.reads == "result":
-            nodes = [_renamed(n, {operands[0]: known[outs[0]]}) for n in nodes]  # type: ignore[index]
+            nodes = [_renamed(n, {operands[0]: known[outs[0]]}) for n in nodes]  # type: ignore[index, dict-item]
         results = [known.get(r, r) if isinstance(r, Var) else r for r in results]
         nodes = live_nodes(nodes, results)
         used = read_vars(nodes, results)
-        saved_in = tuple([k for k, v in enumerate(operands) if v in used])
-        saved_out = tuple([k for k, o in enumerate(outs) if isinstance(o, Var) and known.get(o) in used])
-        inputs = [operands[k] for k in saved_in] + [known[outs[k]] for k in saved_out] + cotangents  # type: ignore[index]
+        saved_in = tuple([k for k, v in enumerate(operands) if not used.isdisjoint(real_atoms([v]))])
+        saved_out = tuple([k for k, v in enumerate(read) if not used.isdisjoint(real_atoms([v]))])
+        takes = [operands[k] for k in saved_in] + [read[k] for k in saved_out] + cotangents
         consts = [c for c in recorder.consts if c[0] in used]
-        graph = Graph(inputs, nodes, results, [], consts)
-        return cls(op.name, graph, tuple([o.aval for o in outs]), saved_in, saved_out, seeded, gives, careful_out)
+        graph = Graph(real_atoms(takes), nodes, results, [], consts)  # type: ignore[arg-type]
+        return cls(
+            op.name, graph, tuple([o.aval for o in outs]), saved_in, saved_out, seeded, gives, careful_out,
+            tuple([v.aval for v in takes]), tuple([avals[k] for k in gives]),
+        )  # fmt: skip
 
     def _run(self, *values: Any) -> tuple[Any, ...]:
         """The cotangents: by NumPy, or recorded where a value is traced."""
-        graph = self.graph
         if any(isinstance(v, TracedArray) for v in values):
-            atoms = splice(graph, [to_atom(v) for v in values])
+            atoms = self.splice([to_atom(v) for v in values])
             return tuple([wrap_array(a, c_order=False) for a in atoms])  # it may be a view of a cotangent
-        env: dict[Var, Any] = dict(zip(graph.inputs, values, strict=True))
+        graph = self.graph
+        env: dict[Var, Any] = dict(zip(graph.inputs, apart(values, self.takes), strict=True))
         env.update(graph.consts)
         run_nodes(graph.nodes, env)
-        return tuple([stored(env, out) for out in graph.outputs])
+        return tuple(joined([stored(env, out) for out in graph.outputs], self.given))
+
+    def splice(self, atoms: Sequence[Atom]) -> list[Atom]:
+        """The cotangents, by nodes that are appended to the builder in force, from *atoms*."""
+        return put_together(splice(self.graph, taken_apart(atoms)), [variable(a) for a in self.given])
+
+
+def _gradient(parts: Sequence[Atom | None], aval: Aval) -> Atom | None:
+    """The cotangent of an operand of *aval* from those of its lanes, of which one or both may be None: 0."""
+    if all(part is None for part in parts):
+        return None
+    if not aval.is_complex:
+        return _of_shape(parts[0], aval)  # type: ignore[arg-type]
+    zero = Lit(0, COMPLEX[aval.dtype], structural=True)
+    re, im = [_of_shape(zero if part is None else part, aval) for part in parts]
+    return Pair(re, im, aval.dtype)
 
 
 def _of_shape(grad: Atom, aval: Aval) -> Atom:

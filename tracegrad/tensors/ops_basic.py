@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.exceptions import ComplexWarning
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
+from ..tracer.ir.site import warn_at_site
 from ..tracer.ops.elementwise import cast
 from ..tracer.record.array import TracedArray, class_of, wrap_array
 from ..tracer.record.integers import TracedInt
@@ -37,6 +39,13 @@ def order_of_copy(x: Any) -> str:
     return "C" if any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)) else "K"
 
 
+def _cast(x: Any, dtype: np.dtype) -> Any:
+    """*x* in another dtype; of complex numbers real ones take the real part."""
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        x = x.real
+    return x.astype(dtype, order=order_of_copy(x))
+
+
 ADD = EagerOp("Add", np.add)
 SUB = EagerOp("Sub", np.subtract)
 MUL = EagerOp("Mul", np.multiply)
@@ -46,7 +55,7 @@ POW_SCALAR = EagerOp("Pow", lambda x, exponent: np.power(x, exponent))
 POW = EagerOp("PowBackward1", np.power)
 FLOOR_DIVIDE = EagerOp("NotImplemented", np.floor_divide)
 REMAINDER = EagerOp("Remainder", np.remainder)
-TO = EagerOp("ToCopy", lambda x, dtype: x.astype(dtype, order=order_of_copy(x)))
+TO = EagerOp("ToCopy", _cast)
 FILL = EagerOp("Fill", _fill)
 
 # alpha is part of the program: so nothing has to be saved, and backward may run again
@@ -63,20 +72,41 @@ _BITS = {name: EagerOp(name, fn) for name, fn in {
 
 
 def to_dtype(t: Tensor, dtype: np.dtype) -> Tensor:
-    """*t* in another dtype, recorded; *t* itself where nothing changes."""
-    return t if t.dtype == dtype else apply(TO, (t,), (dtype,))
+    """*t* in another dtype, recorded; *t* itself where nothing changes.  Of complex numbers real ones take the real
+    part, with a warning."""
+    own = t.dtype
+    if own == dtype:
+        return t
+    if own.kind == "c" and dtype.kind not in "cb":
+        warn_at_site("Casting complex values to real discards the imaginary part", ComplexWarning)
+    return apply(TO, (t,), (dtype,))
 
 
 def floating(t: Tensor) -> Tensor:
     """*t*, integers and bools as the default dtype."""
-    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
+    return t if t._data.dtype.kind in INEXACT_KINDS else to_dtype(t, dtypes.get_default_dtype())
 
 
 _NUMBERS = {"i": dtypes.int64, "u": dtypes.int64, "b": dtypes.bool_}
 
 
+def dtype_of_number(value: Any) -> np.dtype:
+    """The dtype of a Python number beside tensors."""
+    kind = type(value)
+    if kind is complex:
+        return dtypes.default_complex()
+    return dtypes.bool_ if kind is bool else dtypes.int64 if kind is int else dtypes.get_default_dtype()
+
+
+def complex_operand(value: complex, dtype: np.dtype) -> Tensor:
+    """A complex number as an operand beside tensors of *dtype*: a tensor without axes, which widens no lanes."""
+    wide = dtypes.promote(dtype, 0, dtypes.default_complex(), -1)
+    return make(np.asarray(value, wide))
+
+
 def operand(t: Tensor, other: Any) -> Any:
-    """*other* as an operand beside the tensor *t*: a Tensor, or a Python number of the kind that *t* takes."""
+    """*other* as an operand beside the tensor *t*: a Tensor, or a Python number (no complex one) of the kind that *t*
+    takes."""
     kind = type(other)
     if kind is float:
         return other
@@ -85,18 +115,21 @@ def operand(t: Tensor, other: Any) -> Any:
     if kind is TracedInt:
         dtype = raw(t).dtype
         narrow = dtype.kind in "iu" and dtype.itemsize < 8  # where not every int has a place
-        other = other.number() if dtype.kind in FLOAT_KINDS else other.asked() if narrow else other.array()
+        other = other.number() if dtype.kind in INEXACT_KINDS else other.asked() if narrow else other.array()
     if type(other) is TracedArray and class_of(other) is not np.ndarray:  # stands for a number
         dtype, own = raw(t).dtype, _NUMBERS.get(other.aval.dtype.kind) or dtypes.get_default_dtype()
-        higher = dtypes.CATEGORIES[own.kind] > dtypes.CATEGORIES[dtype.kind]
-        return make(wrap_array(cast(other.atom, own if higher else dtype)))
+        if other.aval.is_complex:
+            own = dtypes.default_complex()
+        return make(wrap_array(cast(other.atom, dtypes.promote(dtype, 0, own, -1))))
     if isinstance(other, (bool, np.bool_)):
         other = int(other) if raw(t).dtype.kind != "b" else bool(other)
         kind = type(other)
     if isinstance(other, (int, np.integer)):
-        return float(other) if raw(t).dtype.kind in FLOAT_KINDS else other if kind is bool else int(other)
+        return float(other) if raw(t).dtype.kind in INEXACT_KINDS else other if kind is bool else int(other)
     if isinstance(other, (float, np.floating)):
         return float(other)
+    if isinstance(other, (complex, np.complexfloating)):
+        return complex_operand(complex(other), raw(t).dtype)
     if isinstance(other, (np.ndarray, TracedArray)):
         return make(other)
     return NotImplemented
@@ -114,7 +147,7 @@ def meet(a: Any, b: Any) -> tuple[Any, Any]:
             return a, b
         dtype = dtypes.promote(x.dtype, len(x.shape), y.dtype, len(y.shape))
         return to_dtype(a, dtype), to_dtype(b, dtype)
-    if type(b) is float and x.dtype.kind not in FLOAT_KINDS:
+    if type(b) is float and x.dtype.kind not in INEXACT_KINDS:
         return to_dtype(a, dtypes.get_default_dtype()), b
     if type(b) is int and x.dtype.kind == "b":
         return to_dtype(a, np.dtype("int64")), b
@@ -161,8 +194,10 @@ def _function(op: EagerOp, name: str) -> Callable[..., Any]:
 
 
 def _scaled(op: EagerOp, input: Tensor, other: Any, alpha: float, *, write: bool = False) -> Tensor:
+    if isinstance(alpha, complex):
+        other, alpha = other * alpha, 1
     a, b = meet(input, operand(input, other))
-    if isinstance(alpha, float) and a.dtype.kind not in FLOAT_KINDS:
+    if isinstance(alpha, float) and a.dtype.kind not in INEXACT_KINDS:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     return inplace(op, a, (b,), (alpha,)) if write else apply(op, (a, b), (alpha,))
 
@@ -201,7 +236,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
 def _true_divide(self: Tensor, other: Any) -> Any:
     if not isinstance(other, Tensor):
         self = floating(self)
-    elif self._data.dtype.kind not in FLOAT_KINDS:
+    elif self._data.dtype.kind not in INEXACT_KINDS:
         other = floating(other)
     return binary(DIV, self, other)
 
@@ -218,9 +253,11 @@ def pow(input: Any, exponent: Any) -> Tensor:
         return binary(POW, input, exponent)
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
-    if isinstance(exponent, float) and raw(input).dtype.kind not in FLOAT_KINDS:
+    if isinstance(exponent, complex):
+        return binary(POW, input, exponent)
+    if isinstance(exponent, float) and raw(input).dtype.kind not in INEXACT_KINDS:
         input = floating(input)
-    if isinstance(exponent, int) and exponent < 0 and raw(input).dtype.kind not in FLOAT_KINDS:
+    if isinstance(exponent, int) and exponent < 0 and raw(input).dtype.kind not in INEXACT_KINDS:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     if not isinstance(exponent, (int, float)):
         return NotImplemented
@@ -277,7 +314,17 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes *value*."""
     if not isinstance(value, Tensor):
         value = operand(self, value)
+    if isinstance(value, Tensor) and value.dtype.kind == "c" and self.dtype.kind != "c":
+        raise no_complex_value(self.dtype)
     return inplace(FILL, self, (value,))
+
+
+def no_complex_value(dtype: np.dtype) -> RuntimeError:
+    """The error for a complex number where elements are of a real *dtype*."""
+    return RuntimeError(
+        f"value cannot be converted to type {dtype.name} without overflow: it is complex; write its real part, or make "
+        "the tensor complex with x.to(tracegrad.complex128)"
+    )
 
 
 def zero_(self: Tensor) -> Tensor:
@@ -286,7 +333,7 @@ def zero_(self: Tensor) -> Tensor:
         self._data[...] = 0
         self._counter[0] += 1
         return self
-    return inplace(FILL, self, (0.0 if self.dtype.kind in FLOAT_KINDS else 0,))
+    return inplace(FILL, self, (0.0 if self.dtype.kind in INEXACT_KINDS else 0,))
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
@@ -305,14 +352,29 @@ COPY = EagerOp("CopyBackwards", lambda old, new: np.where(True, new, old))
 
 def _compare(name: str) -> Callable[..., Any]:
     op = _COMPARE.get(name) or _BITS[name]
+    ordered = name in ("lt", "le", "gt", "ge")
 
     def method(self: Tensor, other: Any) -> Any:
         if other is None:
             return NotImplemented
+        if ordered and (self._data.dtype.kind == "c" or isinstance(other, complex) or is_complex(other)):
+            raise no_order(name)
         return binary(op, self, other)
 
     method.__name__ = name
     return method
+
+
+def is_complex(value: Any) -> bool:
+    """Whether *value* is a tensor, or an array, of complex numbers."""
+    return getattr(getattr(value, "dtype", None), "kind", "") == "c"
+
+
+def no_order(name: str) -> NotImplementedError:
+    """The error for a function that complex numbers, which have no order, do not have."""
+    return NotImplementedError(
+        f'"{name}" not implemented for complex tensors, whose elements have no order: take x.abs(), x.real or x.imag'
+    )
 
 
 def _invert(self: Tensor) -> Tensor:
@@ -320,6 +382,8 @@ def _invert(self: Tensor) -> Tensor:
 
 
 def _like(self: Tensor, value: Any) -> Tensor:
+    if isinstance(value, complex):
+        return complex_operand(value, self.dtype)
     return make(np.asarray(value, dtype=self.dtype if isinstance(value, (bool, int)) else None))
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import as_operand, dtype_name, kind_of, scalar_of, unify
 from .op import EagerOp
-from .ops_basic import to_dtype
-from .signature import Applied, function, method, operation
+from .ops_basic import no_complex_value, to_dtype
+from .signature import Applied, Real, function, method, operation
 from .tensor import METHODS, Tensor, make
 
 _ndarray = np.ndarray
@@ -46,7 +46,7 @@ MASKED_FILL = {n: EagerOp(f"MaskedFillBackward{n}", lambda x, mask, value: np.wh
 
 
 @operation
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Applied:
+def clamp(input: Real, min: Any = None, max: Any = None) -> Applied:
     """*input* limited to [min, max], which are numbers or tensors; either may be left out."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -59,13 +59,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Applied:
 
 
 @operation
-def clamp_min(input: Tensor, min: Any) -> Applied:
+def clamp_min(input: Real, min: Any) -> Applied:
     """*input*, at least *min*."""
     return CLAMP_MIN[isinstance(min, Tensor)], unify(input, min)
 
 
 @operation
-def clamp_max(input: Tensor, max: Any) -> Applied:
+def clamp_max(input: Real, max: Any) -> Applied:
     """*input*, at most *max*."""
     return CLAMP_MAX[isinstance(max, Tensor)], unify(input, max)
 
@@ -101,6 +101,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Applied:
     if mask._data.dtype.kind != "b":
         raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {dtype_name(mask)}")
     if not isinstance(value, Tensor):
+        if isinstance(value, complex) and input.dtype.kind != "c":
+            raise no_complex_value(input.dtype)
         return MASKED_FILL[0], (input, mask, scalar_of(as_operand(value), input.dtype))
     if value.ndim:
         raise RuntimeError(
@@ -124,7 +126,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Applied:
             raise RuntimeError(
                 f"expected dtype {dtype_name(input).lower()} for `end` but got dtype {dtype_name(other).lower()}"
             )
-    return LERP[isinstance(weight, Tensor)], (input, end, weight if isinstance(weight, Tensor) else float(weight))
+    return LERP[isinstance(weight, Tensor)], (input, end, weight if isinstance(weight, Tensor) else scalar_of(weight, input.dtype))
 
 
 @operation
@@ -137,13 +139,13 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Applied:
     """``input + value * tensor1 / tensor2``."""
     operands = unify(input, tensor1, tensor2)
-    if kind_of(*operands) != "f":
+    if kind_of(*operands) not in "fc":
         raise RuntimeError("Integer division with addcdiv is no longer supported; convert the tensors to floats")
     return ADDCDIV, (*operands, _weight(input, value))
 
 
 def _weight(t: Tensor, value: Any) -> Any:
-    return float(value) if t._data.dtype.kind in FLOAT_KINDS else as_operand(value)
+    return scalar_of(value, t._data.dtype) if t._data.dtype.kind in INEXACT_KINDS else as_operand(value)
 
 
 METHODS.update(clip=clamp, clip_=METHODS["clamp_"])

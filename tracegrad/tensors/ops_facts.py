@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ..tracer.ir.tracebacks import for_users
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray
@@ -69,14 +69,14 @@ def is_floating_point(input: Tensor) -> bool:
 
 @method
 def is_complex(input: Tensor) -> bool:
-    """False: there are no complex tensors."""
-    return False
+    """Whether the elements are complex numbers."""
+    return input.dtype.kind == "c"
 
 
 @method
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return input.dtype.kind in ("i", *FLOAT_KINDS)
+    return input.dtype.kind in ("i", *INEXACT_KINDS)
 
 
 @method
@@ -236,6 +236,7 @@ def new_tensor(
 METHODS.update(size=size, stride=stride, nelement=numel, ndimension=dim, detach=detach, detach_=detach_)
 for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
                       ("bfloat16", dtypes.bfloat16), ("int", dtypes.int32), ("long", dtypes.int64),
-                      ("short", dtypes.int16), ("bool", dtypes.bool_)):  # fmt: skip
+                      ("short", dtypes.int16), ("bool", dtypes.bool_), ("cfloat", dtypes.complex64),
+                      ("cdouble", dtypes.complex128)):  # fmt: skip
     _to(_dtype, _name)
 FUNCTIONS["is_tensor"] = lambda obj: isinstance(obj, Tensor)

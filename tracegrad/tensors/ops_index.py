@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 from ..tracer.numpy_api.bounds import positions
 from ..tracer.record.array import TracedArray, wrap_array
 from . import dtypes
@@ -26,7 +26,7 @@ from .messages import READ_ONLY
 from .modes import STATE
 from .on_device import check_positions, compute, different_devices, moved_beside, repeats
 from .op import EagerOp
-from .ops_basic import copy_, fill_, to_dtype
+from .ops_basic import complex_operand, copy_, fill_, no_complex_value, to_dtype
 from .signature import method
 from .tensor import METHODS, Tensor, make, raw
 
@@ -156,7 +156,7 @@ def _classified(item: Any) -> Any:
         return item
     if isinstance(item, Tensor):
         data = raw(item)
-        if data.dtype.kind in FLOAT_KINDS:
+        if data.dtype.kind in INEXACT_KINDS:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if data.dtype == dtypes.uint8:
             return make(data.astype(bool))
@@ -168,10 +168,10 @@ def _classified(item: Any) -> Any:
     if isinstance(item, np.integer):
         return int(item)
     if isinstance(item, (_ndarray, TracedArray)):
-        return _classified(make(item if item.size or item.dtype.kind not in FLOAT_KINDS else item.astype(np.int64)))
+        return _classified(make(item if item.size or item.dtype.kind not in INEXACT_KINDS else item.astype(np.int64)))
     if isinstance(item, (list, tuple, range)):
         made = new_tensor(list(item)) if item else make(np.zeros(0, np.int64))
-        return made if made.ndim and made.dtype.kind not in FLOAT_KINDS else _classified(made)
+        return made if made.ndim and made.dtype.kind not in INEXACT_KINDS else _classified(made)
     if hasattr(item, "__index__"):
         return int(item.__index__())
     raise IndexError(
@@ -274,8 +274,12 @@ def _translated(error: Exception) -> Exception:
 
 def _value(t: Tensor, value: Any) -> Any:
     """A tensor, or a Python number."""
+    if isinstance(value, (complex, np.complexfloating)):
+        if t._data.dtype.kind != "c":
+            raise no_complex_value(t._data.dtype)
+        return complex_operand(complex(value), t._data.dtype)
     if isinstance(value, Tensor):
-        return value
+        return to_dtype(value, t.dtype) if value._data.dtype.kind == "c" and t._data.dtype.kind != "c" else value
     if isinstance(value, (bool, int, float, np.generic)):
         return scalar_of(value, t._data.dtype)
     if isinstance(value, (_ndarray, TracedArray)):

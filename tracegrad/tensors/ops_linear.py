@@ -17,7 +17,8 @@ from .signature import Applied, Dim, function, method, operation
 from .tensor import METHODS, Tensor, make
 
 _NAMES = {"float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
-          "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
+          "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+          "complex128": "c10::complex<double>", "complex64": "c10::complex<float>"}  # fmt: skip
 
 MM, MV, DOT, BMM = (EagerOp(name, np.matmul) for name in ("Mm", "Mv", "Dot", "Bmm"))
 VECMAT = EagerOp("SqueezeBackward4", np.matmul)
@@ -30,7 +31,8 @@ def _same_dtype(x: Tensor, y: Tensor, vectors: bool = False) -> None:
         first, second = _NAMES.get(a.name, a.name), _NAMES.get(b.name, b.name)
         if vectors:
             raise RuntimeError(
-                f"dot : expected both vectors to have same dtype, but found {first.title()} and {second.title()}"
+                f"dot : expected both vectors to have same dtype, but found {dtypes.scalar_name(a)} and "
+                f"{dtypes.scalar_name(b)}"
             )
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {first} != {second}")
 
@@ -188,7 +190,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 # ---- other products ------------------------------------------------------------------------------------------------
 
 OUTER = EagerOp("Mul", lambda x, y: x[:, None] * y)
-VDOT = EagerOp("Vdot", np.matmul)
+VDOT = EagerOp("Vdot", lambda x, y: np.matmul(x.conj(), y))
 INNER = EagerOp("ViewBackward0", np.inner, mixed="product")
 KRON = EagerOp("UnsafeView", np.kron)
 TENSORDOT = EagerOp("ViewBackward0", lambda x, y, dims: np.tensordot(x, y, dims), mixed="product")
@@ -197,7 +199,7 @@ TRACE = EagerOp("Trace", lambda x: np.trace(x))
 EINSUM = EagerOp(  # may be a view of an operand
     "ViewBackward0", lambda *args: np.einsum(args[-1], *args[:-1]).copy(), mixed="product"
 )
-VECDOT = EagerOp("SumBackward1", lambda x, y, dim: np.add.reduce(x * y, axis=dim))
+VECDOT = EagerOp("SumBackward1", lambda x, y, dim: np.add.reduce(x.conj() * y, axis=dim))
 
 
 @method
@@ -212,7 +214,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 @method
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """The product of two vectors."""
+    """The product of two vectors, of which the first is conjugated."""
     return _of_vectors(VDOT, input, other)
 
 
@@ -323,7 +325,7 @@ def multi_dot(tensors: Any) -> Tensor:
 
 @partial(function, name="linalg_vecdot")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """Products of vectors along *dim*."""
+    """Products of vectors along *dim*, of which the first ones are conjugated."""
     x, y = _broadcast(*unify(x, y))
     return apply(VECDOT, (x, y), (one_dim(dim, x.ndim),))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ..tracer.ops import scipy_ufuncs as sp
 from . import dtypes
 from .apply import apply
@@ -18,9 +18,9 @@ from .arguments import dtype_name, kind_of, tensor_argument, unify
 from .inplace import inplace
 from .on_device import filled
 from .op import EagerOp
-from .ops_basic import NEG, floating, to_dtype
+from .ops_basic import NEG, floating, is_complex, no_order, to_dtype
 from .ops_choose import between
-from .signature import Applied, method, operation
+from .signature import Applied, Real, method, operation
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -31,6 +31,10 @@ _ndarray = np.ndarray
 
 def _rsqrt(x: Any) -> Any:
     return 1.0 / np.sqrt(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return sp.expit(x) if x.dtype.kind != "c" else 1.0 / (1.0 + np.exp(-x))
 
 
 def _relu(x: Any) -> Any:
@@ -51,7 +55,7 @@ FLOATING: dict[str, EagerOp] = {
         ("tan", "Tan", np.tan), ("asin", "Asin", np.arcsin), ("acos", "Acos", np.arccos), ("atan", "Atan", np.arctan),
         ("sinh", "Sinh", np.sinh), ("cosh", "Cosh", np.cosh), ("tanh", "Tanh", np.tanh),
         ("asinh", "Asinh", np.arcsinh), ("acosh", "Acosh", np.arccosh), ("atanh", "Atanh", np.arctanh),
-        ("sigmoid", "Sigmoid", sp.expit), ("erf", "Erf", sp.erf), ("erfc", "Erfc", sp.erfc),
+        ("sigmoid", "Sigmoid", _sigmoid), ("erf", "Erf", sp.erf), ("erfc", "Erfc", sp.erfc),
         ("erfinv", "Erfinv", sp.erfinv), ("lgamma", "Lgamma", sp.gammaln), ("digamma", "Digamma", sp.psi),
         ("reciprocal", "Reciprocal", np.reciprocal), ("sinc", "Sinc", np.sinc),
         ("deg2rad", "Deg2Rad", np.deg2rad), ("rad2deg", "Rad2Deg", np.rad2deg),
@@ -66,6 +70,8 @@ KEEPING: dict[str, EagerOp] = {  # of integers they give integers
     )
 }  # fmt: skip
 _ROUNDING = ("floor", "ceil", "trunc")
+_OF_COMPLEX = frozenset(("abs", "sgn", "square"))
+_NOT_IN_PLACE = KEEPING.keys() - {"sgn", "square"}  # of complex tensors: a size is real
 ROUND = EagerOp("Round", np.rint)
 ROUND_DECIMALS = EagerOp("RoundBackward1", lambda x, decimals: np.round(x, decimals))
 NAN_TO_NUM = EagerOp("NanToNum", lambda x, nan, high, low: np.nan_to_num(x, nan=nan, posinf=high, neginf=low))
@@ -87,6 +93,8 @@ def _keeping(name: str, op: EagerOp) -> None:
     def body(input: Tensor) -> Tensor:
         kind = input._data.dtype.kind
         if kind not in FLOAT_KINDS:
+            if kind == "c" and name not in _OF_COMPLEX:
+                raise no_order(name)
             if (kind == "b" and name != "sign") or name == "frac":
                 raise NotImplementedError(f"\"{name}\" not implemented for '{dtype_name(input)}'")
             if name in _ROUNDING or kind == "b":
@@ -99,7 +107,10 @@ def _keeping(name: str, op: EagerOp) -> None:
 
 def _in_place(name: str, op: EagerOp) -> None:
     def body(self: Tensor) -> Tensor:
-        if name in _ROUNDING and self._data.dtype.kind not in FLOAT_KINDS:
+        kind = self._data.dtype.kind
+        if kind == "c" and name in _NOT_IN_PLACE:
+            raise no_order(f"{name}_")
+        if name in _ROUNDING and kind not in FLOAT_KINDS:
             return self
         return inplace(op, self)
 
@@ -116,7 +127,7 @@ _in_place("neg", NEG)
 
 
 @operation
-def round(input: Tensor, *, decimals: int = 0) -> Applied:
+def round(input: Real, *, decimals: int = 0) -> Applied:
     """To the nearest integer (halves to even), or to so many *decimals*."""
     if input._data.dtype.kind not in FLOAT_KINDS:
         return _POSITIVE, (input,)
@@ -126,7 +137,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Applied:
 @method
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: Any = None, neginf: Any = None) -> Tensor:
     """NaN replaced by *nan* (0), infinities by the largest numbers of the dtype unless given."""
-    if input._data.dtype.kind not in FLOAT_KINDS:
+    if input._data.dtype.kind not in INEXACT_KINDS:
         return apply(_POSITIVE, (input,))
     return apply(NAN_TO_NUM, (input,), (0.0 if nan is None else float(nan), posinf, neginf))
 
@@ -150,7 +161,7 @@ def positive(input: Any) -> Tensor:
 def _question(name: str, fn: Callable[..., Any], of_integers: bool) -> None:
     def body(input: Tensor) -> Tensor:
         data = raw(input)
-        if data.dtype.kind not in FLOAT_KINDS:
+        if data.dtype.kind not in INEXACT_KINDS:
             return make(filled(of_integers, data.shape, bool, data))
         return make(np.asarray(fn(data)) if type(data) is _ndarray else fn(data))
 
@@ -210,7 +221,9 @@ def _of_two(name: str, op: EagerOp) -> None:
         if not isinstance(other, Tensor) and not isinstance(input, Tensor):
             tensor_argument(name, input)
         a, b = unify(input, other)
-        if only_floats and kind_of(a, b) != "f":
+        if (kind := kind_of(a, b)) == "c":
+            raise no_order(name)
+        if only_floats and kind != "f":
             a, b = (floating(v) if isinstance(v, Tensor) else float(v) for v in (a, b))
         return apply(op, (a, b))
 
@@ -231,8 +244,12 @@ def fmod(input: Tensor, other: Any) -> Tensor:
 
 @method
 def float_power(input: Any, exponent: Any) -> Tensor:
-    """``input ** exponent`` in float64."""
-    base, power = (to_dtype(v, dtypes.float64) if isinstance(v, Tensor) else float(v) for v in (input, exponent))
+    """``input ** exponent`` in float64, of complex numbers in complex128."""
+    base, power = (
+        to_dtype(v, dtypes.complex128 if is_complex(v) else dtypes.float64) if isinstance(v, Tensor)
+        else v if isinstance(v, complex) else float(v)
+        for v in (input, exponent)
+    )  # fmt: skip
     return base**power
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import one_dim
 from .op import EagerOp
+from .ops_reduce import squared_size
 from .signature import Dims, Dtype, function, method
 from .tensor import METHODS, Tensor
 
@@ -25,7 +26,7 @@ _minimum: Any = np.minimum.reduce
 
 def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     if order == 2:
-        return np.sqrt(_add(x * x, axis=dims, keepdims=keepdim))
+        return np.sqrt(_add(squared_size(x), axis=dims, keepdims=keepdim))
     size = np.abs(x)
     if order == math.inf:
         return _maximum(size, axis=dims, keepdims=keepdim)
@@ -55,13 +56,15 @@ def vector_norm(
     x: Tensor, ord: Any = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None
 ) -> Tensor:
     """The norm of order *ord* of all elements, or along *dim*."""
-    if x._data.dtype.kind not in FLOAT_KINDS:
+    if x._data.dtype.kind not in INEXACT_KINDS:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{dtypes.scalar_name(x.dtype)}"
         )
     if isinstance(ord, str) or ord is None:
         raise NotImplementedError(f"norm of order {ord!r} is not supported; there are numbers, inf and 'fro'")
+    if ord != 2 and x._data.dtype.kind == "c":
+        x = METHODS["abs"](x)
     return apply(NORM, (x,), (float(ord), dim, bool(keepdim)))
 
 

@@ -16,7 +16,7 @@ from .ops_join import cat
 from .ops_norm import vector_norm
 from .ops_parts import narrow
 from .ops_reduce import mean, plain, sum
-from .signature import Dim, function, method
+from .signature import Dim, Real, function, method
 from .tensor import METHODS, Tensor, make, raw, seen
 
 DIFF = EagerOp("Sub", lambda x, n, dim: np.diff(x, n=n, axis=dim))
@@ -71,7 +71,7 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
         )
     rows = METHODS["reshape"](floating(input), (1, -1)) if input.ndim < 2 else floating(input)
     centered = rows - mean(rows, 1, True)
-    found = METHODS["mm"](centered, METHODS["t"](centered)) / max(rows.shape[1] - correction, 0)
+    found = METHODS["mm"](centered, METHODS["conj"](METHODS["t"](centered))) / max(rows.shape[1] - correction, 0)
     return METHODS["squeeze"](found) if input.ndim < 2 else found
 
 
@@ -86,7 +86,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 @function
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
+    sorted_sequence: Real, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
 ) -> Tensor:
     """The positions at which elements would be inserted into a sorted vector to keep it sorted."""
     if sorted_sequence.ndim != 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from ..tracer.scipy_api import special
@@ -25,7 +25,7 @@ from .indexing import picked
 from .on_device import filled
 from .op import EagerOp
 from .ops_basic import floating, to_dtype
-from .signature import Dim, Dims, Dtype, function, method
+from .signature import Dim, Dims, Dtype, Real, function, method
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -54,13 +54,13 @@ NANSUM = EagerOp("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0
 
 
 def _summable(t: Tensor, dtype: Any) -> Tensor:
-    return t if dtype is not None or t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.int64)
+    return t if dtype is not None or t._data.dtype.kind in INEXACT_KINDS else to_dtype(t, dtypes.int64)
 
 
 @method
 def sum(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """The sum of all elements, or along *dim* (an int or several)."""
-    if dtype is None and input._data.dtype.kind not in FLOAT_KINDS:
+    if dtype is None and input._data.dtype.kind not in INEXACT_KINDS:
         input = to_dtype(input, dtypes.int64)
     return apply(SUM, (input,)) if dim is None and not keepdim else apply(SUM_DIM, (input,), (dim, keepdim))
 
@@ -69,13 +69,13 @@ def sum(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype:
 def nansum(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """``sum`` that takes NaN for 0."""
     input = _summable(input, dtype)
-    return apply(NANSUM if input._data.dtype.kind in FLOAT_KINDS else SUM_DIM, (input,), (dim, keepdim))
+    return apply(NANSUM if input._data.dtype.kind in INEXACT_KINDS else SUM_DIM, (input,), (dim, keepdim))
 
 
 @method
 def mean(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """The mean of all elements, or along *dim*; of floats only."""
-    if input._data.dtype.kind not in FLOAT_KINDS:
+    if input._data.dtype.kind not in INEXACT_KINDS:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
             f"{dtypes.scalar_name(input.dtype)}"
@@ -151,7 +151,7 @@ def _extremes(name: str, reduce: Any, position: Any) -> None:
     along = EagerOp(f"{name.capitalize()}Backward0", _extreme_along(reduce, position))
     result = named_result(name, "values", "indices")
 
-    def body(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    def body(input: Real, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         data = input._data
         if isinstance(dim, Tensor):
             other = dim
@@ -193,7 +193,7 @@ def not_empty(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
 def _even(name: str, reduce: Any) -> None:
     op = EagerOp(name.capitalize(), lambda x, dims, keepdim: reduce(x, axis=dims, keepdims=keepdim))
 
-    def body(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    def body(input: Real, dim: Dims = (), keepdim: bool = False) -> Tensor:
         not_empty(name, input._data.shape, dim)
         return apply(op, (input,), (dim, bool(keepdim)))
 
@@ -201,7 +201,7 @@ def _even(name: str, reduce: Any) -> None:
 
 
 def _position(name: str, find: Callable[..., Any]) -> None:
-    def body(input: Tensor, dim: Dim | None = None, keepdim: bool = False) -> Tensor:
+    def body(input: Real, dim: Dim | None = None, keepdim: bool = False) -> Tensor:
         data = raw(input)
         if dim is None and not data.size:
             raise IndexError(_NO_DIM.format(name))
@@ -236,8 +236,16 @@ def variance_of(x: Any, dims: tuple[int, ...], correction: float, keepdim: bool)
     count = math.prod([x.shape[d] for d in dims])
     center = x - mean_of(x, dims, True)
     left = max(count - correction, 0.0)
-    total = _add(center * center, axis=dims, keepdims=keepdim)
-    return total / left if left or type(x) is not _ndarray else total / np.zeros((), x.dtype)
+    total = _add(squared_size(center), axis=dims, keepdims=keepdim)
+    return total / left if left or type(x) is not _ndarray else total / np.zeros((), total.dtype)
+
+
+def squared_size(x: Any) -> Any:
+    """|x|**2, which is real."""
+    if x.dtype.kind != "c":
+        return x * x
+    re, im = x.real, x.imag
+    return re * re + im * im
 
 
 VAR = EagerOp("Var", variance_of)
@@ -251,7 +259,7 @@ STD_MEAN = EagerOp(
 def _spread(enter: Callable[..., Any], name: str, op: EagerOp) -> None:
     def body(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
              correction: Any = None) -> Any:  # fmt: skip
-        if input._data.dtype.kind not in FLOAT_KINDS:
+        if input._data.dtype.kind not in INEXACT_KINDS:
             raise RuntimeError(f"{name} only support floating point and complex dtypes")
         if isinstance(dim, bool):  # std(unbiased)
             dim, unbiased = None, dim
@@ -299,6 +307,11 @@ def log_softmax_of(x: Any, dim: int) -> Any:
 
 
 def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    if x.dtype.kind == "c":
+        top = _maximum(x.real, axis=dims, keepdims=True)
+        top = top if type(x) is _ndarray else wrap_array(F.stop_gradient(to_atom(top)))
+        found = np.log(_add(np.exp(x - top), axis=dims, keepdims=keepdim))
+        return found + (top if keepdim else top.reshape(found.shape))
     if type(x) is not _ndarray:
         return special.logsumexp(x, dims, keepdims=keepdim)
     if not x.size:

@@ -332,6 +332,6 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     return bool(_in_order(raw(self)))
 
 
-METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim, adjoint=_matrix_transposed)
+METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim)
 Tensor.T = property(_reversed)  # type: ignore[attr-defined]
 Tensor.mT = property(_matrix_transposed)  # type: ignore[attr-defined]

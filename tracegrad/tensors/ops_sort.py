@@ -17,7 +17,7 @@ from .indexing import argsorted, elements_along, picked
 from .on_device import calculated, filled
 from .op import EagerOp
 from .ops_reduce import named_result, not_empty, of_scalar, plain
-from .signature import Dim, method
+from .signature import Dim, Real, method
 from .tensor import Tensor, make, raw
 
 # ---- order ---------------------------------------------------------------------------------------------------------
@@ -62,20 +62,20 @@ _MEDIAN = named_result("median", "values", "indices")
 
 
 @method
-def sort(input: Tensor, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(input: Real, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Any:
     """(values, indices) in order along *dim*; always stable."""
     return _SORT(*apply(SORT, (input,), (dim, bool(descending)))) if input.ndim else of_scalar(_SORT, input)
 
 
 @method
-def argsort(input: Tensor, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Tensor:
+def argsort(input: Real, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort along *dim*."""
     data = raw(input)
     return make(calculated(argsorted, data, dim, bool(descending)) if data.ndim else filled(0, (), np.int64, data))
 
 
 @method
-def topk(input: Tensor, k: int, dim: Dim = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(input: Real, k: int, dim: Dim = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the *k* largest (or smallest) elements along *dim*, in order."""
     shape = input._data.shape
     if not 0 <= k <= (shape[dim] if shape else 1):
@@ -84,7 +84,7 @@ def topk(input: Tensor, k: int, dim: Dim = -1, largest: bool = True, sorted: boo
 
 
 @method
-def kthvalue(input: Tensor, k: int, dim: Dim = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Real, k: int, dim: Dim = -1, keepdim: bool = False) -> Any:
     """(value, index) of the *k*-th smallest element along *dim*, counted from 1."""
     shape = input._data.shape
     if not 1 <= k <= (shape[dim] if shape else 1):
@@ -95,7 +95,7 @@ def kthvalue(input: Tensor, k: int, dim: Dim = -1, keepdim: bool = False) -> Any
 
 
 @method
-def median(input: Tensor, dim: Dim | None = None, keepdim: bool = False) -> Any:
+def median(input: Real, dim: Dim | None = None, keepdim: bool = False) -> Any:
     """The lower of the middle elements; along *dim* with its index."""
     shape = input._data.shape
     if dim is None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
+from .dtypes import complex_with
 
 PACKAGE = "tracegrad"  # dtypes are shown as members of it
 
@@ -69,19 +70,20 @@ def format_tensor(
     default_dtype: np.dtype,
     prefix: str = "",
 ) -> str:
-    """The text of a tensor that holds *array* (of any shape; floats, integers or bools).
+    """The text of a tensor that holds *array* (of any shape; floats, integers, bools or complex numbers).
 
     The dtype is shown where it is neither *default_dtype* nor int64 nor bool; *grad_fn_name* takes the place of
     ``requires_grad=True``. *prefix* is put in front as it is: ``"Parameter containing:\\n"``.
     """
     options, indent = _options, len("tensor(")
+    defaults = {default_dtype, complex_with(default_dtype)}
     if array.size == 0:  # without a number to look at, integers are named
-        numbers, with_size, known = "[]", array.ndim != 1, {default_dtype}
+        numbers, with_size, known = "[]", array.ndim != 1, defaults
     else:
         cut = tuple(array.size > options.threshold and n > 2 * options.edgeitems for n in array.shape)
         shown = _edges(array, cut, options.edgeitems)
         numbers = _layout(shown, cut, indent, _choose_style(shown, options), options)
-        with_size, known = not options.edgeitems, {default_dtype, np.dtype(np.int64), np.dtype(np.bool_)}
+        with_size, known = not options.edgeitems, {*defaults, np.dtype(np.int64), np.dtype(np.bool_)}
     notes = [f"size={array.shape}"] if with_size else []
     if array.dtype not in known:
         notes.append(f"dtype={PACKAGE}.{array.dtype.name}")
@@ -112,8 +114,30 @@ class _Style:
         return text.rjust(self.width)
 
 
-def _choose_style(shown: np.ndarray, options: PrintOptions) -> _Style:
+@dataclass(frozen=True, slots=True)
+class _ComplexStyle:
+    """The styles of real and of imaginary parts."""
+
+    re: _Style
+    im: _Style
+
+    @property
+    def width(self) -> int:
+        return self.re.width + self.im.width + 1
+
+    def text(self, value: complex) -> str:
+        im = f"{self.im.text(value.imag)}j".lstrip()
+        return self.re.text(value.real) + ("" if im[0] in "+-" else "+") + im
+
+
+def _choose_style(shown: np.ndarray, options: PrintOptions) -> _Style | _ComplexStyle:
     """The style of all elements, chosen by those in *shown*."""
+    if shown.dtype.kind == "c":
+        return _ComplexStyle(_style_of_real(shown.real, options), _style_of_real(shown.imag, options))
+    return _style_of_real(shown, options)
+
+
+def _style_of_real(shown: np.ndarray, options: PrintOptions) -> _Style:
     if shown.dtype.kind not in FLOAT_KINDS:
         return _Style("", max([len(str(value)) for value in shown.ravel().tolist()], default=1))
     wide = shown.astype(np.float64).ravel()
@@ -141,7 +165,7 @@ def _edges(array: np.ndarray, cut: tuple[bool, ...], edge: int) -> np.ndarray:
     return array
 
 
-def _layout(shown: np.ndarray, cut: tuple[bool, ...], indent: int, style: _Style, options: PrintOptions) -> str:
+def _layout(shown: np.ndarray, cut: tuple[bool, ...], indent: int, style: _Style | _ComplexStyle, options: PrintOptions) -> str:
     """The bracketed text of *shown*, whose first line starts after *indent* characters; ``...`` where axes were cut."""
     if not shown.ndim:
         return style.text(shown.item())

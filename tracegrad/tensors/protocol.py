@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..tracer.ir.errors import UnsupportedError
 from ..tracer.numpy_api import hooks
 from ..tracer.numpy_api.registry import handler_of
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
@@ -23,7 +22,6 @@ from . import ops_math
 from .apply import apply
 from .arguments import plain_number
 from .device import device_of
-from .dtypes import NO_COMPLEX
 from .modes import STATE
 from .op import EagerOp
 from .tensor import METHODS, Tensor, make, raw
@@ -101,7 +99,7 @@ def run_numpy(
 ) -> Any:
     """*function* of NumPy's over the tensors in its arguments.
 
-    :raises UnsupportedError: where a derivative is wanted and the function is not *known* to have one, or is complex.
+    :raises UnsupportedError: where a derivative is wanted and the function is not *known* to have one.
     """
     op = _op(function, method)
     operands: list[Any] = []
@@ -112,10 +110,7 @@ def run_numpy(
         return _wrapped(op.run(tuple([raw(t) for t in operands]), code))
     if not known:
         raise unsupported(public_name(function))
-    found = apply(op, tuple(operands), code)
-    if any(t.dtype.kind == "c" for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, Tensor)):
-        raise UnsupportedError.here(f"{public_name(function)} of tensors gives complex numbers: {NO_COMPLEX}")
-    return found
+    return apply(op, tuple(operands), code)
 
 
 def _wrapped(result: Any) -> Any:
@@ -229,10 +224,12 @@ def install() -> None:
         for name, op in table.items():
             if isinstance(op.fn, np.ufunc):
                 _OPERATORS[op.fn] = METHODS[name]
+    _OPERATORS[np.conjugate] = METHODS["conj_physical"]
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
-    _OPERATORS[np.sign] = METHODS["sign"]
+    _OPERATORS[np.sign] = METHODS["sgn"]
+    _OPERATORS[sp.expit] = METHODS["sigmoid"]
     _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]
     _OPERATORS[np.rint] = METHODS["round"]

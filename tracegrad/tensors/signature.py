@@ -9,6 +9,7 @@ Callers see a *reader*: a function with the same parameters (and NumPy's ``axis`
 ``keepdim``) that checks and normalises the arguments and calls the body.  An argument is read by its annotation:
 
     Tensor         must be one; ``self``, the receiver of a method, is not checked
+    Real           a tensor that is not complex
     Dim            an int in range, counted from the front; required where it has no default
     Dims           a sorted tuple of such; all of them for None and ()
     Dtype          the first argument is cast to it
@@ -32,17 +33,20 @@ from .arguments import FUNCTIONS, dtype_name, missing, named, one_dim, reduced_d
 from .dtypes import as_dtype
 from .inplace import inplace
 from .op import EagerOp
-from .ops_basic import to_dtype
+from .ops_basic import no_order, to_dtype
 from .tensor import METHODS, Tensor
 
 _Function = Callable[..., Any]
 Applied = tuple[Any, ...]  # (op, operands) or (op, operands, statics)
+Real = Tensor
 Dim = int
 Dims = tuple[int, ...]
 Dtype = Any
 
 _READ = {  # {0} is the argument, {1} its position, {2} the first argument
     "Tensor": "isinstance({0}, Tensor) or tensor_argument(name, {0}, '{0}', {1})",
+    "Real": "isinstance({0}, Tensor) or tensor_argument(name, {0}, '{0}', {1})\n   "
+    "if {0}._data.dtype.kind == 'c': raise no_order(name)",
     "Dim": "ndim = len({2}._data.shape); {0} = {0} if type({0}) is int and 0 <= {0} < ndim else one_dim({0}, ndim)",
     "Dims": "ndim = len({2}._data.shape); "
     "{0} = ({0},) if type({0}) is int and 0 <= {0} < ndim else reduced_dims({0}, ndim)",
@@ -78,7 +82,7 @@ def _reader(body: _Function, name: str, doc: str, result: str = "{1}") -> _Funct
     name = name or body.__name__
     if source:
         made = _maker(source)(body, name)
-        made.__annotations__ = {k: "Tensor" if kind == "Applied" else kind for k, kind in body.__annotations__.items()}
+        made.__annotations__ = {k: "Tensor" if kind in ("Applied", "Real") else kind for k, kind in body.__annotations__.items()}
         made.__module__ = body.__module__
     return named(made, name, doc or body.__doc__)
 
@@ -134,6 +138,7 @@ _NAMES: dict[str, Any] = {  # that a reader's source uses
         apply,
         as_dtype,
         missing,
+        no_order,
         one_dim,
         reduced_dims,
         shorten,

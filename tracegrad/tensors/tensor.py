@@ -21,7 +21,7 @@ import numpy as np
 
 from ..runtime.cuda.arrays import download
 from ..runtime.report.notebook import array_html
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import SETTINGS_CHANGED
 from ..tracer.ir.site import is_internal
@@ -103,7 +103,7 @@ class Tensor:
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf (or stop asking)."""
-        if requires_grad and self.dtype.kind not in FLOAT_KINDS:
+        if requires_grad and self.dtype.kind not in INEXACT_KINDS:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not self.is_leaf:
             if requires_grad:
@@ -280,7 +280,7 @@ class Tensor:
             ("dtype", values.dtype.name), ("device", "" if self.device.type == "cpu" else self.device),
             ("gradient", "required" * self._requires), ("made by", "" if self._node is None else self._node.label),
         ]  # fmt: skip
-        shown = values if values.dtype.kind in "biu" else values.astype(np.float64)
+        shown = values if values.dtype.kind in "biuc" else values.astype(np.float64)
         return array_html(f"{type(self).__name__} {list(values.shape)}", facts, shown)
 
     def __format__(self, spec: str) -> str:
@@ -333,6 +333,9 @@ class Tensor:
     def __float__(self) -> float:
         stands = self._written(sys._getframe(1))
         return float(self._only()) if stands is None else stands
+
+    def __complex__(self) -> complex:
+        return complex(self._only())
 
     def __int__(self) -> int:
         stands = self._written(sys._getframe(1))

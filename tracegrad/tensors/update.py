@@ -29,11 +29,13 @@ from ..runtime.launch.kernel_cache import kernels
 from ..runtime.launch.tape import Tape
 from ..runtime.paths.paths import compare_result
 from ..runtime.recent import Recent
+from ..runtime.record.complex_data import lanes_of
 from ..tracer.ir.aval import FLOAT32, HALF
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
+from .dtypes import lane_of
 from .modes import STATE
 from .on_device import compute
 from .op import EagerOp
@@ -53,7 +55,7 @@ def fused_update(
     """Write ``rule(row, *numbers, *statics)`` into the tensors of each row.
 
     :param rule: see above.  Arrays of a row have one shape, or are 0-d.  It uses NumPy functions only and does not look
-        at values.  Of two rows that share memory the first is done first.
+        at values.  Complex arrays are real ones of their lanes.  Of two rows that share memory the first is done first.
     :param rows: a tuple of tensors for each parameter.
     :param hyper: places of the numbers, as paths of keys; they are read at each call.
     :param statics: settings that are part of the program.
@@ -64,7 +66,7 @@ def fused_update(
         _capture(STATE.capture, rule, rows, hyper, statics)
         return
     tensors = list(chain.from_iterable(rows))
-    values: list[Any] = [t._data for t in tensors]
+    values: list[Any] = [t._data if t._data.dtype.kind != "c" else lanes_of(t._data) for t in tensors]
     if IN_USE[0] and any(map(on_cuda, values)):
         numbers = [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
         _on_device(rule, rows, numbers, statics)
@@ -86,11 +88,16 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
     """``fused_update`` recorded as part of a larger program."""
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
-        arrays = tuple([capture.raw(t) for t in row])
+        arrays = tuple([_lanes(capture.raw(t)) for t in row])
         for t, array, new in zip(row, arrays, rule(held(arrays), *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
+
+
+def _lanes(x: TracedArray) -> TracedArray:
+    """*x*; of complex numbers their lanes, as a view."""
+    return x if x.dtype.kind != "c" else x[..., None].view(lane_of(x.dtype))
 
 
 def held(arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -123,11 +123,11 @@ def _expm1(z: Lanes) -> Lanes:
 
 
 def _log_of_size(x: Atom, y: Atom) -> Atom:
-    """log |x + iy|, exact where that is near 1."""
-    p, q = F.abs(x), F.abs(y)
-    first = F.ge(p, q)
-    p, q = F.select(first, p, q), F.select(first, q, p)
-    near = F.logical_and(F.logical_and(F.gt(p, like(0.5, p)), F.lt(p, like(2, p))), F.le(q, like(2, q)))
+    """log |x + iy|, exact where that is near 1.  Signs stay, since the second derivative of |y|**2 at 0 is not 0."""
+    first = F.ge(F.abs(x), F.abs(y))
+    p, q = F.select(first, x, y), F.select(first, y, x)
+    size = F.abs(p)
+    near = F.logical_and(F.logical_and(F.gt(size, like(0.5, p)), F.lt(size, like(2, p))), F.le(F.abs(q), like(2, q)))
     p, q = F.select(near, p, like(1, p)), F.select(near, q, like(0, q))
     return F.select(near, 0.5 * F.log1p((p - 1) * (p + 1) + q * q), F.log(F.hypot(x, y)))
 

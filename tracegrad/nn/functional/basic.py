@@ -17,13 +17,14 @@ from ...tensors import random
 from ...tensors.apply import apply
 from ...tensors.arguments import named, one_dim, tensor_argument
 from ...tensors.dtypes import scalar_name
+from ...tensors.messages import only_real
 from ...tensors.inplace import inplace as write
 from ...tensors.on_device import put_beside
 from ...tensors.op import EagerOp
 from ...tensors.ops_basic import MUL, floating
 from ...tensors.ops_math import FLOATING, KEEPING
 from ...tensors.tensor import METHODS, Tensor, make, raw
-from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ...tracer.ops import scipy_ufuncs as sp
 from ...tracer.record.autocast import may_meet
 from .arrays import all_within, held, rows
@@ -104,6 +105,8 @@ def _activation(name: str, op: EagerOp, input: Tensor, statics: tuple[Any, ...] 
     if not isinstance(input, Tensor):
         tensor_argument(name, input)
     kind = input.dtype.kind
+    if kind == "c" and op not in (TANH, SIGMOID, SOFTSIGN):
+        raise only_real(name)
     if kind not in FLOAT_KINDS and op is not RELU:
         if op not in (TANH, SIGMOID, SOFTSIGN):
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_name(input.dtype)}'")
@@ -328,7 +331,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
                 f"({before}, {after}) at dimension {axis} of input {list(x.shape)}"
             )
     fill = 0.0 if value is None else float(value)
-    if x.dtype.kind not in FLOAT_KINDS:
+    if x.dtype.kind not in INEXACT_KINDS:
         fill = x.dtype.type(fill).item()
     return apply(PADS[mode], (input,), (tuple(widths), mode, fill))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tensors.apply import apply
-from ...tensors.arguments import tensor_argument
+from ...tensors.arguments import real_argument, tensor_argument
 from ...tensors.dtypes import scalar_name
 from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
@@ -213,7 +213,7 @@ def max_pool2d(
     """
     if return_indices:
         raise NotImplementedError("max_pool2d: return_indices is not supported")
-    x = raw(tensor_argument("max_pool2d", input))
+    x = raw(real_argument("max_pool2d", input))
     kernel, dilation = pair(kernel_size), pair(dilation)
     stride = kernel if stride is None or stride == [] else pair(stride)
     out, around = _windows("max_pool2d", x, kernel, stride, pair(padding), dilation, ceil_mode)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensors.arguments import tensor_argument
+from ...tensors.arguments import real_argument
 from ...tensors.inplace import inplace
 from ...tensors.modes import no_grad
 from ...tensors.op import EagerOp
@@ -87,7 +87,7 @@ def layer_norm(
     :param input: shape (..., \\*normalized_shape).
     :param weight: shape normalized_shape, or None; *bias* as well.
     """
-    x = raw(tensor_argument("layer_norm", input))
+    x = raw(real_argument("layer_norm", input))
     shape = tuple(normalized_shape)
     _check_last(x, shape, weight, bias)
     return LAYER_NORM.of((input,), (weight, bias), len(shape), float(eps))
@@ -101,7 +101,7 @@ def rms_norm(
     :param input: shape (..., \\*normalized_shape).
     :param eps: by default the distance from 1 to the next number of the dtype.
     """
-    x = raw(tensor_argument("rms_norm", input))
+    x = raw(real_argument("rms_norm", input))
     shape = tuple(normalized_shape)
     _check_last(x, shape, weight, None)
     return RMS_NORM.of((input,), (weight, None), len(shape), float(np.finfo(x.dtype).eps if eps is None else eps))
@@ -150,7 +150,7 @@ def batch_norm(
         *momentum* toward the mean and the (unbiased) variance of this batch.
     :param weight: shape (channels,), or None; *bias* as well.
     """
-    x = raw(tensor_argument("batch_norm", input))
+    x = raw(real_argument("batch_norm", input))
     if len(x.shape) < 2:
         raise RuntimeError(f"batch_norm(): expected an input of at least 2 dimensions, but got {list(x.shape)}")
     for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
@@ -192,7 +192,7 @@ def group_norm(
     :param input: shape (n, channels, ...).
     :param weight: shape (channels,), or None; *bias* as well.
     """
-    x = raw(tensor_argument("group_norm", input))
+    x = raw(real_argument("group_norm", input))
     if len(x.shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(x.shape)}")
     if x.shape[1] % num_groups:

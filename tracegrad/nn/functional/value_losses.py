@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tensors.apply import apply
-from ...tensors.arguments import tensor_argument
+from ...tensors.arguments import real_argument, tensor_argument
 from ...tensors.dtypes import scalar_name
 from ...tensors.op import EagerOp
 from ...tensors.ops_basic import meet
@@ -29,7 +29,8 @@ def reduction_of(reduction: str, size_average: bool | None, reduce: bool | None)
 
 
 def arrays_of(name: str, input: Tensor, target: Tensor) -> tuple[Any, Any]:
-    return raw(tensor_argument(name, input)), raw(tensor_argument(name, target, "target", 2))
+    """The arrays of two tensors, neither of which is complex."""
+    return raw(real_argument(name, input)), raw(real_argument(name, target, "target", 2))
 
 
 # ---- numbers against numbers -----------------------------------------------------------------------------------------
@@ -69,7 +70,8 @@ HUBER = _difference("HuberLoss", _huber)
 def _of_difference(
     op: OptionalOp, name: str, input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, *statics: Any
 ) -> Tensor:
-    x, y = arrays_of(name, input, target)
+    read = tensor_argument if name == "l1_loss" else real_argument  # a size is real
+    x, y = raw(read(name, input)), raw(read(name, target, "target", 2))
     if x.shape != y.shape:
         warnings.warn(
             f"Using a target size (torch.{target.shape}) that is different to the input size (torch.{input.shape}). "

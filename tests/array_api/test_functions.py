@@ -28,7 +28,7 @@ OF_TWO_INTEGERS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise
 
 # x: 3 × 4 numbers, v: 5 numbers with repetitions, m: a 3 × 3 matrix, s: a symmetric one; n: 2 × 0 numbers
 CALLS = """
-sum(x) sum(x, axis=0) sum(x, axis=(0, 1), keepdims=True) sum(x, axis=-1, dtype=xp.float64) sum(n, axis=1)
+sum(x) sum(x, axis=0) sum(x, axis=(0, 1), keepdims=True) sum(x, axis=-1, dtype=xp.float64) sum(x, dtype=xp.int8) sum(n, axis=1)
 prod(x) prod(x, axis=1) prod(x, dtype=xp.float32) max(x) max(x, axis=0, keepdims=True) min(x, axis=-1) min(x)
 mean(x) mean(x, axis=0) mean(x, axis=(0, 1), keepdims=True) var(x) var(x, axis=1, correction=1.0) std(x, axis=0)
 std(x, correction=1, keepdims=True) all(x) all(x, axis=0) any(n, axis=1) any(x, axis=1, keepdims=True)

@@ -29,7 +29,7 @@ def _summed(name: str, ufunc: Any) -> EagerOp:
     reduce = ufunc.reduce
 
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-        return reduce(x if dtype is None else x.astype(dtype), axis=axis, keepdims=keepdims)
+        return reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
     return EagerOp(name, run, reads="operands")
 

@@ -158,7 +158,11 @@ def test_matrices(dtype: str) -> None:
     for call in split(OF_MATRICES):
         call = f"linalg.{call}"
         assert_same(plain(called(call, xp, arrays)), plain(called(call, np, arrays)), call, exact=False)
-    for name, back in {"qr": "Q @ R", "svd": "U * S @ Vh", "eigh": "eigenvectors * eigenvalues @ eigenvectors.T"}.items():
+    for name, back in {
+        "qr": "Q @ R",
+        "svd": "U * S @ Vh",
+        "eigh": "eigenvectors * eigenvalues @ eigenvectors.T",
+    }.items():
         made = getattr(xp.linalg, name)(xp.asarray(arrays["s"]))
         parts = {field: getattr(made, field) for field in made._fields}
         np.testing.assert_allclose(eval(back, {}, parts).numpy(), arrays["s"], 1e-4)

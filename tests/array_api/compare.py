@@ -4,9 +4,9 @@
 
 ``make test-array-api SUITE=path/to/array-api-tests`` runs it in an environment that has what it needs. The suite is not
 on PyPI: clone https://github.com/data-apis/array-api-tests with its submodule. A test counts against us where it fails
-on ours, passes on NumPy, and does not stand in ``xfails.txt``; so does one that NumPy passes and ours has not, or skips.
-Each name in ``xfails.txt`` stands under a comment that says why (the suite's own option ``--xfails-file`` reads the file,
-too).
+on ours, passes on NumPy, and does not stand in ``xfails.txt``; so does one that NumPy passes and ours lacks or skips.
+Each name in ``xfails.txt`` stands under a comment that says why (the suite's own option ``--xfails-file`` reads the
+file, too).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", help="files of array_api_tests; all of them if none is given")
     parser.add_argument("--examples", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     known = reasons((HERE / "xfails.txt").read_text())
     with tempfile.TemporaryDirectory() as place:
         reports = [Path(place, f"{module}.xml") for module in MODULES]

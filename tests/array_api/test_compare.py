@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from compare import HERE, outcomes, reasons, verdict
+from compare import HERE, outcomes, reasons, renamed, verdict
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="array_api_tests.test_a" name="test_x[add]"/>
@@ -29,6 +29,14 @@ def test_what_counts_against_us() -> None:
     theirs = {"a": "passed", "b": "passed", "c": "failed", "d": "passed", "e": "skipped", "f": "passed", "g": "passed"}
     ours = {"a": "passed", "b": "failed", "c": "failed", "d": "failed", "e": "passed", "f": "skipped", "h": "failed"}
     assert verdict(theirs, ours, {"d": "a reason", "a": "another"}) == (["b", "f", "g", "h"], ["a"])
+
+
+def test_parameters_that_are_dtypes_have_their_names() -> None:
+    theirs = {"f[float32]": "passed", "f[float64]": "failed", "g[a]": "passed", "h": "passed"}
+    ours = {"f[dtype0]": "failed", "f[dtype1]": "passed", "g[b]": "passed", "g[a]": "failed", "h": "passed"}
+    assert renamed(theirs, ours) == {
+        "f[float32]": "failed", "f[float64]": "passed", "g[b]": "passed", "g[a]": "failed", "h": "passed"
+    }  # fmt: skip
 
 
 def test_every_known_failure_has_a_reason() -> None:

@@ -152,3 +152,20 @@ def test_writes_go_through_views() -> None:
     x = xp.asarray(POINT.copy())
     xp.permute_dims(x, (1, 0))[0, :] = 7.0
     assert x[:, 0].tolist() == [7.0, 7.0]
+
+
+def test_a_loop_that_data_ends_may_call_it() -> None:
+    """Its functions change nothing, so all numbers of turns are one recording."""
+
+    @tracegrad.compile
+    def grown(x: Any) -> Any:
+        while xp.sum(x) < 100.0:
+            x = xp.multiply(x, 1.5)
+        return x
+
+    for start in (1.0, 1.0, 1.0, 2.0, 5.0, 0.01):
+        wanted = np.full(2, start)
+        while wanted.sum() < 100.0:
+            wanted *= 1.5
+        np.testing.assert_allclose(grown(xp.asarray([start, start])).numpy(), wanted, 1e-12)
+    assert grown.stats.traces == 2

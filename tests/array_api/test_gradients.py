@@ -73,6 +73,14 @@ SMOOTH: dict[str, Callable[[Any], Any]] = {
     "trace": lambda x: xp.linalg.trace(x) ** 2,
     "diagonal": lambda x: xp.linalg.diagonal(x) ** 2,
 }
+if hasattr(xp, "complex128"):
+    SMOOTH |= {
+        "rfft": lambda x: xp.abs(xp.fft.rfft(x, axis=1)),
+        "ifftn": lambda x: xp.real(xp.fft.ifftn(x + 2j * x)) ** 2,
+        "irfft": lambda x: xp.fft.irfft(xp.astype(x, xp.complex128) * 1j, axis=1),
+        "conj": lambda x: xp.imag(xp.conj(xp.exp(xp.multiply(x, 1j)))),
+        "vecdot of complex": lambda x: xp.abs(xp.vecdot(x + 1j, 1j * x)),
+    }
 POINT = np.asarray([[0.5, 1.25, 0.75], [1.5, 0.9, 2.0]])
 
 

@@ -108,6 +108,11 @@ def main() -> int:
         ours = renamed(theirs, ours)
         against, passed = verdict(theirs, ours, known)
         print(*[f"{m}: {counted(found)}" for m, found in zip(MODULES, (theirs, ours), strict=True)], sep="\n")
+        failed = [name for name, outcome in ours.items() if outcome == "failed"]
+        both = [name for name in failed if theirs.get(name) == "failed"]
+        listed = [name for name in failed if name in known and name not in both]
+        about = f"of those that fail on ours, {len(both)} fail on NumPy, too, {len(listed)} stand in xfails.txt"
+        print(about, *listed, sep="\n  ")
         if against:
             print(reports[1].with_suffix(".log").read_text())
             print("worse than NumPy, and not in xfails.txt:", *against, sep="\n  ")

@@ -1,6 +1,6 @@
 """Functions of SciPy and scikit-learn on Tensors, with what they read at import: ``SCIPY_ARRAY_API=1``.
 
-A program of its own: ``python consumer_programs.py scipy`` (or ``sklearn``, ``compat``) prints what went wrong.
+A program of its own: ``python consumer_programs.py scipy sklearn compat`` prints what went wrong with each.
 """
 
 from __future__ import annotations
@@ -135,4 +135,5 @@ def of_compat() -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*globals()[f"of_{sys.argv[1]}"](), sep="\n", end="")
+    for which in sys.argv[1:]:
+        print(which, *globals()[f"of_{which}"](), sep=" | ")

@@ -1,4 +1,4 @@
-"""What the comparison with NumPy counts (``compare.py``), and the list of known failures."""
+"""The comparison with NumPy (``compare.py``), and the list of known failures."""
 
 from __future__ import annotations
 

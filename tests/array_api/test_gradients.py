@@ -54,6 +54,10 @@ SMOOTH: dict[str, Callable[[Any], Any]] = {
     "tril": lambda x: xp.tril(x) ** 2,
     "astype": lambda x: xp.astype(x, xp.float64, copy=True) ** 2,
     "asarray": lambda x: xp.asarray(x, copy=True) ** 2,
+    "asarray of tensors": lambda x: xp.asarray([[x[0, 0], 1.0], [2, x[1, 2] * x[0, 0]]]) ** 2,
+    "asarray of rows": lambda x: xp.asarray([x[1, :], x[0, :]], dtype=xp.float64) ** 2,
+    "full": lambda x: xp.full((2, 2), x[0, 0]) ** 2 + xp.full_like(x[:, :2], x[1, 1]),
+    "linspace": lambda x: xp.linspace(x[0, 0], 2.0, 4) ** 2,
     "meshgrid": lambda x: xp.meshgrid(x[0, :], x[1, :])[0] ** 2,
     "cholesky": lambda x: xp.linalg.cholesky(xp.matmul(x, x.T)),
     "inv": lambda x: xp.linalg.inv(xp.matmul(x, x.T)),
@@ -69,6 +73,14 @@ SMOOTH: dict[str, Callable[[Any], Any]] = {
     "trace": lambda x: xp.linalg.trace(x) ** 2,
     "diagonal": lambda x: xp.linalg.diagonal(x) ** 2,
 }
+if hasattr(xp, "complex128"):
+    SMOOTH |= {
+        "rfft": lambda x: xp.abs(xp.fft.rfft(x, axis=1)),
+        "ifftn": lambda x: xp.real(xp.fft.ifftn(x + 2j * x)) ** 2,
+        "irfft": lambda x: xp.fft.irfft(xp.astype(x, xp.complex128) * 1j, axis=1),
+        "conj": lambda x: xp.imag(xp.conj(xp.exp(xp.multiply(x, 1j)))),
+        "vecdot of complex": lambda x: xp.abs(xp.vecdot(x + 1j, 1j * x)),
+    }
 POINT = np.asarray([[0.5, 1.25, 0.75], [1.5, 0.9, 2.0]])
 
 

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..tensors import create, dtypes
+from ..tensors.apply import apply
 from ..tensors.dtypes import as_dtype
+from ..tensors.ops_basic import to_dtype
 from ..tensors.ops_facts import to
+from ..tensors.ops_join import STACK
 from ..tensors.tensor import METHODS, Tensor
 from ..tracer.numpy_api import creation
 from .rows import row, written
@@ -29,6 +32,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         if isinstance(obj, Tensor):
             found = create.as_tensor(obj, dtype, device)
             return METHODS["clone"](found) if copy and found is obj else found
+        if dtypes.is_sequence(obj) and any(isinstance(v, Tensor) for v in dtypes.flatten(obj)[1]):
+            return _of_tensors(obj, dtype)
         return (create.tensor if copy else create.as_tensor)(obj, dtype, device)
     shared = create.as_tensor(obj, device=device) if isinstance(obj, (Tensor, np.ndarray)) else None
     if shared is None or dtype not in (None, shared.dtype) or (isinstance(obj, Tensor) and shared is not obj):
@@ -36,6 +41,14 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if isinstance(obj, np.ndarray) and not np.may_share_memory(obj, shared._data) and obj.size:
         raise ValueError("asarray(): the array can't be written, so it has to be copied, but copy is False")
     return shared
+
+
+def _of_tensors(obj: Any, dtype: Any) -> Any:
+    """The tensor of nested sequences whose elements are tensors, with their history."""
+    sizes, leaves = dtypes.flatten(obj)
+    kind = dtypes.infer_leaves(leaves) if dtype is None else as_dtype(dtype)
+    parts = tuple([to_dtype(create.as_tensor(v), kind) for v in leaves])
+    return METHODS["reshape"](apply(STACK, parts, (0,)), (*sizes, *parts[0].shape))
 
 
 @written
@@ -72,13 +85,18 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 @written
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor full of one number."""
+    """A tensor full of one number, which may be a tensor without axes."""
+    if isinstance(fill_value, Tensor) and fill_value.requires_grad:
+        value = create.as_tensor(fill_value, dtype, device)
+        return METHODS["clone"](METHODS["broadcast_to"](value, shape))
     return create.full(shape, fill_value, dtype, device=device)
 
 
 @written
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """A tensor full of one number, in the shape (and dtype, unless given) of *x*."""
+    if isinstance(fill_value, Tensor):
+        return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device)
     return create.full_like(x, fill_value, dtype=dtype, device=device)
 
 

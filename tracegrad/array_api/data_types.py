@@ -91,10 +91,10 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 
 class Info:
-    """What the namespace says of itself."""
+    """Facts about the namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What consumers may rely on."""
+        """Features that consumers may rely on."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> device:

@@ -218,7 +218,8 @@ def test_the_convention():
         lambda a: np.linalg.qr(a)[1], lambda a: np.linalg.svd(a, compute_uv=False),
         lambda a: np.linalg.eigvalsh(a + a.mH),
         lambda a: np.linalg.cholesky(a @ a.mH + T.eye(3, dtype=a.dtype)), lambda a: np.fft.fft2(a) * np.conj(a),
-        lambda a: np.real(a) + np.imag(a) + np.angle(a) + np.abs(a),
+        lambda a: np.real(a) + np.imag(a) + np.angle(a) + np.abs(a), lambda a: np.sign(a) + np.exp(a),
+        lambda a: T.stack([np.linalg.norm(row, np.inf) for row in a]),
     ],
 )  # fmt: skip
 def test_functions_of_numpy(function):

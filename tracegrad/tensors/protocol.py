@@ -240,7 +240,7 @@ def install() -> None:
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
-    _OPERATORS[np.sign] = METHODS["sgn"]
+    _OPERATORS[np.sign] = lambda x: METHODS["sgn" if is_complex(x) else "sign"](x)
     _OPERATORS[sp.expit] = METHODS["sigmoid"]
     _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]

@@ -70,6 +70,9 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _write_safetensors(path: str, arrays: dict[str, np.ndarray], layout: str) -> None:
+    for name, array in arrays.items():
+        if array.dtype == np.complex128:
+            raise TypeError(f"state[{name!r}] is complex128, which the safetensors format has not: save to .npz")
     _package("safetensors.numpy").save_file(arrays, path, metadata={LAYOUT: layout})
 
 

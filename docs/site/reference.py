@@ -29,6 +29,7 @@ ABOUT = {
     "tracegrad.autograd.function": "Operations of tensors with a backward of their own.",
     "tracegrad.autograd.functional": "Jacobians and Hessians of functions of tensors.",
     "tracegrad.cuda": "Devices.",
+    "tracegrad.fft": "Fourier transforms of tensors. (NumPy code uses `np.fft`.)",
     "tracegrad.linalg": "Linear algebra of tensors. (NumPy code uses `np.linalg`.)",
     "tracegrad.nn": "Modules.",
     "tracegrad.nn.functional": "Functions of neural networks.",

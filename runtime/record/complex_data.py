@@ -46,8 +46,8 @@ def array_of(buffer: Any) -> Any:
     """The complex array over a buffer of lanes; a scalar of a single number."""
     if type(buffer) is not np.ndarray:
         raise UnsupportedError.here(
-            "a complex result of arrays on a CUDA device would be a complex tensor, of which there are none: return "
-            "z.real and z.imag, or pass NumPy arrays with target='cuda'"
+            "a compiled function does not give complex results of arrays on a CUDA device: return z.real and z.imag, "
+            "or pass NumPy arrays with target='cuda'"
         )
     dtype = np.complex128 if buffer.dtype.itemsize == 8 else np.complex64
     return buffer.view(dtype)[..., 0] if buffer.ndim > 1 else buffer.view(dtype)[0]

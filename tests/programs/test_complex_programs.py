@@ -354,5 +354,3 @@ def test_refusals() -> None:
     ):
         with pytest.raises(DifferentiationError, match=words):
             call()
-    with pytest.raises(TypeError, match="no complex tensors"):
-        _ = tracegrad.tensor([1.0]) * np.array([1j])

@@ -19,7 +19,7 @@ ROOMS = {
     "tracegrad": (
         "__main__", "check", "compat.autograd.scipy", "compat.autograd.misc", "compat.autograd", "compat", "", "amp",
         "array_api",
-        "dask", "interop", "saving", "cuda", "linalg", "random", "tree", "autograd", "steps", "optim", "nn",
+        "dask", "interop", "saving", "cuda", "fft", "linalg", "random", "tree", "autograd", "steps", "optim", "nn",
         "nn.functional", "tensors", "faces",
     ),
     "runtime": (

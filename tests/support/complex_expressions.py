@@ -87,6 +87,11 @@ EXPRESSIONS = {
         T.fft.ifftshift(z); T.fft.fftshift(z,0); T.fft.fftfreq(5); T.fft.rfftfreq(6,0.1); T.fft.fft(i);
         T.fft.fft(z).abs()**2; T.fft.irfft(T.fft.rfft(x)*T.fft.rfft(x[0])); z.logsumexp(0); z.logsumexp((0,1),True)
     """,
+    "modules": """
+        T.nn.functional.conv2d(b[None],c[None,:,:2]); T.nn.functional.linear(z,w); T.nn.functional.normalize(z,dim=0);
+        T.nn.functional.pad(z,(1,2)); T.nn.functional.softsign(z); T.nn.functional.tanh(z); T.nn.functional.sigmoid(z);
+        T.nn.functional.l1_loss(z,w); T.nn.functional.normalize(z,p=3.0,dim=1)
+    """,
     "dtypes": """
         x.to(z.dtype); z.to(T.complex64); z.cdouble(); x.to(z.dtype)*z; z.to(z.dtype); x.type_as(z); z.cfloat()
     """,
@@ -106,5 +111,44 @@ EXPRESSIONS = {
 }
 
 
-def listed() -> list[str]:
-    return [e.strip() for text in EXPRESSIONS.values() for e in text.split(";")]
+def listed(group: str) -> list[str]:
+    """The expressions of a group."""
+    return [text.strip() for text in EXPRESSIONS[group].split(";")]
+
+
+def evaluated(library: Any, text: str, arrays: dict[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
+    """(the result of an expression in *library*, its leaves of these *arrays*)"""
+    leaves = {name: library.tensor(array, requires_grad=True) for name, array in arrays.items()}
+    space = {name: leaf * 1 for name, leaf in leaves.items()}
+    space |= {name: library.tensor(array) for name, array in CONSTANTS.items()} | {"T": library}
+    try:
+        return eval(text, space), leaves
+    except SyntaxError:
+        exec(text, space)
+        return space[text[0]], leaves
+
+
+def arrays(single: bool) -> dict[str, np.ndarray]:
+    """The contents of the leaves, in single precision or as they are."""
+    if not single:
+        return dict(LEAVES)
+    return {name: a.astype(np.complex64 if a.dtype.kind == "c" else np.float32) for name, a in LEAVES.items()}
+
+
+def weights(result: Any) -> np.ndarray:
+    """A cotangent for *result*."""
+    pairs = np.random.default_rng(0).normal(size=(*result.shape, 2))
+    return pairs[..., 0] + 1j * pairs[..., 1] if result.is_complex() else pairs[..., 0]
+
+
+def numbers(t: Any) -> Any:
+    """The array of a tensor of either library; None for None."""
+    return None if t is None else t.detach().resolve_conj().numpy()
+
+
+def gradients(library: Any, result: Any, leaves: dict[str, Any]) -> dict[str, Any]:
+    """The gradients of the leaves, by name, where *result* has any."""
+    if not (isinstance(result, library.Tensor) and result.requires_grad):
+        return {}
+    result.backward(library.tensor(weights(result), dtype=result.dtype))
+    return {name: numbers(leaf.grad) for name, leaf in leaves.items()}

@@ -20,7 +20,7 @@ from ..tensors.node import TapeNode
 from ..tensors.on_device import filled
 from ..tensors.op import aval_of
 from ..tensors.tensor import Tensor, changed, make, origins, raw
-from ..tracer.ir.aval import FLOAT_KINDS, Aval
+from ..tracer.ir.aval import INEXACT_KINDS, Aval
 from . import function_traced
 from .function_context import (
     FunctionCtx,
@@ -147,7 +147,7 @@ def _apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         linked: dict[int, int] = {}
         views: list[tuple[Tensor, Tensor, int]] = []
         for k, (r, t) in enumerate(zip(results, given, strict=True)):
-            if isinstance(t, Tensor) and raw(t).dtype.kind in FLOAT_KINDS and not _among(t, ctx._non_differentiable):
+            if isinstance(t, Tensor) and raw(t).dtype.kind in INEXACT_KINDS and not _among(t, ctx._non_differentiable):
                 r._node, r._out, r._requires = node, k, True
                 linked[id(t)] = k
                 if r is not t and (t._base is not None or _among(t, tensors)) and not _among(t, ctx._dirty):

@@ -19,6 +19,7 @@ from ..tensors.capture import Capture
 from ..tensors.modes import STATE, no_grad
 from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS, Aval, is_number
+from ..tracer.ir.errors import UnsupportedError
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import user_site
@@ -182,8 +183,17 @@ def _argument(value: Any) -> Any:
         result = make(value)
     else:
         return value
+    _check_real(result)
     result._requires = raw(result).dtype.kind in FLOAT_KINDS
     return result
+
+
+def _check_real(t: Tensor) -> None:
+    if raw(t).dtype.kind == "c":
+        raise UnsupportedError.here(
+            "a Function of complex arrays is not supported in NumPy code that is recorded: pass z.real and z.imag, or "
+            "write the rule with tracegrad.custom_vjp"
+        )
 
 
 def _positions(ctx: FunctionCtx, given: Sequence[Any]) -> list[int | None]:
@@ -191,6 +201,8 @@ def _positions(ctx: FunctionCtx, given: Sequence[Any]) -> list[int | None]:
     positions: list[int | None] = []
     count = 0
     for r in given:
+        if isinstance(r, Tensor):
+            _check_real(r)
         known = isinstance(r, Tensor) and raw(r).dtype.kind in FLOAT_KINDS
         known = known and not any(r is n for n in ctx._non_differentiable)
         positions.append(count if known else None)

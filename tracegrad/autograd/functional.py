@@ -18,7 +18,7 @@ from ..tensors.modes import enable_grad
 from ..tensors.on_device import filled, put_beside
 from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor, make, raw
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 from .function_context import alias
 
 Function = Callable[..., Any]
@@ -53,7 +53,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         many, xs = _prepared(inputs, "jvp", create_graph)
         vector = _vector(v, xs, many, "jvp", create_graph)
         many_out, outs = _called(func, xs, "jvp", strict)
-        cotangents = tuple([_zeros(o).requires_grad_(o.dtype.kind in FLOAT_KINDS) for o in outs])
+        cotangents = tuple([_zeros(o).requires_grad_(o.dtype.kind in INEXACT_KINDS) for o in outs])
         backward = _grad(outs, xs, cotangents, True)
         if strict:
             _check_dependent(backward, _LINEAR)
@@ -225,6 +225,10 @@ def _grad(
 def _rows(number: int, out: Tensor, xs: Tensors, create_graph: bool, strict: bool) -> Tensors:
     """The Jacobian of one result with respect to each input: one backward for each of its elements."""
     shape, dtype = out.shape, out.dtype
+    if dtype.kind == "c":
+        raise RuntimeError(
+            f"jacobian of a result of {dtype}: a complex derivative is two real ones; give tracegrad.view_as_real(z)"
+        )
     rows: list[list[Tensor]] = [[] for _ in xs]
     for j in range(raw(out).size):
         seed = np.zeros(shape, dtype)

@@ -1,6 +1,7 @@
 """``gradcheck`` and ``gradgradcheck``: derivatives against finite differences, as in PyTorch.
 
-Inputs are perturbed in place, one element at a time, so the function is called with the user's own tensors.
+Inputs are perturbed in place, one element at a time, so the function is called with the user's own tensors.  Complex
+tensors count as real ones of their lanes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..tensors.backward import grad
+from ..tensors.dtypes import lane_of
 from ..tensors.on_device import filled, put_beside
+from ..tensors.op import for_kernel
 from ..tensors.tensor import Tensor, from_data, make, raw, seen
-from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.aval import INEXACT_KINDS
 
 
 class GradcheckError(RuntimeError):
@@ -82,7 +85,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _floats(result: Any) -> list[Tensor]:
-    return [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS]
+    return [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in INEXACT_KINDS]
 
 
 def _differentiable(result: Any) -> list[Tensor]:
@@ -92,7 +95,7 @@ def _differentiable(result: Any) -> list[Tensor]:
 def _check_inputs(args: tuple[Any, ...]) -> None:
     wanted = [(k, x) for k, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
     for k, x in wanted:
-        if x.dtype != np.float64:
+        if x.dtype not in (np.float64, np.complex128):
             warnings.warn(
                 f"Input #{k} requires gradient and is not a double precision floating point or complex. This check "
                 "will likely fail if all the inputs are not of double precision floating point or complex. ",
@@ -146,12 +149,12 @@ def _numerical(
     input."""
 
     def values() -> list[np.ndarray]:
-        return [np.array(seen(raw(o), "looks at a result")) for o in kept(func(*args))]
+        return [np.array(for_kernel(seen(raw(o), "looks at a result"))) for o in kept(func(*args))]
 
     found = []
     sizes = [v.size for v in values()]
     for x in xs:
-        data = raw(x)
+        data = for_kernel(raw(x))
         rows: list[list[np.ndarray]] = [[] for _ in range(count)]
         for index in np.ndindex(data.shape):
             before = data[index].copy()
@@ -170,10 +173,11 @@ def _numerical(
 
 def _analytical(xs: Sequence[Tensor], out: Tensor, nondet_tol: float, check_dtypes: bool) -> list[np.ndarray]:
     """The same Jacobians by a backward for each element of the output, twice, to see that it is deterministic."""
-    found = [np.zeros((raw(x).size, raw(out).size), x.dtype) for x in xs]
-    for j in range(raw(out).size):
+    count = for_kernel(raw(out)).size
+    found = [np.zeros((for_kernel(raw(x)).size, count), lane_of(x.dtype)) for x in xs]
+    for j in range(count):
         seed = np.zeros(out.shape, out.dtype)
-        seed.reshape(-1)[j] = 1
+        for_kernel(seed).reshape(-1)[j] = 1
         first, second = (
             grad(out, xs, make(put_beside(seed, out._data)), retain_graph=True, allow_unused=True) for _ in range(2)
         )
@@ -190,7 +194,7 @@ def _analytical(xs: Sequence[Tensor], out: Tensor, nondet_tol: float, check_dtyp
                     "gives different values, although analytical gradient matches numerical gradient.The tolerance "
                     f"for nondeterminism was {nondet_tol}."
                 )
-            jacobian[:, j] = _numbers(a).reshape(-1)
+            jacobian[:, j] = for_kernel(_numbers(a)).reshape(-1)
     return found
 
 

@@ -23,6 +23,11 @@ _Draw = Callable[[np.random.Generator], Any]
 
 
 def _fill(tensor: Tensor, draw: _Draw, generator: Any = None) -> Tensor:
+    if tensor.is_complex():
+        raise NotImplementedError(
+            "complex tensors are not filled with random numbers by nn.init: fill t.real and t.imag, or make a real "
+            "module complex with .to(tracegrad.complex64)"
+        )
     with no_grad():
         return copy_(tensor, make(random.drawn(lambda stream: draw(stream).astype(tensor.dtype), generator)))
 

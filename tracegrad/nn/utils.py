@@ -15,7 +15,8 @@ from ..tensors.apply import apply
 from ..tensors.inplace import inplace
 from ..tensors.modes import no_grad
 from ..tensors.op import EagerOp
-from ..tensors.ops_basic import MUL, copy_
+from ..tensors.ops_basic import MUL, copy_, no_order
+from ..tensors.ops_reduce import squared_size
 from ..tensors.tensor import METHODS, Tensor, raw
 
 
@@ -24,7 +25,7 @@ def _total_norm(*arrays_and_order: Any) -> Any:
     if order == math.inf:
         return reduce(np.maximum, (abs(a).max() for a in arrays))
     if order == 2.0:
-        return np.sqrt(reduce(add, ((a * a).sum() for a in arrays)))
+        return np.sqrt(reduce(add, (squared_size(a).sum() for a in arrays)))
     return reduce(add, ((abs(a) ** order).sum() for a in arrays)) ** (1.0 / order)
 
 
@@ -87,6 +88,8 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     """Bring all elements of all gradients in place into [-clip_value, clip_value]."""
     bound = float(clip_value)
     for grad in _gradients(parameters):
+        if grad.is_complex():
+            raise no_order("clip_grad_value_")
         inplace(CLAMP, grad, (), (-bound, bound))
 
 

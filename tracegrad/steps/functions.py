@@ -103,6 +103,11 @@ def _differentiable(leaf: Any, form: Any, position: int, connect: bool) -> Tenso
         data = leaf._data
     else:
         data = as_device(leaf) if on_device(leaf) else np.asarray(leaf)
+    if data.dtype.kind == "c":
+        raise DifferentiationError.here(
+            f"cannot differentiate {name_of(form)} with respect to argument {position}, a tensor of {data.dtype}: call "
+            ".backward() of its result, whose gradients have PyTorch's convention; or pass NumPy arrays"
+        )
     if data.dtype.kind not in FLOAT_KINDS:
         raise DifferentiationError.here(
             f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "

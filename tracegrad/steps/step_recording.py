@@ -217,7 +217,7 @@ class TensorRecording(Recording):
         read = self._read
         if read is None:
             source, leaves = Source(), _leaves(call)
-            operands = [self._held(source, k, self._operand(source, p, call, leaves)) for k, p in enumerate(self.places)]
+            operands = self._operands(source, call, leaves)
             if self.capture is not None:  # what the recorded run has drawn, and read of optimizers before it set them
                 drawn, env = self.capture.drawn, self.capture.recorder.env
                 for k, (var, place) in enumerate(zip(self.graph.inputs, self.places, strict=True)):
@@ -295,7 +295,7 @@ class TensorRecording(Recording):
         if self.generators:
             source.names.update(save=save_streams, restore=restore_streams, generators=self.generators)
             source.lines.append("streams = save(generators)")
-        operands = [self._held(source, k, self._operand(source, p, call, texts)) for k, p in enumerate(self.places)]
+        operands = self._operands(source, call, texts)
         for k in self._reads:
             source.lines.append(f"x{k} = {operands[k]}")
             operands[k] = f"x{k}"
@@ -321,9 +321,12 @@ class TensorRecording(Recording):
             return f"asarray({source.constant(payload)}())"
         return f"{_text(source, place, texts)}._data"
 
-    def _held(self, source: Source, k: int, text: str) -> str:
-        """The text of input *k* as the kernel takes it."""
-        return f"{source.constant(for_kernel)}({text})" if k in self.complexes else text
+    def _operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
+        """The texts of the inputs as the kernel takes them."""
+        operands = [self._operand(source, place, call, texts) for place in self.places]
+        for k in self.complexes:
+            operands[k] = f"{source.constant(for_kernel)}({operands[k]})"
+        return operands
 
     def arrays_among(self, call: Call) -> str:
         return f"values[{len(self.places)}:]"

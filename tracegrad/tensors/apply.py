@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.cuda.availability import IN_USE
-from ..tracer.ir.aval import INEXACT_KINDS, HALF
+from ..tracer.ir.aval import HALF, INEXACT_KINDS
 from ..tracer.ir.settings import AUTOCAST, AUTOCAST_USE
 from ..tracer.record.array import TracedArray
 from ..tracer.record.autocast import off

@@ -27,6 +27,7 @@ from ..runtime.cuda.arrays import byte_bounds, upload
 from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.watch import unwatched
 from ..tracer.ir.aval import FLOAT
+from ..tracer.ir.errors import UnsupportedError
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import adjoint_site
@@ -123,6 +124,11 @@ class Capture:
             return follow(self.raw(base), t._chain)
         root = self._by_array.get(id(t._data))
         if root is None:
+            if on_cuda(t._data) and t._data.dtype.kind == "c":
+                raise UnsupportedError.here(
+                    "a compiled step does not take complex tensors on a CUDA device: call the function itself, or keep "
+                    "tracegrad.view_as_real(z) and make z of it in the step"
+                )
             owner = self._grad_of.get(id(t))
             name = f"`{self._names[id(t)]}`" if id(t) in self._names else "a tensor from outside"
             var = self.recorder.add_input(for_kernel(t._data), name)

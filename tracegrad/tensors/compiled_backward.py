@@ -15,12 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..runtime.config import config
 from ..runtime.launch.binding import compiled, launched
-from ..runtime.record.complex_data import as_result
 from ..runtime.recent import Recent
+from ..runtime.record.complex_data import as_result
 from ..tracer.ir.aval import COMPLEX, Aval
 from ..tracer.ir.graph import Atom, Pair, Var, pairs_exist, structural
 from ..tracer.ir.refusals import Reason, Refusal
@@ -29,7 +27,7 @@ from ..tracer.ops.shape import zeros
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
 from .node import TapeNode
-from .op import LocalVjp, aval_of, from_kernel, for_kernel, aval_for_kernel, value_in_kernel
+from .op import LocalVjp, aval_for_kernel, aval_of, for_kernel, from_kernel, value_in_kernel
 from .tensor import Tensor
 
 MAX_NODES = 2000  # a longer tape would compile for seconds
@@ -234,7 +232,7 @@ def _adjoint(
         assert root._node is not None
         aval = aval_of(root._data)
         if cotangent is None:
-            seed = broadcast_to(structural(1, aval.dtype), aval.shape)
+            seed: Atom = broadcast_to(structural(1, aval.dtype), aval.shape)
         else:
             given.append(Var(aval_for_kernel(aval)))
             seed = value_in_kernel(given[-1], aval)

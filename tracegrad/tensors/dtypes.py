@@ -56,8 +56,8 @@ CATEGORIES = {"b": 0, "i": 1, "u": 1, "c": 3} | dict.fromkeys(FLOAT_KINDS, 2)
 
 
 def as_dtype(spec: Any) -> np.dtype:
-    """The dtype that *spec* denotes: an np.dtype, a NumPy scalar type, Python's float, int, bool or complex,
-    or a name ("float32", "long"). Always in native byte order. TypeError for anything else, and for dtypes that tensors cannot
+    """The dtype that *spec* denotes: an np.dtype, a NumPy scalar type, Python's float, int, bool or complex, or a name
+    ("float32", "long"). Always in native byte order. TypeError for anything else, and for dtypes that tensors cannot
     have."""
     if isinstance(spec, np.dtype):
         return supported(spec)
@@ -234,6 +234,6 @@ def flatten(data: Any) -> tuple[tuple[int, ...], list[Any]]:
 
 
 __all__ = [
-    "bfloat16", "cdouble", "cfloat", "complex64", "complex128", "double", "float16", "float32", "float64", "get_default_dtype", "half", "int8", "int16", "int32",
-    "int64", "long", "set_default_dtype", "short", "uint8",
+    "bfloat16", "cdouble", "cfloat", "complex64", "complex128", "double", "float16", "float32", "float64",
+    "get_default_dtype", "half", "int8", "int16", "int32", "int64", "long", "set_default_dtype", "short", "uint8",
 ]  # fmt: skip

@@ -23,13 +23,15 @@ from ..runtime.config import config
 from ..runtime.cuda.arrays import full, upload
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.recent import Recent
-from ..tracer.ir.graph import Atom, Graph
+from ..tracer.ir.aval import Aval
+from ..tracer.ir.graph import Atom, Graph, Pair, Var
+from ..tracer.ops.complex import taken_apart
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 from .device import device_of, on_cuda
 from .modes import STATE
-from .op import EagerOp, LocalVjp, aval_of
+from .op import EagerOp, LocalVjp, aval_of, joined
 from .tensor import Tensor, make
 
 PER_OP = 16  # this cache is for all operations, config.max_derivatives for one
@@ -37,12 +39,14 @@ PER_OP = 16  # this cache is for all operations, config.max_derivatives for one
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An operation for operands of one kind.  *places*: for each result its position among the graph's outputs, None
-    where the function gave None; *single*: it gave no tuple."""
+    """An operation for operands of one kind.  *places*: for each result its position among those of the graph, None
+    where the function gave None; *single*: it gave no tuple.  The graph has lanes in place of complex values, those of
+    results of these *avals*."""
 
     graph: Graph
     places: tuple[int | None, ...]
     single: bool
+    avals: tuple[Aval, ...]
 
 
 class _Recorder(Recorder):
@@ -69,12 +73,24 @@ def compute(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, 
     for x in raws:
         if type(x) is np.ndarray and x.ndim:
             raise different_devices(next(r.device.id for r in raws if on_cuda(r)))
+    empty = backend.modules.xp.empty
     if isinstance(op, LocalVjp):
-        return tuple(backend.execute(op.graph, raws)[1])
+        return tuple(joined(backend.execute(op.graph, _lanes(raws))[1], op.given, empty))
     found = _find(op, raws, statics, backend)
-    _, results = backend.execute(found.graph, raws, numbers=numbers)
+    _, results = backend.execute(found.graph, _lanes(raws), numbers=numbers)
+    results = joined(results, found.avals, empty)
     given = tuple([None if k is None else results[k] for k in found.places])
     return given[0] if found.single else given
+
+
+def _lanes(raws: Sequence[Any]) -> list[Any]:
+    """Raw operands with both lanes of complex arrays in their place."""
+    return [x for raw in raws for x in ((raw.real, raw.imag) if is_complex_array(raw) else (raw,))]
+
+
+def is_complex_array(x: Any) -> bool:
+    """Whether *x* is an array of complex numbers."""
+    return not isinstance(x, (float, int)) and x.dtype.kind == "c"
 
 
 def different_devices(index: int | None) -> RuntimeError:
@@ -101,15 +117,23 @@ def _record(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...], backend:
     atoms: list[Atom] = []
     places: list[int | None] = []
     with off(), recording(recorder):
-        operands = [recorder.add_input(x, "an operand", weak=type(x) in (int, float)) for x in raws]
+        operands = [_operand(recorder, x) for x in raws]
         out = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
         for result in out if type(out) is tuple else (out,):
             places.append(None if result is None else len(atoms))
             if result is not None:
                 atoms.append(to_atom(result))
         recorder.guards.clear()  # the guards hold in this run, and the graph is for no other
-        graph = recorder.finish(atoms)
-    return Recorded(graph, tuple(places), type(out) is not tuple), recorder.looked
+        graph = recorder.finish(taken_apart(atoms))
+    avals = tuple([atom.aval for atom in atoms])
+    return Recorded(graph, tuple(places), type(out) is not tuple, avals), recorder.looked
+
+
+def _operand(recorder: Recorder, x: Any) -> Var:
+    if not is_complex_array(x):
+        return recorder.add_input(x, "an operand", weak=type(x) in (int, float))
+    re, im = [recorder.add_input(lane, "an operand") for lane in (x.real, x.imag)]
+    return Pair(re, im, x.dtype)
 
 
 # ---- what else the eager layer needs of raw arrays, wherever they lie ------------------------------------------------

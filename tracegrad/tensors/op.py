@@ -202,7 +202,7 @@ class LocalVjp(EagerOp):
     saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
     each operand in ``gives``."""
 
-    __slots__ = ("careful", "gives", "graph", "given", "outs", "saved_in", "saved_out", "seeded", "takes")
+    __slots__ = ("careful", "given", "gives", "graph", "outs", "saved_in", "saved_out", "seeded", "takes")
 
     def __init__(
         self, name: str, graph: Graph, outs: _Avals, saved_in: tuple[int, ...], saved_out: tuple[int, ...],
@@ -240,13 +240,17 @@ class LocalVjp(EagerOp):
             gives = tuple([k for k, g in zip(positions, grads, strict=True) if g is not None])
             careful_out = tuple([m for g, m in zip(grads, marks, strict=True) if g is not None])
             results = taken_apart([g for g in grads if g is not None])
-        # Results of the operation are read, not computed again.
+        # Results of the operation are read, not computed again; but not real ones of complex operands, since NumPy's
+        # sizes differ from ours in the last bit, and a maximum is looked for by its value.
         produced = {o for n in forward for o in n.outs}
         read = [variable(o.aval) for o in outs]
-        known = {
+        of_reals = not any(a.is_complex for a in avals)
+        known: dict[Var, Any] = {
             o: v
-            for o, v in zip(real_atoms(outs), real_atoms(read), strict=True)
-            if isinstance(o, Var) and o in produced and op.reads != "operands"
+            for out, var in zip(outs, read, strict=True)
+            if op.reads != "operands" and (of_reals or out.aval.is_complex)
+            for o, v in zip(real_atoms([out]), real_atoms([var]), strict=True)
+            if isinstance(o, Var) and o in produced
         }
         nodes = [_renamed(n, known) for n in recorder.nodes]
         if op.reads == "result":

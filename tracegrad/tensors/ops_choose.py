@@ -126,7 +126,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Applied:
             raise RuntimeError(
                 f"expected dtype {dtype_name(input).lower()} for `end` but got dtype {dtype_name(other).lower()}"
             )
-    return LERP[isinstance(weight, Tensor)], (input, end, weight if isinstance(weight, Tensor) else scalar_of(weight, input.dtype))
+    is_tensor = isinstance(weight, Tensor)
+    return LERP[is_tensor], (input, end, weight if is_tensor else scalar_of(weight, input.dtype))
 
 
 @operation

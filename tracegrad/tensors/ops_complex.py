@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, as views and as tensors of pairs; conjugates, angles; complex tensors made of real ones.
+"""Complex numbers: their parts, as views and as tensors of pairs; conjugates; angles; complex tensors of real ones.
 
 ``real``, ``imag``, ``view_as_real`` and ``view_as_complex`` share the memory.  A conjugate is a copy, where PyTorch
 has a view that is conjugated when it is read: so there is nothing to resolve.

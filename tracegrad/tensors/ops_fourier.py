@@ -84,7 +84,8 @@ def _several(name: str, label: str, contents: str) -> None:
         many_dims(dims, t.ndim)  # which are distinct
         if sizes is not None and len(sizes) != len(dims):
             raise RuntimeError("When given, dim and shape arguments must have the same length")
-        sizes = None if sizes is None else tuple([t.shape[d] if n == -1 else n for n, d in zip(sizes, dims, strict=True)])
+        if sizes is not None:
+            sizes = tuple([t.shape[d] if n == -1 else n for n, d in zip(sizes, dims, strict=True)])
         return apply(op, (t,), (sizes, dims, norm))
 
     TRANSFORMS[f"{name}n"] = named(function, f"{name}n", f"{contents} (all of them, or as many last ones as *s* has).")

@@ -242,14 +242,16 @@ def fmod(input: Tensor, other: Any) -> Tensor:
     return apply(FMOD[isinstance(other, Tensor)], unify(input, other))
 
 
+def _wide(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return to_dtype(value, dtypes.complex128 if is_complex(value) else dtypes.float64)
+    return value if isinstance(value, complex) else float(value)
+
+
 @method
 def float_power(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent`` in float64, of complex numbers in complex128."""
-    base, power = (
-        to_dtype(v, dtypes.complex128 if is_complex(v) else dtypes.float64) if isinstance(v, Tensor)
-        else v if isinstance(v, complex) else float(v)
-        for v in (input, exponent)
-    )  # fmt: skip
+    base, power = map(_wide, (input, exponent))
     return base**power
 
 

@@ -76,14 +76,14 @@ def format_tensor(
     ``requires_grad=True``. *prefix* is put in front as it is: ``"Parameter containing:\\n"``.
     """
     options, indent = _options, len("tensor(")
-    defaults = {default_dtype, complex_with(default_dtype)}
-    if array.size == 0:  # without a number to look at, integers are named
-        numbers, with_size, known = "[]", array.ndim != 1, defaults
+    if array.size == 0:  # without a number to look at, integers and complex numbers are named
+        numbers, with_size, known = "[]", array.ndim != 1, {default_dtype}
     else:
         cut = tuple(array.size > options.threshold and n > 2 * options.edgeitems for n in array.shape)
         shown = _edges(array, cut, options.edgeitems)
         numbers = _layout(shown, cut, indent, _choose_style(shown, options), options)
-        with_size, known = not options.edgeitems, {*defaults, np.dtype(np.int64), np.dtype(np.bool_)}
+        with_size = not options.edgeitems
+        known = {default_dtype, complex_with(default_dtype), np.dtype(np.int64), np.dtype(np.bool_)}
     notes = [f"size={array.shape}"] if with_size else []
     if array.dtype not in known:
         notes.append(f"dtype={PACKAGE}.{array.dtype.name}")
@@ -165,7 +165,9 @@ def _edges(array: np.ndarray, cut: tuple[bool, ...], edge: int) -> np.ndarray:
     return array
 
 
-def _layout(shown: np.ndarray, cut: tuple[bool, ...], indent: int, style: _Style | _ComplexStyle, options: PrintOptions) -> str:
+def _layout(
+    shown: np.ndarray, cut: tuple[bool, ...], indent: int, style: _Style | _ComplexStyle, options: PrintOptions
+) -> str:  # fmt: skip
     """The bracketed text of *shown*, whose first line starts after *indent* characters; ``...`` where axes were cut."""
     if not shown.ndim:
         return style.text(shown.item())

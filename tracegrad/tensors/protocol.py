@@ -20,10 +20,11 @@ from ..tracer.record.array import UFUNC_METHODS, TracedArray, public_name, unsup
 from ..tracer.scipy_api import special
 from . import ops_math
 from .apply import apply
-from .arguments import plain_number
+from .arguments import FUNCTIONS, plain_number
 from .device import device_of
 from .modes import STATE
 from .op import EagerOp
+from .ops_basic import is_complex
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -187,6 +188,8 @@ def _into_arrays(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[
 def _array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if kwargs.get("out") is not None:
         _no_out(func.__name__, kwargs["out"])
+    if func in _OF_COMPLEX:
+        return _OF_COMPLEX[func](*args, **kwargs)
     if func in _PLAIN:
         return func(*_raw(tuple(args)), **_raw(dict(kwargs)))
     return run_numpy(func, args, kwargs, func in ARRAY_FUNCTIONS)
@@ -200,6 +203,16 @@ def _raw(value: Any) -> Any:
     return {k: _raw(v) for k, v in value.items()} if type(value) is dict else value
 
 
+def _imag(val: Tensor) -> Tensor:
+    return FUNCTIONS["imag"](val) if is_complex(val) else METHODS["new_zeros"](val, *val.shape)
+
+
+def _angle(z: Tensor, deg: bool = False) -> Tensor:
+    found = METHODS["angle"](z)
+    return METHODS["rad2deg"](found) if deg else found
+
+
+_OF_COMPLEX: dict[Any, Callable[..., Any]] = {np.real: FUNCTIONS["real"], np.imag: _imag, np.angle: _angle}
 # facts about arrays, and comparisons that give one bool: neither tensors nor gradients
 _PLAIN = {
     np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.may_share_memory, np.shares_memory, np.allclose,
@@ -228,7 +241,7 @@ def install() -> None:
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
-    _OPERATORS[np.sign] = METHODS["sgn"]
+    _OPERATORS[np.sign] = lambda x: METHODS["sgn" if is_complex(x) else "sign"](x)
     _OPERATORS[sp.expit] = METHODS["sigmoid"]
     _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]

@@ -6,6 +6,7 @@ replayed.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,8 @@ from . import dtypes
 from .arguments import named
 from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside, like
 from .device import on_cuda, wanted
-from .dtypes import as_dtype, scalar_name
+from .dtypes import as_dtype, lane_of, scalar_name
+from .messages import only_real
 from .modes import STATE
 from .tensor import Tensor, raw
 
@@ -109,6 +111,8 @@ def drawn(draw: Callable[[np.random.Generator], np.ndarray], generator: Any = No
 
 def _floats(dtype: Any, kernel: str) -> np.dtype:
     kind = _float_or_default(dtype)
+    if kind.kind == "c":
+        raise only_real(kernel)
     if kind.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(kind)}'")
     return kind
@@ -132,7 +136,13 @@ def _numbers(name: str, draw: Callable[..., Any], kernel: str, contents: str) ->
         *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
-        shape, kind = _shape(name, sizes, size), _floats(dtype, kernel)
+        shape, kind = _shape(name, sizes, size), _float_or_default(dtype)
+        if kind.kind == "c":
+            lane = lane_of(kind)
+            lanes = drawn(lambda stream: draw(stream, (*shape, 2), lane), generator)
+            lanes = lanes * lane.type(math.sqrt(0.5)) if draw is _normal else lanes  # so that the variance is 1
+            return _made(lanes.view(kind)[..., 0], requires_grad, device)
+        _floats(kind, kernel)
         return _made(drawn(lambda stream: draw(stream, shape, kind), generator), requires_grad, device)
 
     return named(create, name, f"{contents}; sizes as numbers or as one tuple.")

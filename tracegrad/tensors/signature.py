@@ -82,7 +82,8 @@ def _reader(body: _Function, name: str, doc: str, result: str = "{1}") -> _Funct
     name = name or body.__name__
     if source:
         made = _maker(source)(body, name)
-        made.__annotations__ = {k: "Tensor" if kind in ("Applied", "Real") else kind for k, kind in body.__annotations__.items()}
+        shown = dict.fromkeys(("Applied", "Real"), "Tensor")
+        made.__annotations__ = {k: shown.get(kind, kind) for k, kind in body.__annotations__.items()}
         made.__module__ = body.__module__
     return named(made, name, doc or body.__doc__)
 

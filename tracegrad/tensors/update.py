@@ -29,7 +29,6 @@ from ..runtime.launch.kernel_cache import kernels
 from ..runtime.launch.tape import Tape
 from ..runtime.paths.paths import compare_result
 from ..runtime.recent import Recent
-from ..runtime.record.complex_data import lanes_of
 from ..tracer.ir.aval import FLOAT32, HALF
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
@@ -38,7 +37,7 @@ from .device import on_cuda
 from .dtypes import lane_of
 from .modes import STATE
 from .on_device import compute
-from .op import EagerOp
+from .op import EagerOp, for_kernel
 from .tensor import Tensor
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -66,22 +65,32 @@ def fused_update(
         _capture(STATE.capture, rule, rows, hyper, statics)
         return
     tensors = list(chain.from_iterable(rows))
-    values: list[Any] = [t._data if t._data.dtype.kind != "c" else lanes_of(t._data) for t in tensors]
+    values: list[Any] = [t._data for t in tensors]
     if IN_USE[0] and any(map(on_cuda, values)):
         numbers = [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
         _on_device(rule, rows, numbers, statics)
         return
     values += [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
-    family = _families.get((rule, statics, len(rows)))
-    if family is not None and not config.check:
-        for member in family:
-            run = member.run
-            if run is not None and run(*values) is not None:
-                for k in member.written:
-                    tensors[k]._counter[0] += 1
-                return
+    family = None if config.check else _families.get((rule, statics, len(rows)))
+    if family is not None and _launched(family, tensors, values):
+        return
+    if any(t._data.dtype.kind == "c" for t in tensors):
+        values[: len(tensors)] = [for_kernel(t._data) for t in tensors]
+        if family is not None and _launched(family, tensors, values):
+            return
     for k in _slowly(rule, len(rows), values, len(hyper), statics):
         tensors[k]._counter[0] += 1
+
+
+def _launched(family: Sequence[_Member], tensors: Sequence[Tensor], values: Sequence[Any]) -> bool:
+    """Whether a launcher has taken *values*, and written into *tensors*."""
+    for member in family:
+        run = member.run
+        if run is not None and run(*values) is not None:
+            for k in member.written:
+                tensors[k]._counter[0] += 1
+            return True
+    return False
 
 
 def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Place], statics: tuple[Any, ...]) -> None:
@@ -108,6 +117,11 @@ def held(arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[float], statics: tuple[Any, ...]) -> None:
     """``fused_update`` of tensors on a CUDA device.  Every row is computed before any is written, so that an
     OutOfMemoryError changes nothing; but rows that share tensors are done one after the other."""
+    if any(t._data.dtype.kind == "c" for row in rows for t in row):
+        raise NotImplementedError(
+            "optimizers do not take complex parameters on a CUDA device: pass tracegrad.view_as_real(z) as a leaf, and "
+            "make z = tracegrad.view_as_complex(p) of it"
+        )
     width = len(rows[0])
     op = _device_op(rule, width, statics)
     shared = len({id(t._data) for row in rows for t in row}) < width * len(rows)

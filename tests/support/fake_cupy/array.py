@@ -76,6 +76,9 @@ class ndarray:  # noqa: N801
     device = property(lambda self: runtime.Device(0))
     T = property(lambda self: self._derived(self._a.T))
 
+    real = property(lambda self: self._derived(self._a.real), lambda self, x: self.real.__setitem__(..., x))
+    imag = property(lambda self: self._derived(self._a.imag), lambda self, x: self.imag.__setitem__(..., x))
+
     def __len__(self) -> int:
         return len(self._a)
 

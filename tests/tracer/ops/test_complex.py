@@ -266,3 +266,16 @@ def test_a_lane_that_is_a_constant():
     value, gradient = compile_grad(f).value_and_grad(x)
     np.testing.assert_allclose(value, f(x), rtol=1e-12)
     np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-5)
+
+
+def test_second_derivatives_on_the_axes():
+    """Where one lane is 0, whose square has a second derivative nevertheless."""
+
+    def gradient(z):
+        return autograd.grad(lambda z: np.sum((np.log(z) * np.log1p(z)).real ** 2))(z)
+
+    def size(z):
+        return np.sum(np.abs(gradient(z)) ** 2)
+
+    points = np.array([0.7 + 0j, 0.3j, -0.6j, 1.5 + 0j])
+    np.testing.assert_allclose(autograd.grad(size)(points), complex_gradient(size, points, step=1e-5), rtol=1e-5)

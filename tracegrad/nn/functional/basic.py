@@ -15,10 +15,10 @@ import numpy as np
 
 from ...tensors import random
 from ...tensors.apply import apply
-from ...tensors.arguments import named, one_dim, tensor_argument
+from ...tensors.arguments import named, one_dim, real_argument, tensor_argument
 from ...tensors.dtypes import scalar_name
-from ...tensors.messages import only_real
 from ...tensors.inplace import inplace as write
+from ...tensors.messages import only_real
 from ...tensors.on_device import put_beside
 from ...tensors.op import EagerOp
 from ...tensors.ops_basic import MUL, floating
@@ -195,7 +195,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Each element 0 with probability *p*, otherwise divided by 1 - p; the input itself unless *training*, or
     if *p* is 0."""
-    x = raw(tensor_argument("dropout", input))
+    x = raw(real_argument("dropout", input))
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:

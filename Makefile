@@ -1,4 +1,4 @@
-# demo, test, test-all, test-long, test-oldest, test-python, test-neighbours, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-all, test-long, test-oldest, test-python, test-neighbours, test-array-api, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test                                  the quick tier of the tests, in minutes
@@ -22,11 +22,11 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all test-long test-oldest test-python test-neighbours oracle bench gpu-check lint docs clean
+.PHONY: demo test test-all test-long test-oldest test-python test-neighbours test-array-api oracle bench gpu-check lint docs clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
-demo test test-all test-long test-neighbours: export OPENBLAS_NUM_THREADS ?= 1
+demo test test-all test-long test-neighbours test-array-api: export OPENBLAS_NUM_THREADS ?= 1
 # Some fifty tests start an interpreter of their own: without compiled files each of them compiles the library anew.
 test test-all test-long: export PYTHONDONTWRITEBYTECODE :=
 
@@ -52,7 +52,14 @@ test-python:
 # With Dask, JAX and others, in an environment of their own: what they change in other libraries is not in the other tests.
 test-neighbours:
 	$(MAKE) VENV=$(NEIGHBOURS) '$(NEIGHBOURS)/.ready-test,neighbours'
-	$(NEIGHBOURS)/bin/python -m pytest tests/interop tests/nn/test_saving.py tests/project/test_readme.py
+	$(NEIGHBOURS)/bin/python -m pytest tests/interop tests/array_api tests/nn/test_saving.py tests/project/test_readme.py
+
+# array-api-tests, from its folder SUITE, on our namespace and on NumPy.
+test-array-api:
+	@test -e '$(SUITE)/array_api_tests' || { echo 'make test-array-api SUITE=path/to/array-api-tests (cloned with its submodule)'; exit 2; }
+	$(MAKE) VENV=$(NEIGHBOURS) '$(NEIGHBOURS)/.ready-test,neighbours'
+	$(NEIGHBOURS)/bin/python -m pip install --quiet $(PIP_ARGS) -r '$(SUITE)/requirements.txt'
+	$(NEIGHBOURS)/bin/python tests/array_api/compare.py '$(SUITE)' $(SUITE_ARGS)
 
 # PyTorch, so that the tests which compare with it do not skip.
 oracle: $(VENV)/.ready-oracle

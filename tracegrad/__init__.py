@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from numpy import e, iinfo, inf, nan, pi
 
-    from . import amp, cuda, dask, fft, interop, linalg, nn, optim, random, tree
+    from . import amp, array_api, cuda, dask, fft, interop, linalg, nn, optim, random, tree
     from .runtime.inspection import eval_shape, make_graph
     from .runtime.profiling import profile
     from .runtime.transforms.vectorize import vectorize
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     __all__ = [
         "BadIndexError", "CompiledFunction", "CompiledStep", "DeviceError", "DifferentiationError", "MutationError",
         "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array",
-        "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda", "dask",
-        "device", "e", "eval_shape", "fft", "finfo", "float", "fori_loop", "get_default_device", "get_num_threads",
-        "iinfo", "inf", "int", "interop", "linalg", "load", "make_graph", "map", "nan", "nn", "optim", "pi", "profile",
-        "random", "save", "scan", "set_default_device", "set_num_threads", "set_printoptions", "stop_gradient",
-        "switch", "tree", "vectorize", "vmap", "while_loop",
+        "array_api", "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda",
+        "dask", "device", "e", "eval_shape", "fft", "finfo", "float", "fori_loop", "get_default_device",
+        "get_num_threads", "iinfo", "inf", "int", "interop", "linalg", "load", "make_graph", "map", "nan", "nn", "optim",
+        "pi", "profile", "random", "save", "scan", "set_default_device", "set_num_threads", "set_printoptions",
+        "stop_gradient", "switch", "tree", "vectorize", "vmap", "while_loop",
     ]  # fmt: skip
     __all__ += _create.__all__
     __all__ += _draws.__all__

@@ -16,11 +16,11 @@ from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
-import scipy.special as sp
 
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.primitive import ELEMENTWISE, Primitive
+from ...tracer.ops import scipy_ufuncs as sp
 from ..cpu.scalar import Scalars, declare, lower, register_type
 
 # intrinsics and C functions that libdevice has under the same name

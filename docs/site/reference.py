@@ -22,6 +22,9 @@ _FIELD = re.compile(r"^:(param|returns?|raises?)\s*([\w, .*]*):\s*", re.MULTILIN
 ABOUT = {
     "tracegrad": "Compiled functions, loops and branches, rules of your own; then tensors and their operations.",
     "tracegrad.amp": "Training in half precision.",
+    "tracegrad.array_api": "The Array API standard, over tensors.",
+    "tracegrad.array_api.fft": "Its Fourier transforms.",
+    "tracegrad.array_api.linalg": "Its linear algebra.",
     "tracegrad.autograd": "Derivatives: functions of functions, and of tensors.",
     "tracegrad.autograd.function": "Operations of tensors with a backward of their own.",
     "tracegrad.autograd.functional": "Jacobians and Hessians of functions of tensors.",

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "tracegrad": (
         "__main__", "check", "compat.autograd.scipy", "compat.autograd.misc", "compat.autograd", "compat", "", "amp",
+        "array_api",
         "dask", "interop", "saving", "cuda", "fft", "linalg", "random", "tree", "autograd", "steps", "optim", "nn",
         "nn.functional", "tensors", "faces",
     ),

@@ -37,7 +37,7 @@ CODE = "tests/codegen/"
 UNOPTIMISED = (
     *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "record", "reroll", "scipy_api")),
     *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
-    *(f"tests/{room}/" for room in ("autograd", "check", "nn", "optim", "steps", "tensors", "traps")),
+    *(f"tests/{room}/" for room in ("array_api", "autograd", "check", "nn", "optim", "steps", "tensors", "traps")),
     "tests/tracer/ops/test_linalg_complex.py",
 )
 OPTIMISED = optimiser.level

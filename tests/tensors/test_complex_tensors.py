@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from complex_expressions import EXPRESSIONS, LEAVES, arrays, evaluated, gradients, listed, numbers, weights
 from numpy.exceptions import ComplexWarning
+from selection import seeds
 from support import assert_agree
 
 import tracegrad
@@ -218,7 +219,8 @@ def test_the_convention():
         lambda a: np.linalg.qr(a)[1], lambda a: np.linalg.svd(a, compute_uv=False),
         lambda a: np.linalg.eigvalsh(a + a.mH),
         lambda a: np.linalg.cholesky(a @ a.mH + T.eye(3, dtype=a.dtype)), lambda a: np.fft.fft2(a) * np.conj(a),
-        lambda a: np.real(a) + np.imag(a) + np.angle(a) + np.abs(a),
+        lambda a: np.real(a) + np.imag(a) + np.angle(a) + np.abs(a), lambda a: np.sign(a) + np.exp(a),
+        lambda a: T.stack([np.linalg.norm(row, np.inf) for row in a]),
     ],
 )  # fmt: skip
 def test_functions_of_numpy(function):
@@ -429,22 +431,26 @@ def test_a_saved_value_that_was_overwritten_is_an_error():
 # ---- texts and other formats ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (1j, "tensor(0.+1.j)"),
-        ([1 + 2j, 3 - 4j], "tensor([1.+2.j, 3.-4.j])"),
-        ([0.5 + 1j, 2.0 + 30j], "tensor([0.5000+1.j, 2.0000+30.j])"),
-        ([-1 - 1j, complex(10, -0.0)], "tensor([-1.-1.j, 10.-0.j])"),
-        ([1e-7 + 1j, 1e9], "tensor([1.0000e-07+1.j, 1.0000e+09+0.j])"),
-        ([complex(math.nan, 1), complex(1, math.inf)], "tensor([nan+1.j, 1.+infj])"),
-        (np.zeros((2, 0), complex), "tensor([], size=(2, 0), dtype=tracegrad.complex128)"),
-        (np.ones(1, C64), "tensor([1.+0.j], dtype=tracegrad.complex64)"),
-    ],
-)
-def test_texts(data, text, torch):
+TEXTS = [
+    (1j, "tensor(0.+1.j)"),
+    ([1 + 2j, 3 - 4j], "tensor([1.+2.j, 3.-4.j])"),
+    ([0.5 + 1j, 2.0 + 30j], "tensor([0.5000+1.j, 2.0000+30.j])"),
+    ([-1 - 1j, complex(10, -0.0)], "tensor([-1.-1.j, 10.-0.j])"),
+    ([1e-7 + 1j, 1e9], "tensor([1.0000e-07+1.j, 1.0000e+09+0.j])"),
+    ([complex(math.nan, 1), complex(1, math.inf)], "tensor([nan+1.j, 1.+infj])"),
+    (np.zeros((2, 0), complex), "tensor([], size=(2, 0), dtype=tracegrad.complex128)"),
+    (np.ones(1, C64), "tensor([1.+0.j], dtype=tracegrad.complex64)"),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), TEXTS)
+def test_texts(data, text):
     assert repr(T.tensor(data)) == text
-    assert repr(torch.tensor(data)).replace("torch.", "tracegrad.") == text
+
+
+def test_texts_are_those_of_torch(torch):
+    for data, text in TEXTS:
+        assert repr(torch.tensor(data)).replace("torch.", "tracegrad.") == text
 
 
 def test_texts_with_facts():
@@ -671,6 +677,49 @@ def test_compiled_functions_take_complex_tensors_and_refuse_their_gradient():
     assert f(T.tensor(V)).item() == pytest.approx(np.sum(np.abs(V * V)))
     with pytest.raises(T.DifferentiationError, match=r"complex128.*call \.backward\(\) of its result"):
         f.grad(T.tensor(V))
+
+
+UNARY = """
+    a.exp(); a.sin(); a.tanh(); a*a; a.conj(); a*1j; (a+2).log(); a.real*a; T.view_as_complex(T.view_as_real(a)*0.5);
+    a.abs()*1j+a; T.fft.fft(a); a.flip(0); a.cumsum(0); a/(a.abs()+1); T.complex(a.imag,a.real); a.sgn();
+    a[T.tensor([2,0,1])]; T.where(a.real>0,a,a*0.5); (a+3).sqrt()
+"""
+BINARY = """
+    a+b; a*b; a-b*0.5; a/(b+3); T.stack([a,b]).sum(0); a*b.conj(); T.where(a.abs()>b.abs(),a,b); a*b.real;
+    T.outer(a,b)@b*0.1
+"""
+
+
+@pytest.mark.parametrize("seed", seeds(6, quick=1))
+def test_random_programs_eager_and_compiled(seed):
+    random = np.random.default_rng(seed)
+    lines = []
+    for count in range(2, 2 + random.integers(3, 8)):
+        texts = [text.strip() for text in (UNARY if random.random() < 0.6 else BINARY).split(";")]
+        lines.append((random.choice(texts), *random.integers(0, count, 2)))
+
+    def loss(z, x):
+        values = [z, x.to(C128) * 0.5]
+        for text, i, j in lines:
+            values.append(eval(text, {"T": T, "a": values[i], "b": values[j]}))
+        total = sum([value * (0.1 * (n + 1)) for n, value in enumerate(values)])
+        return (total.abs() ** 2).sum().log1p()
+
+    compiled = T.compile(loss)
+    for _ in range(4):
+        start = random.normal(size=3) + 1j * random.normal(size=3), random.normal(size=3)
+        found = []
+        for function in (loss, compiled):
+            leaves = [leaf(array) for array in start]
+            value = function(*leaves)
+            value.backward()
+            found.append([value.detach().numpy(), *[t.grad.numpy() for t in leaves]])
+        for eager, replayed in zip(*found, strict=True):
+            np.testing.assert_allclose(replayed, eager, rtol=1e-8, atol=1e-9, err_msg=str(lines))
+    directions = np.array([1 - 0.5j, 0.3j, -1]), np.array([0.5, -1, 0.2])
+    ends = [loss(*[T.tensor(a + h * d) for a, d in zip(start, directions, strict=True)]).item() for h in (1e-6, -1e-6)]
+    slope = sum([np.sum((g.conj() * d).real) for g, d in zip(found[0][1:], directions, strict=True)])
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4, abs=1e-6), lines
 
 
 # ---- on a device ---------------------------------------------------------------------------------------------------

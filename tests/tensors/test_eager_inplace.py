@@ -479,6 +479,22 @@ def test_second_derivatives_through_writes():
 # ---- no_grad, detach, data, NumPy ----------------------------------------------------------------------------------
 
 
+def test_a_view_of_a_view_that_was_written_under_no_grad():
+    x = torch.zeros(3, requires_grad=True)
+
+    def write():
+        with torch.no_grad():
+            column = x.view(3, 1)
+            column += 1
+            column[:, 0].mul_(2)
+            x.view(3, 1)[..., 0] += 0.5
+
+    compiled = torch.compile(write)
+    for k in range(4):
+        (compiled if k else write)()
+    assert x.tolist() == [37.5] * 3
+
+
 def test_views_made_without_gradients():
     x = leaf(1, 2, 3)
     y = x * 2

@@ -457,7 +457,6 @@ ERRORS = {
         IndexError, "The shape of the mask [3] at index 0 does not match the shape of the indexed tensor [2] at index "
         "0",
     ),
-    "negative step": (lambda: tensor([1.0])[::-1], ValueError, "step must be greater than zero"),
     "step 0": (lambda: tensor([1.0])[::0], ValueError, "slice step cannot be zero"),
     "bool": (
         lambda: bool(tensor([1.0, 2.0])),

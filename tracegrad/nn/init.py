@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ..tensors import create, random
 from ..tensors.modes import no_grad
 from ..tensors.ops_basic import copy_, fill_
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.tracebacks import shorten_all
+from ..tracer.ops import scipy_ufuncs as sp
 
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 _LINEAR = ("linear", "sigmoid", *(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)))

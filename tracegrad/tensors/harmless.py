@@ -11,6 +11,7 @@ from ..tracer.bytecode.purity import LIBRARY_FUNCTIONS, LIBRARY_METHODS
 from .methods import METHODS
 
 _OPS, _RANDOM, _CREATE = "tracegrad.tensors.ops_", "tracegrad.tensors.ops_random", "tracegrad.tensors.create"
+_NAMESPACE = "tracegrad.array_api.rows"
 _MADE = frozenset("arange eye full full_like ones ones_like tensor zeros zeros_like".split())
 _CHANGES = ("inplace", "training", "out")  # parameters of functions that may
 
@@ -22,6 +23,8 @@ def changes_nothing(value: Any) -> bool:
     module, code = value.__module__ or "", inspect.unwrap(value).__code__
     if module == _CREATE:
         return value.__name__ in _MADE
+    if module == _NAMESPACE:
+        return True
     if module.startswith(_OPS):
         return not module.startswith(_RANDOM)
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

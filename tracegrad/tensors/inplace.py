@@ -62,9 +62,9 @@ def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
         result._inference = True
     if capture is not None:
         capture.made(result)
-    if t._base is not None and t._attr_version != version[0]:
-        core.refresh(t)
     made = t._made
+    if t._base is not None and t._attr_version != version[0] and (made is None or STATE.grad):
+        core.refresh(t)
     if made is not None:
         result._made = (made[0], 0)
     elif not STATE.grad:

@@ -26,6 +26,7 @@ from . import (  # noqa: F401  (each fills the tables)
     ops_scatter,
     ops_shape,
     ops_sort,
+    ops_standard,
     protocol,
 )
 from .arguments import FUNCTIONS

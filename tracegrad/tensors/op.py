@@ -34,7 +34,7 @@ from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 
 # Tensors give inf and nan without a word, as PyTorch's do; NumPy code of the user's keeps its warnings.
-warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.(tensors|autograd)")
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.(tensors|autograd|array_api)")
 
 _Avals = tuple[Aval, ...]
 _ndarray = np.ndarray
@@ -240,13 +240,17 @@ class LocalVjp(EagerOp):
             gives = tuple([k for k, g in zip(positions, grads, strict=True) if g is not None])
             careful_out = tuple([m for g, m in zip(grads, marks, strict=True) if g is not None])
             results = taken_apart([g for g in grads if g is not None])
-        # Results of the operation are read, not computed again.
+        # Results of the operation are read, not computed again; but not real ones of complex operands, since NumPy's
+        # sizes differ from ours in the last bit, and a maximum is looked for by its value.
         produced = {o for n in forward for o in n.outs}
         read = [variable(o.aval) for o in outs]
+        of_reals = not any(a.is_complex for a in avals)
         known: dict[Var, Any] = {
             o: v
-            for o, v in zip(real_atoms(outs), real_atoms(read), strict=True)
-            if isinstance(o, Var) and o in produced and op.reads != "operands"
+            for out, var in zip(outs, read, strict=True)
+            if op.reads != "operands" and (of_reals or out.aval.is_complex)
+            for o, v in zip(real_atoms([out]), real_atoms([var]), strict=True)
+            if isinstance(o, Var) and o in produced
         }
         nodes = [_renamed(n, known) for n in recorder.nodes]
         if op.reads == "result":

@@ -171,7 +171,7 @@ def _reflected(op: EagerOp, b: Tensor, other: Any) -> Any:
     return NotImplemented if a is NotImplemented else apply(op, meet(a, b))
 
 
-def _operator(op: EagerOp) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def operators(op: EagerOp) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Tensor, other: Any) -> Any:
         try:
             return binary(op, self, other)
@@ -281,7 +281,7 @@ def neg(input: Tensor) -> Tensor:
     return apply(NEG, (input,))
 
 
-def _inplace_method(op: EagerOp, name: str) -> Callable[..., Any]:
+def inplace_method(op: EagerOp, name: str) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Tensor:
         other = operand(self, other)
         if other is NotImplemented:
@@ -307,10 +307,10 @@ def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     return _isub(self, other) if alpha == 1 else _scaled(SUB_SCALED, self, other, alpha, write=True)
 
 
-_iadd = _inplace_method(ADD, "add_")
-_isub = _inplace_method(SUB, "sub_")
-mul_ = _inplace_method(MUL, "mul_")
-div_ = _inplace_method(DIV, "div_")
+_iadd = inplace_method(ADD, "add_")
+_isub = inplace_method(SUB, "sub_")
+mul_ = inplace_method(MUL, "mul_")
+div_ = inplace_method(DIV, "div_")
 
 
 def pow_(self: Tensor, exponent: Any) -> Tensor:
@@ -415,7 +415,7 @@ def _like(self: Tensor, value: Any) -> Tensor:
 def install() -> None:
     """Give Tensor its operators."""
     for name, op in {"add": ADD, "sub": SUB, "mul": MUL, "floordiv": FLOOR_DIVIDE, "mod": REMAINDER}.items():
-        forward, reflected = _operator(op)
+        forward, reflected = operators(op)
         setattr(Tensor, f"__{name}__", forward)
         setattr(Tensor, f"__r{name}__", reflected)
     special: dict[str, Any] = {

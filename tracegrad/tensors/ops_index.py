@@ -110,8 +110,8 @@ class _Index:
             self.code.append((None,))
             return 1
         have, ndim = data.shape, len(data.shape)
-        if have != shape[axis : axis + ndim]:
-            wrong = next(k for k in range(ndim) if have[k] != shape[axis + k])
+        wrong = next((k for k in range(ndim) if have[k] not in (0, shape[axis + k])), None)  # 0: an empty one fits all
+        if wrong is not None:
             raise IndexError(
                 f"The shape of the mask {list(have)} at index {wrong} does not match the shape of the indexed tensor "
                 f"{list(shape)} at index {axis + wrong}"
@@ -137,8 +137,8 @@ def _slice_code(item: slice) -> tuple[Any, ...]:
     parts = tuple(
         [None if p is None else p if type(p) is int else p.__index__() for p in (item.start, item.stop, item.step)]
     )
-    if parts[2] is not None and parts[2] <= 0:
-        raise ValueError("step must be greater than zero" if parts[2] else "slice step cannot be zero")
+    if parts[2] == 0:
+        raise ValueError("slice step cannot be zero")
     return parts
 
 

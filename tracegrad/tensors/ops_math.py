@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
+from ..tracer.ops import scipy_ufuncs as sp
 from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, kind_of, tensor_argument, unify

@@ -14,8 +14,9 @@ import numpy as np
 import scipy.special as sp
 
 from ..tracer.numpy_api import hooks
+from ..tracer.numpy_api.registry import handler_of
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
-from ..tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
+from ..tracer.record.array import UFUNC_METHODS, TracedArray, public_name, unsupported
 from ..tracer.scipy_api import special
 from . import ops_math
 from .apply import apply
@@ -82,12 +83,12 @@ def _op(function: Callable[..., Any], method: str) -> EagerOp:
     def run(*values: Any) -> Any:
         *arrays, args, kwargs = values
         result = call(*decoded(args, tuple(arrays)), **decoded(kwargs, tuple(arrays)))
-        return tuple([_own(r) for r in result]) if isinstance(result, (tuple, list)) else _own(result)
+        return tuple([own(r) for r in result]) if isinstance(result, (tuple, list)) else own(result)
 
     return EagerOp("".join(part.capitalize() for part in function.__name__.split("_")), run)
 
 
-def _own(result: Any) -> Any:
+def own(result: Any) -> Any:
     """A result of NumPy's; a copy where it is a view of an argument, since tensors know their views by other ways."""
     if isinstance(result, TracedArray) or (isinstance(result, _ndarray) and result.base is not None):
         return result.copy()
@@ -163,7 +164,7 @@ def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: 
         operation = _OPERATORS.get(ufunc)
         if operation is not None:
             return operation(*[_operand(v) for v in inputs])
-    known = ufunc in UFUNCS
+    known = handler_of(ufunc) is not None
     if method != "__call__":
         known = known and ((ufunc, method) in UFUNC_METHODS or (None, method) in UFUNC_METHODS)
     return run_numpy(ufunc, inputs, kwargs, known, method)
@@ -240,7 +241,7 @@ def install() -> None:
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
-    _OPERATORS[np.sign] = METHODS["sgn"]
+    _OPERATORS[np.sign] = lambda x: METHODS["sgn" if is_complex(x) else "sign"](x)
     _OPERATORS[sp.expit] = METHODS["sigmoid"]
     _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]

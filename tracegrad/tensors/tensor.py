@@ -417,10 +417,14 @@ class Tensor(Methods):
         self._check_shared("__cuda_array_interface__")
         return data.__cuda_array_interface__
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         """The memory of this tensor as a DLPack capsule, for others to use."""
         self._check_shared("__dlpack__")
-        return seen_here(self, "hands out its memory").__dlpack__(**options)
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        given = {name: value for name, value in options.items() if value is not None}
+        return seen_here(self, "hands out its memory").__dlpack__(**given)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return tuple(seen_here(self, "hands out its memory").__dlpack_device__())  # type: ignore[return-value]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.graph import Atom
+from ..ops import scipy_ufuncs as sp
 from ..ops import special_tables  # noqa: F401  (fills the registry)
 from ..ops.elementwise import F, like, promote
 from ..ops.special import SPECIAL

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import scipy.special as sp
 from scipy.special import _ufuncs
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, current_builder
+from . import scipy_ufuncs as sp
 from .elementwise import F, like
 from .special import Missing, special, turned
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import scipy.special as sp
 from scipy.special import _ufuncs
 
 from ..ir.graph import Atom
+from . import scipy_ufuncs as sp
 from .elementwise import F, like
 from .special import Missing, number, special
 from .special_elementary import power_slope

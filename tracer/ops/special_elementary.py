@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import scipy.special as sp
 from scipy.special import _ufuncs
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Pair, lanes
 from ..ir.primitive import PRIMITIVES
+from . import scipy_ufuncs as sp
 from . import special_lowered  # noqa: F401  (its rows are for real numbers)
 from .complex_formulas import FORMULAS, Lanes
 from .elementwise import F, like

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
 from ..ir.graph import Atom, Var
+from . import scipy_ufuncs as sp
 from .elementwise import POSITIVE, PROBABILITY, REAL, UNIT, F, libm, like, row
 from .quantile import lower_ndtri
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import scipy.special as sp
-
 from ..ir.graph import Atom
+from . import scipy_ufuncs as sp
 from .elementwise import F, like
 from .special import Missing, number, special
 

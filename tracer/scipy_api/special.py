@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 from scipy.special import _ufuncs
 
 from ..ir.aval import canonical_axes
@@ -16,6 +15,7 @@ from ..ir.graph import Atom, Lit
 from ..numpy_api.hooks import hook
 from ..numpy_api.reduce import extreme, logsumexp_of
 from ..numpy_api.registry import float_atom, reject
+from ..ops import scipy_ufuncs as sp
 from ..ops.elementwise import F, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import reshape

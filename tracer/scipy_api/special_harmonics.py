@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.errors import UnsupportedError
 from ..numpy_api.hooks import hook
 from ..numpy_api.registry import reject
+from ..ops import scipy_ufuncs as sp
 from ..record.array import is_traced
 
 # ---- values for one degree and order -------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ..ir.aval import FLOAT, Aval
 from ..ir.errors import UnsupportedError
 from ..numpy_api.from_source import source_of
 from ..numpy_api.hooks import copy_of, hook, hook_to_source, when_loaded
 from ..numpy_api.registry import float_atom
+from ..ops import scipy_ufuncs as sp
 from ..ops.elementwise import F
 from ..ops.host_call import HostFunction, host_call
 from ..record.array import is_traced, wrap

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ...tensors import random
 from ...tensors.apply import apply
@@ -26,6 +25,7 @@ from ...tensors.ops_math import FLOATING, KEEPING
 from ...tensors.tensor import METHODS, Tensor, make, raw
 from ...tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ...tracer.ir.site import warn_at_site
+from ...tracer.ops import scipy_ufuncs as sp
 from ...tracer.record.autocast import may_meet
 from .arrays import all_within, held, rows
 from .arrays import softplus as stable_softplus

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.special as sp
 
 from ...tensors.apply import apply
 from ...tensors.arguments import real_argument, tensor_argument
@@ -15,6 +14,7 @@ from ...tensors.op import EagerOp
 from ...tensors.ops_basic import meet
 from ...tensors.tensor import Tensor, raw
 from ...tracer.ir.site import warn_at_site
+from ...tracer.ops import scipy_ufuncs as sp
 from ...tracer.record.autocast import may_meet
 from .arrays import OptionalOp, reduced, softplus
 

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
         "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array",
         "array_api", "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda",
         "dask", "device", "e", "eval_shape", "fft", "finfo", "float", "fori_loop", "get_default_device",
-        "get_num_threads", "iinfo", "inf", "int", "interop", "linalg", "load", "make_graph", "map", "nan", "nn", "optim",
-        "pi", "profile", "random", "save", "scan", "set_default_device", "set_num_threads", "set_printoptions",
-        "stop_gradient", "switch", "tree", "vectorize", "vmap", "while_loop",
+        "get_num_threads", "iinfo", "inf", "int", "interop", "linalg", "load", "make_graph", "map", "nan", "nn",
+        "optim", "pi", "profile", "random", "save", "scan", "set_default_device", "set_num_threads",
+        "set_printoptions", "stop_gradient", "switch", "tree", "vectorize", "vmap", "while_loop",
     ]  # fmt: skip
     __all__ += _create.__all__
     __all__ += _draws.__all__

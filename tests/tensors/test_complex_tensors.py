@@ -316,7 +316,7 @@ ORDER = """
     z.clamp_(0,1); T.atan2(z,z); T.searchsorted(z,z); T.heaviside(z,z); z.aminmax()
 """
 ALONE = """
-    z//z; z//2; z%2; T.fmod(z,2); T.erfinv(z); z.lgamma(); z.logit(); T.deg2rad(z); z&z; z.normal_(); z.uniform_();
+    z//z; z//2; z%2; T.fmod(z,2); T.erfinv(z); z.lgamma(); z.logit(); T.deg2rad(z); z&z; z.exponential_();
     F.relu(z); F.gelu(z); F.softplus(z); F.mse_loss(z,z); F.huber_loss(z,z); F.layer_norm(z,(3,)); F.kl_div(z,z);
     F.cross_entropy(z,z); F.leaky_relu(z); F.rms_norm(z,(3,)); F.batch_norm(z[None],x,x); F.group_norm(z[None],1);
     F.max_pool2d(z[None,None],1); F.silu(z); T.bernoulli(z)
@@ -491,6 +491,10 @@ def test_draws():
     T.manual_seed(0)
     z = T.randn(4000, dtype=C64)
     assert z.dtype == C64 and z.var().item() == pytest.approx(1, abs=0.1) and abs(z.mean().item()) < 0.1
+    layer = nn.Linear(400, 50, dtype=C64)
+    assert layer.weight.dtype == C64 and float(layer.weight.detach().imag.abs().max()) <= 0.05
+    assert nn.init.normal_(z, 2.0, 3.0).mean().item() == pytest.approx(2, abs=0.5)
+    assert z.var().item() == pytest.approx(9, rel=0.1) and z.real.var().item() == pytest.approx(4.5, rel=0.1)
     u = T.rand_like(T.tensor(V))
     assert u.dtype == C128 and bool(((u.real >= 0) & (u.imag < 1)).all())
 
@@ -582,7 +586,7 @@ def test_gradients_are_clipped_by_their_sizes():
     with pytest.raises(NotImplementedError, match="clip_grad_value_"):
         nn.utils.clip_grad_value_([p], 0.1)
     with pytest.raises(NotImplementedError, match=r"fill t\.real and t\.imag"):
-        nn.init.normal_(p)
+        nn.init.trunc_normal_(p)
     with pytest.raises(NotImplementedError, match="dropout"):
         F.dropout(p)
 

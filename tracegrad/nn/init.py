@@ -12,7 +12,7 @@ import numpy as np
 from ..tensors import create, random
 from ..tensors.modes import no_grad
 from ..tensors.ops_basic import copy_, fill_
-from ..tensors.tensor import Tensor, make
+from ..tensors.tensor import METHODS, Tensor, make
 from ..tracer.ir.tracebacks import shorten_all
 from ..tracer.ops import scipy_ufuncs as sp
 
@@ -26,8 +26,7 @@ _Draw = Callable[[np.random.Generator], Any]
 def _fill(tensor: Tensor, draw: _Draw, generator: Any = None) -> Tensor:
     if tensor.is_complex():
         raise NotImplementedError(
-            "complex tensors are not filled with random numbers by nn.init: fill t.real and t.imag, or make a real "
-            "module complex with .to(tracegrad.complex64)"
+            "this function of nn.init does not fill complex tensors: fill t.real and t.imag, or use normal_ or uniform_"
         )
     with no_grad():
         return copy_(tensor, make(random.drawn(lambda stream: draw(stream).astype(tensor.dtype), generator)))
@@ -63,11 +62,17 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers in [a, b)."""
+    if tensor.is_complex():
+        with no_grad():
+            return METHODS["uniform_"](tensor, a, b, generator=generator)
     return _fill(tensor, lambda stream: stream.uniform(a, b, tensor.shape), generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal numbers."""
+    if tensor.is_complex():
+        with no_grad():
+            return METHODS["normal_"](tensor, mean, std, generator=generator)
     return _fill(tensor, lambda stream: stream.normal(mean, std, tensor.shape), generator)
 
 

@@ -53,8 +53,10 @@ __all__ = [
     "baddbmm",
     "bincount",
     "bitwise_and",
+    "bitwise_left_shift",
     "bitwise_not",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
     "bmm",
     "broadcast_shapes",
@@ -382,9 +384,13 @@ class Methods:
         """The count of each integer, or the sum of its *weights*."""
     def bitwise_and(self, other: Any) -> Any:
         ...
+    def bitwise_left_shift(self, other: Any) -> Any:
+        ...
     def bitwise_not(self) -> Tensor:
         ...
     def bitwise_or(self, other: Any) -> Any:
+        ...
+    def bitwise_right_shift(self, other: Any) -> Any:
         ...
     def bitwise_xor(self, other: Any) -> Any:
         ...
@@ -747,7 +753,7 @@ class Methods:
     def norm(input, p: Any = 'fro', dim: Any = None, keepdim: builtins.bool = False, dtype: Any = None, *, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
         """The *p*-norm of all elements, or along *dim*."""
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Any = None) -> Tensor:
-        """Normal numbers."""
+        """Normal numbers; of complex tensors each lane has half of the variance."""
     def numel(input) -> builtins.int:
         """The number of elements."""
     def numpy(self, *, force: builtins.bool = False) -> Any:
@@ -927,7 +933,7 @@ class Methods:
     def unfold(input, dimension: Dim, size: builtins.int, step: builtins.int) -> Tensor:
         """All windows of *size* along *dimension*, so many *step*s apart, in a new last dimension (not to be written)."""
     def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Any = None, **bounds: builtins.float) -> Tensor:
-        """Uniform numbers between two bounds (``from`` and ``to``)."""
+        """Uniform numbers between two bounds (``from`` and ``to``); of complex tensors both lanes are such."""
     def unique(input, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: Dim | None = None, *, axis: Dim | None = None) -> Any:
         """The distinct elements in order; with their places in *input* and their counts where asked for."""
     def unsqueeze(input, dim: builtins.int | None = None, *, axis: builtins.int | None = None) -> Tensor:
@@ -1012,8 +1018,10 @@ def atleast_3d(*tensors: Any) -> Any:
 baddbmm = Methods.baddbmm
 bincount = Methods.bincount
 bitwise_and = Methods.bitwise_and
+bitwise_left_shift = Methods.bitwise_left_shift
 bitwise_not = Methods.bitwise_not
 bitwise_or = Methods.bitwise_or
+bitwise_right_shift = Methods.bitwise_right_shift
 bitwise_xor = Methods.bitwise_xor
 bmm = Methods.bmm
 def broadcast_shapes(*shapes: Any) -> Size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from .on_device import put_beside
 from .op import EagerOp
 from .random import _floats, drawn
 from .signature import method
-from .tensor import Tensor, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 _OPS = {name: EagerOp(label, lambda old, new: np.where(True, new, old)) for name, label in (
     ("uniform_", "Uniform"), ("normal_", "Normal"), ("bernoulli_", "BernoulliBackward2"), ("random_", "Random"),
@@ -29,8 +30,11 @@ def _fill(name: str, self: Tensor, draw: Callable[[np.random.Generator], Any], g
 
 @method
 def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
-    """Uniform numbers between two bounds (``from`` and ``to``)."""
+    """Uniform numbers between two bounds (``from`` and ``to``); of complex tensors both lanes are such."""
     low = bounds.pop("from", from_)
+    if self.is_complex():
+        uniform_(METHODS["view_as_real"](self), low, to, generator=generator)
+        return self
     _floats(self.dtype, "check_uniform_bounds")
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
@@ -40,7 +44,10 @@ def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: An
 
 @method
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Normal numbers."""
+    """Normal numbers; of complex tensors each lane has half of the variance."""
+    if self.is_complex():
+        normal_(METHODS["view_as_real"](self), 0.0, std * math.sqrt(0.5), generator=generator)
+        return self.add_(mean) if mean else self
     _floats(self.dtype, "normal_kernel_cpu")
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")

@@ -130,6 +130,8 @@ def _is_defect(error: BaseException, last: TracebackType) -> bool:
     """Whether *error*, which frame *last* has raised, tells of the library rather than of its use."""
     if not _is_own(last):
         return False
+    if isinstance(error, ValueError):  # NumPy's AxisError is an IndexError, too
+        return False
     return isinstance(error, _DEFECTS) or (isinstance(error, _RAISED) and not is_raise(last))
 
 

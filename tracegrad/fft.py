@@ -1,6 +1,7 @@
 """Fourier transforms of tensors, under PyTorch's names."""
 
 from .tensors.ops_fourier import TRANSFORMS
+from .tracer.ir.tracebacks import shorten_all
 
 fft, ifft, fft2, ifft2, fftn, ifftn = [TRANSFORMS[name] for name in ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn")]
 rfft, irfft, rfft2, irfft2 = [TRANSFORMS[name] for name in ("rfft", "irfft", "rfft2", "irfft2")]
@@ -12,3 +13,5 @@ __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
     "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
+
+shorten_all(globals(), __all__)

@@ -18,10 +18,9 @@ from ..tensors.tensor import METHODS, Tensor
 from ..tracer.ir import aval
 from .rows import written
 
-_NAMES = ["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64"]
+_NAMES = ["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))]
+_NAMES += ["float32", "float64", "complex64", "complex128"]
 DTYPES: dict[str, np.dtype] = {n: np.dtype(n) for n in _NAMES}
-COMPLEX = {n: np.dtype(n) for n in ("complex64", "complex128") if hasattr(dtypes, n)}
-DTYPES |= COMPLEX
 
 
 @written

@@ -1,4 +1,4 @@
-"""The standard's extension of Fourier transforms.  Transforms are there once tensors have complex dtypes."""
+"""The standard's extension of Fourier transforms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from ..tensors import create, dtypes
 from ..tensors.dtypes import as_dtype
-from .data_types import COMPLEX
 from .rows import FFT, row, written
 
 
@@ -27,7 +26,7 @@ _frequencies("rfftfreq")
 _AXIS, _AXES = "(x, /, *, n=None, axis=-1, norm='backward')", "(x, /, *, s=None, axes=None, norm='backward')"
 _TRANSFORMS = dict.fromkeys(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), _AXIS)
 _TRANSFORMS |= dict.fromkeys(("fftn", "ifftn", "rfftn", "irfftn"), _AXES)
-for _name, _rest in (_TRANSFORMS if COMPLEX else {}).items():
+for _name, _rest in _TRANSFORMS.items():
     row(f"{_name}{_rest}", space=np.fft, table=FFT)
 for _name in ("fftshift", "ifftshift"):
     row(f"{_name}(x, /, *, axes=None)", space=np.fft, table=FFT)

@@ -47,7 +47,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
     env = os.environ | {"PYTHONPATH": paths, "TRACEGRAD_CACHE_DIR": str(folder / "cache"), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "tests" / "support" / "dask_checks.py"), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return dict([line.split(" ", 1) for line in done.stdout.splitlines()])
 

@@ -164,8 +164,8 @@ class Simulator:
     *most_blocks*: of a launch whose blocks leave nothing that depends on how many they are; a thread then does several
     units in turn.
 
-    *optimised*: the CPU's code.  What a GPU runs libNVVM optimises, so this finds attributes that are wrong, and nothing
-    else; it takes ten times as long.
+    *optimised*: the CPU's code.  What a GPU runs is optimised by libNVVM, so this finds attributes that are wrong and
+    nothing else, in ten times the time.
     """
 
     def __init__(self, program: CudaProgram, most_blocks: int | None = None, optimised: bool = True):

@@ -27,6 +27,7 @@ from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.evaluate import operand, params_of, stored
 from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, current_builder, structural
 from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
+from tracegrad.tracer.ir.settings import optimiser
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops import special_tables  # noqa: F401  (the registry in full)
 from tracegrad.tracer.ops.elementwise import F
@@ -51,7 +52,7 @@ def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """Compile and run; graphs with one signature share one program here as they do for users."""
     graph = simplify(graph)
     canonical = canonicalise(graph)
-    key = (canonical.key, len(graph.inputs))
+    key = (optimiser.level, canonical.key, len(graph.inputs))
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = compile_canonical(canonical, len(graph.inputs))

@@ -38,9 +38,10 @@ CODE = "tests/codegen/"
 UNOPTIMISED = (
     *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "random", "record", "reroll", "rules", "scipy_api")),
     *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
-    *(f"tests/runtime/test_{subject}.py" for subject in ("constructs", "errors", "explain", "traps")),
-    *(f"tests/{room}/" for room in ("autograd", "check", "nn", "optim", "steps", "tensors", "traps")),
+    *(f"tests/runtime/test_{subject}.py" for subject in ("compiled", "constructs", "errors", "explain", "traps")),
+    *(f"tests/{room}/" for room in ("autograd", "check", "compat", "nn", "optim", "steps", "tensors", "traps")),
     "tests/codegen/derive/",
+    "tests/runtime/launch/test_result_tree.py",
     "tests/tracer/ops/test_complex.py",
     "tests/tracer/ops/test_linalg_complex.py",
     "tests/tracer/ops/test_primitives.py::test_derivatives_in_the_kernel",

@@ -72,14 +72,14 @@ def data_layout() -> str:
     return str(target_machine().target_data)
 
 
-def target_machine(linked: bool = False) -> Any:
+def target_machine(linked: bool = False, optimised: bool = True) -> Any:
     """The processor of this process, as numba's just-in-time compiler sees it, or that of :func:`made_for`; *linked*:
-    for code that a linker puts into a program or a library."""
-    return _target_machine(linked, cpu())
+    for code that a linker puts into a program or a library; not *optimised*: one instruction of IR after the other."""
+    return _target_machine(linked, optimised, cpu())
 
 
 @functools.cache
-def _target_machine(linked: bool, cpu: str | None) -> Any:
+def _target_machine(linked: bool, optimised: bool, cpu: str | None) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     read, is_x86 = os.environ.get, llvm.Target.from_default_triple().name.startswith("x86")
@@ -90,7 +90,7 @@ def _target_machine(linked: bool, cpu: str | None) -> Any:
     return llvm.Target.from_triple(target_triple()).create_target_machine(
         cpu=cpu or read("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
         features=features or "",
-        opt=3 if (level := read("NUMBA_OPT", "3")) == "max" else int(level),
+        opt=0 if not optimised else 3 if (level := read("NUMBA_OPT", "3")) == "max" else int(level),
         reloc="pic" if linked else "static" if is_x86 else "default",
         codemodel="default" if linked else "jitdefault",
         jit=not linked,
@@ -120,7 +120,7 @@ def assembly(text: str, name: str) -> str:
 
 def _compiled(text: str, name: str, linked: bool, emit: Callable[[Any, Any], T]) -> T:
     with loaded, _numbas_lock():
-        machine = target_machine(linked)
+        machine = target_machine(linked, optimiser.level > 0)
         try:
             return _emitted(text, name, machine, emit, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that

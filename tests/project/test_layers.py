@@ -9,9 +9,12 @@ import ast
 import functools
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tracegrad.tracer.ir.gc_pause import fewer_collections
 
 ROOT = Path(__file__).resolve().parents[2]
 # Rooms from the top down. A room is a folder; a file that stands in a layer's own folder is a room by itself.
@@ -50,7 +53,20 @@ STUBS = {module_name(path) for layer in LAYERS for path in (ROOT / layer).rglob(
 
 @functools.cache  # not while tests are collected, which each worker does
 def trees() -> dict[str, ast.Module]:
-    return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    with fewer_collections():  # which would look at all trees again and again
+        return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
+
+def statements(node: ast.AST, function: str = "") -> Iterator[tuple[ast.stmt, str]]:
+    """Each statement in *node*, with the name of the outermost function around it; expressions, which are most of a
+    tree, are not looked into."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child, function
+            inner = child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+            yield from statements(child, function or inner)
+        elif isinstance(child, (ast.excepthandler, ast.match_case)):
+            yield from statements(child, function)
 
 
 def place(module: str) -> tuple[int, int]:
@@ -67,7 +83,7 @@ def imports(module: str) -> list[tuple[str, int]]:
     """(module of ours, line) for each import; a module that is imported by name from its package counts as itself."""
     package = module if module in PACKAGES else module.rpartition(".")[0]
     found = []
-    for node in ast.walk(trees()[module]):
+    for node, _ in statements(trees()[module]):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names if alias.name.split(".")[0] == "tracegrad"]
         elif isinstance(node, ast.ImportFrom):
@@ -127,13 +143,12 @@ def test_no_circles() -> None:
 def test_imports_are_relative_and_at_the_top() -> None:
     wrong = []
     for module, tree in trees().items():
-        for node in ast.walk(tree):
+        for node, function in statements(tree):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             wrong += [f"{module}:{node.lineno}: import {n} relatively" for n in names if n.split(".")[0] in LAYERS]
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                inner = [x for x in ast.walk(node) if isinstance(x, (ast.Import, ast.ImportFrom))]
-                wrong += [f"{module}:{x.lineno}: an import inside {node.name}" for x in inner]
+            if function and isinstance(node, (ast.Import, ast.ImportFrom)):
+                wrong.append(f"{module}:{node.lineno}: an import inside {function}")
     assert wrong == []
 
 

@@ -31,8 +31,14 @@ def step(*leaves):
 """
 
 
+def leaves_of(text: str) -> list[str]:
+    """The leaves that the expression names, and one that it does not depend on."""
+    named = [name for name in LEAVES if re.search(rf"\b{name}\b", text)]
+    return [*named, *[name for name in LEAVES if name not in named][:1]]
+
+
 def made(text: str) -> Any:
-    """A function of the leaves that gives the results of the expression (or statement), and a scalar."""
+    """A function of its leaves that gives the results of the expression (or statement), and a scalar."""
     try:
         compile(text, "<expression>", "eval")
         parts = {"statement": "pass", "result": text}
@@ -40,14 +46,14 @@ def made(text: str) -> Any:
         parts = {"statement": text, "result": re.match(r"\w+", text)[0]}  # type: ignore[index]
     space: dict[str, Any] = {"T": T, "F": T.nn.functional, "np": np, "flat": flat}
     space |= {name: T.tensor(value) for name, value in CONSTANTS.items()}
-    exec(STEP.format(names=", ".join(LEAVES), **parts), space)
+    exec(STEP.format(names=", ".join(leaves_of(text)), **parts), space)
     return space["step"]
 
 
-def outcome(function: Any) -> Any:
+def outcome(function: Any, text: str) -> Any:
     """The kind of the error, or (results, gradients)."""
     T.manual_seed(0)
-    leaves = [T.tensor(value, requires_grad=True) for value in LEAVES.values()]
+    leaves = [T.tensor(value, requires_grad=True) for value in map(LEAVES.get, leaves_of(text))]
     try:
         results, total = function(*leaves)
         if total is not None:
@@ -73,7 +79,7 @@ def differ(a: Any, b: Any) -> bool:
 def difference(text: str) -> str:
     eager, compiled = made(text), T.compile(made(text))
     for call in ("eager", "recorded", "verified"):
-        expected, found = outcome(eager), outcome(compiled)
+        expected, found = outcome(eager, text), outcome(compiled, text)
         if isinstance(expected, type) or isinstance(found, type):
             return "" if expected is found else f"{text}, {call}: {expected} eagerly, {found} compiled"
         if any(differ(a, b) for a, b in zip(expected, found, strict=True)):

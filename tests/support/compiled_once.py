@@ -5,11 +5,12 @@ must not have compiled it before.  That LLVM does the same work again is no part
 as ever, and counts, but a program of the same signature is one, and tests of a file share theirs.  Tests of how code is
 made (tests/codegen, and those that take ``compiled_anew``) compile what they ask for.
 
-Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes a third of the time of
-such a file: they are about what is recorded, when it is run again, and tensors, modules and steps of Python. Codegen,
-random programs, the registry, science, what launches and keeps kernels, and ``make test-long`` in full, run what users
-run. No kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in the
-key.
+Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes half of the time of
+such a file: they are about what is recorded, when it is run again, derivatives, and tensors, modules and steps of
+Python. So are those of the slow cases in ``SAMPLED``, of which the quick tier's are what users run. (Of each row of the
+registry the optimised derivatives are run by test_targets_agree.py, value and both derivatives in one kernel.)
+Codegen, the registry, science, what launches and keeps kernels, and ``make test-long`` in full, run what users run. No
+kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in the key.
 
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.
@@ -35,11 +36,21 @@ programs: Recent[tuple, Program] = Recent(itertools.repeat(KEPT).__next__)
 _compile = kernels._compile
 CODE = "tests/codegen/"
 UNOPTIMISED = (
-    *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "record", "reroll", "scipy_api")),
+    *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "random", "record", "reroll", "rules", "scipy_api")),
     *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
-    *(f"tests/{room}/" for room in ("array_api", "autograd", "check", "nn", "optim", "steps", "tensors", "traps")),
+    *(f"tests/runtime/test_{subject}.py" for subject in ("compiled", "constructs", "errors", "explain", "traps")),
+    *(
+        f"tests/{room}/"
+        for room in ("array_api", "autograd", "check", "compat", "nn", "optim", "steps", "tensors", "traps")
+    ),
+    "tests/codegen/derive/",
+    "tests/runtime/launch/test_result_tree.py",
+    "tests/tracer/ops/test_complex.py",
     "tests/tracer/ops/test_linalg_complex.py",
+    "tests/tracer/ops/test_primitives.py::test_derivatives_in_the_kernel",
+    "tests/project/test_readme.py",
 )
+SAMPLED = "tests/programs/"
 OPTIMISED = optimiser.level
 
 
@@ -54,7 +65,8 @@ once.__code__ = once.__code__.replace(co_filename=kernel_cache.__file__)
 
 
 def level_of(item: pytest.Item) -> int:
-    return 0 if TIMES == 1 and item.nodeid.startswith(UNOPTIMISED) else OPTIMISED
+    sampled = item.nodeid.startswith(SAMPLED) and item.get_closest_marker("slow") is not None
+    return 0 if TIMES == 1 and (sampled or item.nodeid.startswith(UNOPTIMISED)) else OPTIMISED
 
 
 @pytest.hookimpl(tryfirst=True)  # fixtures of a module may compile, too

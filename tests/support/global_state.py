@@ -267,7 +267,6 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """From now on the garbage collector looks at what tests make, not at the tests and modules that there are."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 

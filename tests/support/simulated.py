@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from fake_cupy import runtime
+from selection import TIMES
 from simulator import SMALL, Simulator, simulate
 
 from tracegrad.codegen.cuda.assemble import assemble
@@ -40,7 +41,7 @@ def simulated(
 def simulated_load(canonical: Canonical, arguments: int, xp: Any) -> Loaded:
     """What ``runtime.cuda.loading.make`` gives, over the simulator."""
     program = assemble(canonical, arguments, SMALL)
-    machine = Simulator(program)
+    machine = Simulator(program, optimised=TIMES > 1)
 
     def launcher(name: str) -> Any:
         def launch(grid: tuple[int], block: tuple[int], arguments: tuple[int, ...]) -> None:
@@ -58,7 +59,7 @@ def simulated_canonical(canonical: Canonical, arguments: int, arrays: Sequence[n
     """The outputs of *canonical*; programs with one signature are compiled once."""
     key = canonical.key, arguments
     if key not in _simulators:
-        _simulators[key] = Simulator(assemble(canonical, arguments, SMALL), most_blocks=3)
+        _simulators[key] = Simulator(assemble(canonical, arguments, SMALL), most_blocks=3, optimised=TIMES > 1)
     machine = _simulators[key]
     return simulate(machine.program, canonical, arrays, machine)[1]
 

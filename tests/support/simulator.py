@@ -1,25 +1,27 @@
 """Kernels without a GPU: the same LLVM IR, compiled for the CPU and run thread by thread.
 
 Each simulated thread calls the compiled kernel, which asks back for what ``threads.INTRINSICS`` names.  So what runs is
-the code that becomes PTX, to the last instruction.  For small sizes: a simulated thread is a thread where the threads
-of a block meet, and a call where they do not.
+the code that becomes PTX, to the last instruction.  For small sizes: a simulated thread is a call, one after the other.
+Where the threads of a block meet, each has a stack of its own (the C library's contexts) and runs to the barrier; then
+it is the next one's turn, in another order after each barrier, so that nothing may count on who comes first.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import random
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import libdevice_cpu
 import numpy as np
+import pytest
+from compiled_once import OPTIMISED
+from pytest import MonkeyPatch
 
 from tracegrad.codegen.cpu import jit, symbols
 from tracegrad.codegen.cpu.hints import finish_hints
@@ -28,88 +30,132 @@ from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from tracegrad.codegen.lower.canonical import Canonical
 from tracegrad.codegen.schedule.memory import ALIGN
+from tracegrad.tracer.ir.settings import optimiser
+
+if sys.platform != "linux":
+    pytest.skip("simulated threads are contexts of Linux's C libraries", allow_module_level=True)
 
 SMALL = Geometry(threads=8, warp=4)  # few threads, several warps
 
 _FUNCTION = re.compile(r'^define [^@]*@"(?P<name>[^"]*)"(?P<body>.*?)^}', re.MULTILINE | re.DOTALL)
-_MEETS = re.compile("tg_barrier|tg_shuffle|atomicrmw|cmpxchg")  # threads wait for each other, or write to one place
+_MEETS = re.compile("tg_barrier|tg_shuffle")  # threads wait for each other
+MOST_THREADS = 1024
 
 
-class _Block:
-    """One block of a launch."""
+class _State(ctypes.Structure):
+    """What runs now, which the intrinsics read."""
 
-    def __init__(self, number: int, blocks: int, threads: int, call: Callable[[], None]):
-        self.number, self.blocks, self.threads, self.call = number, blocks, threads, call
-        self.memory = np.zeros(64, np.int64)
-        self.exchanged = [0] * threads
-        self.barrier = threading.Barrier(threads, timeout=60)
-        self.broken = False
-
-    def run(self, thread: int) -> None:
-        _here.block, _here.thread = self, thread
-        self.call()
-
-    def run_in_turn(self) -> None:
-        """The threads one after the other, in any order: for kernels in which none waits for another."""
-        for thread in random.Random(self.threads).sample(range(self.threads), self.threads):
-            self.run(thread)
-
-    def run_together(self, pool: ThreadPoolExecutor) -> None:
-        """Each in a thread of its own."""
-        for future in [pool.submit(self.run, thread) for thread in range(self.threads)]:
-            future.result()
-        if self.broken:
-            raise RuntimeError("a thread of the block did not come to a barrier at which the others waited")
-
-    def wait(self) -> None:
-        try:
-            self.barrier.wait()
-        except threading.BrokenBarrierError:  # would be lost in the kernel that calls
-            self.broken = True
+    _fields_ = [
+        *[(name, ctypes.c_int32) for name in ("thread", "threads", "block", "blocks", "waits", "unused")],
+        ("own", ctypes.c_void_p),  # context of the simulated thread
+        ("caller", ctypes.c_void_p),  # context of what runs the threads in turn
+        ("shared", ctypes.c_int64 * 64),
+        ("exchanged", ctypes.c_int32 * MOST_THREADS),
+    ]
 
 
-class _Here(threading.local):
-    """Where a simulated thread is."""
+class _Context(ctypes.Structure):
+    """The head of ``ucontext_t``, whose size depends on the processor."""
 
-    block: _Block
-    thread: int
-
-
-_here = _Here()
-
-
-def _shuffle(value: int, mask: int) -> int:
-    me, block = _here.thread, _here.block
-    block.exchanged[me] = value
-    block.wait()
-    found = block.exchanged[me ^ mask]
-    block.wait()
-    return found
+    _fields_ = [
+        ("flags", ctypes.c_ulong),
+        ("link", ctypes.c_void_p),
+        ("stack", ctypes.c_void_p),
+        ("stack_flags", ctypes.c_int),
+        ("stack_size", ctypes.c_size_t),
+        ("rest", ctypes.c_char * 8192),
+    ]
 
 
-_I, _P = ctypes.c_int32, ctypes.c_void_p
-_CALLBACKS = {
-    "tg_thread": ctypes.CFUNCTYPE(_I)(lambda: _here.thread),
-    "tg_threads": ctypes.CFUNCTYPE(_I)(lambda: _here.block.threads),
-    "tg_block": ctypes.CFUNCTYPE(_I)(lambda: _here.block.number),
-    "tg_blocks": ctypes.CFUNCTYPE(_I)(lambda: _here.block.blocks),
-    "tg_barrier": ctypes.CFUNCTYPE(None)(lambda: _here.block.wait()),
-    "tg_shuffle": ctypes.CFUNCTYPE(_I, _I, _I)(_shuffle),
-    "tg_shared": ctypes.CFUNCTYPE(_P)(lambda: _here.block.memory.ctypes.data),
-}
-for _name, _callback in _CALLBACKS.items():
-    symbols.define(_name, ctypes.cast(_callback, ctypes.c_void_p).value or 0)
+_state = _State()
+_running = threading.Lock()  # there is one state
+_libc = ctypes.CDLL(None)
+_STACK = 1 << 18
 
 
-@contextmanager
-def _quick_switching() -> Any:
-    """Simulated threads wait for each other all the time."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
+def _field(name: str) -> str:
+    return f"inttoptr (i64 {ctypes.addressof(_state) + getattr(_State, name).offset} to ptr)"
+
+
+def _intrinsics() -> str:
+    read = "\n".join(
+        f"define i32 @tg_{name}() {{\n  %v = load volatile i32, ptr {_field(name)}\n  ret i32 %v\n}}"
+        for name in ("thread", "threads", "block", "blocks")
+    )
+    return f"""{read}
+declare i32 @swapcontext(ptr, ptr)
+
+define ptr @tg_shared() {{
+  ret ptr {_field("shared")}
+}}
+
+define void @tg_barrier() {{
+  store volatile i32 1, ptr {_field("waits")}
+  %own = load volatile ptr, ptr {_field("own")}
+  %caller = load volatile ptr, ptr {_field("caller")}
+  %r = call i32 @swapcontext(ptr %own, ptr %caller)
+  ret void
+}}
+
+define i32 @tg_shuffle(i32 %value, i32 %mask) {{
+  %me = call i32 @tg_thread()
+  %mine = getelementptr i32, ptr {_field("exchanged")}, i32 %me
+  store volatile i32 %value, ptr %mine
+  call void @tg_barrier()
+  %other = xor i32 %me, %mask
+  %its = getelementptr i32, ptr {_field("exchanged")}, i32 %other
+  %found = load volatile i32, ptr %its
+  call void @tg_barrier()
+  ret i32 %found
+}}
+"""
+
+
+_intrinsic_code = jit.compile_text(_intrinsics(), "tg_intrinsics").load()
+for _name in ("tg_thread", "tg_threads", "tg_block", "tg_blocks", "tg_barrier", "tg_shuffle", "tg_shared"):
+    symbols.define(_name, _intrinsic_code.address(_name))
+
+
+class _Threads:
+    """Simulated threads that wait for each other, each with a stack."""
+
+    def __init__(self) -> None:
+        self.contexts: list[_Context] = []
+        self.stacks: list[mmap.mmap] = []
+        self.caller = _Context()
+
+    def begin(self, number: int, entry: int, arguments: Sequence[int]) -> None:
+        """Let thread *number* start with the kernel at *entry*."""
+        while len(self.contexts) <= number:
+            self.contexts.append(_Context())
+            self.stacks.append(mmap.mmap(-1, _STACK))
+        context = self.contexts[number]
+        _libc.getcontext(ctypes.byref(context))
+        context.stack = ctypes.addressof(ctypes.c_char.from_buffer(self.stacks[number]))
+        context.stack_size, context.link = _STACK, ctypes.addressof(self.caller)
+        _libc.makecontext(
+            ctypes.byref(context), ctypes.c_void_p(entry), len(arguments), *map(ctypes.c_void_p, arguments)
+        )
+
+    def go_on(self, number: int) -> bool:
+        """Run thread *number* up to a barrier, or to its end: whether it waits."""
+        context = self.contexts[number]
+        _state.thread, _state.waits = number, 0
+        _state.own, _state.caller = ctypes.addressof(context), ctypes.addressof(self.caller)
+        _libc.swapcontext(ctypes.byref(self.caller), ctypes.byref(context))
+        return bool(_state.waits)
+
+    def run(self, entry: int, arguments: Sequence[int], orders: random.Random) -> None:
+        """All threads of a block."""
+        every = range(_state.threads)
+        for thread in every:
+            self.begin(thread, entry, arguments)
+        while waiting := sum(self.go_on(thread) for thread in orders.sample(every, len(every))):
+            if waiting < len(every):
+                raise RuntimeError("a thread of the block did not come to a barrier at which the others waited")
+
+
+_threads = _Threads()
 
 
 class Simulator:
@@ -117,15 +163,20 @@ class Simulator:
 
     *most_blocks*: of a launch whose blocks leave nothing that depends on how many they are; a thread then does several
     units in turn.
+
+    *optimised*: the CPU's code.  What a GPU runs is optimised by libNVVM, so this finds attributes that are wrong and
+    nothing else, in ten times the time.
     """
 
-    def __init__(self, program: CudaProgram, most_blocks: int | None = None):
+    def __init__(self, program: CudaProgram, most_blocks: int | None = None, optimised: bool = True):
         libdevice_cpu.install()
         self.program, self.most_blocks = program, most_blocks
         text = program.text
         text = text.replace('target triple = "unknown-unknown-unknown"', f'target triple = "{jit.target_triple()}"')
         text = text.replace('target datalayout = ""', f'target datalayout = "{jit.data_layout()}"')
-        self.compiled = jit.compile_text(finish_hints(text), "tg_simulated").load()
+        with MonkeyPatch.context() as patch:
+            patch.setattr(optimiser, "level", OPTIMISED if optimised else 0)
+            self.compiled = jit.compile_text(finish_hints(text), "tg_simulated").load()
         self.addresses = {name: self.compiled.address(name) for name in program.kernels}
         bodies = {m["name"]: m["body"] for m in _FUNCTION.finditer(text)}
         more = meeting = {name for name, body in bodies.items() if _MEETS.search(body)}
@@ -143,15 +194,18 @@ class Simulator:
 
     def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         self.launches.append((name, blocks, threads))
-        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[name])
-        launch = [_Block(block, blocks, threads, partial(entry, *arguments)) for block in range(blocks)]
-        if name in self.meeting:
-            with _quick_switching(), ThreadPoolExecutor(threads) as pool:
-                for block in launch:
-                    block.run_together(pool)
-        else:
-            for block in launch:
-                block.run_in_turn()
+        entry, orders = self.addresses[name], random.Random(threads)
+        call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(entry)
+        with _running:
+            _state.threads, _state.blocks = threads, blocks
+            for block in range(blocks):
+                _state.block = block
+                if name in self.meeting:
+                    _threads.run(entry, arguments, orders)
+                else:
+                    for thread in orders.sample(range(threads), threads):
+                        _state.thread = thread
+                        call(*arguments)
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         table = (ctypes.c_size_t * len(addresses))(*addresses)

@@ -27,6 +27,7 @@ from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.evaluate import operand, params_of, stored
 from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, current_builder, structural
 from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
+from tracegrad.tracer.ir.settings import optimiser
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops import special_tables  # noqa: F401  (the registry in full)
 from tracegrad.tracer.ops.elementwise import F
@@ -51,7 +52,7 @@ def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """Compile and run; graphs with one signature share one program here as they do for users."""
     graph = simplify(graph)
     canonical = canonicalise(graph)
-    key = (canonical.key, len(graph.inputs))
+    key = (optimiser.level, canonical.key, len(graph.inputs))
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = compile_canonical(canonical, len(graph.inputs))
@@ -172,14 +173,16 @@ def strict_evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     env.update(graph.consts)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            values = node.prim.impl(*[operand(env, a) for a in node.inputs], **params_of(node))
-            rounds = params_of(node).get("dtype") in HALF
+            params = params_of(node)
+            values = node.prim.impl(*[operand(env, a) for a in node.inputs], **params)
+            rounds = params.get("dtype") in HALF
             for out, value in zip(node.outs, values if len(node.outs) > 1 else [values], strict=True):
-                assert np.shape(value) == out.aval.shape, f"{node} gives shape {np.shape(value)}"
-                found, declared = np.asarray(value).dtype, out.aval.dtype
-                expected = declared if rounds else held_dtype(declared)
+                array, declared = np.asarray(value), out.aval.dtype
+                assert array.shape == out.aval.shape, f"{node} gives shape {array.shape}"
+                found, held = array.dtype, held_dtype(declared)
+                expected = declared if rounds else held
                 assert found == expected or node.prim.kind == LOOP, f"{node} gives {found}\n{print_graph(graph)}"
-                env[out] = np.asarray(value, held_dtype(declared))
+                env[out] = array if found == held else np.asarray(value, held)
     return [stored(env, out) for out in graph.outputs]
 
 

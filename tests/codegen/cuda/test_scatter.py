@@ -50,6 +50,7 @@ def test_atomic_additions_where_order_may_be_any():
     graph, given = graph_and_arguments(SCATTER_ADD, (9, 5), (40,), "float64")
     program, _ = cuda_program(graph, UNORDERED)
     assert [type(step) for step in program.steps] == [Kernel, Kernel]
+    assert "atomicrmw fadd" in program.text  # simulated threads are never in the middle of an addition
     assert_agree(simulated(graph, given, UNORDERED)[1][0], evaluate(graph, given)[0], ulps=64, atol=1e-13)
 
 

@@ -103,7 +103,7 @@ def main() -> int:
         for process in [run(options.suite, m, *chosen, r) for m, r in zip(MODULES, reports, strict=True)]:
             process.wait()
         for report in reports:
-            if not report.exists():
+            if not report.exists() or not outcomes(report):
                 print(report.with_suffix(".log").read_text())
                 return 2
         theirs, ours = map(outcomes, reports)

@@ -76,7 +76,8 @@ np.savez(target, **found)
 """
 
 
-@pytest.mark.parametrize("name", ["darwin", pytest.param("win32", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["darwin", "win32"])
 def test_a_program_on_another_platform(tmp_path: Path, name: str) -> None:
     found = []
     for platform in ("", name):

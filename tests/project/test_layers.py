@@ -162,7 +162,11 @@ def test_a_name_means_one_thing() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("layer", LAYERS[1:])
+# quick: the lowest layer, which nothing else is imported for; that imports go down is read from the files
+ALONE = [*(pytest.param(layer, marks=pytest.mark.slow) for layer in LAYERS[1:-1]), LAYERS[-1]]
+
+
+@pytest.mark.parametrize("layer", ALONE)
 def test_a_layer_can_be_imported_alone(layer: str) -> None:
     """Importing a layer's modules brings in nothing from above it; so the compiler runs without a tensor."""
     below = tuple(f"tracegrad.{name}" for name in LAYERS[LAYERS.index(layer) :])

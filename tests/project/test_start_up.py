@@ -107,6 +107,7 @@ def test_import_loads_no_more_than_a_first_call_from_disk_needs() -> None:
     assert others - STANDARD == set()
 
 
+@pytest.mark.slow
 def test_a_name_is_there_with_all_of_its_package_in_every_thread() -> None:
     """Threads that ask while another one imports wait until it has done so."""
     script = """
@@ -209,6 +210,7 @@ def test_a_first_call_without_files_needs_neither_scipy_nor_numbas_python() -> N
     assert not set(NOT_NEEDED) & set(found)
 
 
+@pytest.mark.slow
 def test_what_a_late_import_does_to_filters_of_warnings_is_not_the_functions_doing() -> None:
     """scipy.special, which draws of normal numbers need, adds one."""
     script = """
@@ -311,6 +313,7 @@ def test_the_key_on_disk_is_the_same_before_and_after_a_recording(tmp_path: Path
 FACES = ("tracegrad", "tracegrad.autograd")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", FACES)
 def test_a_face_says_what_it_has(face: str) -> None:
     run(f"""

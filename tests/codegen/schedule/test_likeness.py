@@ -62,7 +62,7 @@ def padded(n):
     return lambda arrays: sum(np.sum(np.diff(a) ** 2 * c) for a, c in zip(arrays, numbers, strict=True)), (arrays,)
 
 
-@pytest.mark.parametrize("made", [layers, kinds, padded])
+@pytest.mark.parametrize("made", [layers, padded, pytest.param(kinds, marks=pytest.mark.slow)])
 def test_like_nests_have_the_same_text(made, monkeypatch, fresh_kernels):
     """What a likeness says is what writing it once more would find."""
     like, checked = LoopFrame._like, []
@@ -82,7 +82,7 @@ def test_like_nests_have_the_same_text(made, monkeypatch, fresh_kernels):
     assert checked
 
 
-@pytest.mark.parametrize("made", [layers, padded, pytest.param(kinds, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("made", [layers, *(pytest.param(made, marks=pytest.mark.slow) for made in (padded, kinds))])
 def test_the_number_of_nests_that_are_written_does_not_grow(made, monkeypatch, fresh_kernels):
     written, called, like = [], [], LoopFrame._like
 

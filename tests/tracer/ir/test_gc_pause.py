@@ -36,6 +36,7 @@ def test_what__live_on_is_old_and_not_frozen() -> None:
 
 
 @pytest.mark.usefixtures("without_passes")
+@pytest.mark.slow
 def test_what_the_user_has_frozen_stays_frozen() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()

@@ -526,7 +526,7 @@ def test_casts(run, source):
         assert_same_bits(found, expected, f"{x} to {target}")
 
 
-@pytest.mark.parametrize("dtype", some(_INTEGERS, quick=3), ids=str)
+@pytest.mark.parametrize("dtype", some(_INTEGERS, quick=2), ids=str)
 def test_integer_reductions_and_views(run, dtype):
     rng = rng_for("integers")
     x = (rng.random((4, 6)) < 0.5) if dtype == BOOL else rng.integers(0, 100, (4, 6)).astype(dtype)

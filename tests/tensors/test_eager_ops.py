@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 import scipy.special
 from eager_expressions import CONSTANTS, ERRORS, EXPRESSIONS, LEAVES, NUMPY, listed
+from selection import some
 
 import tracegrad as T  # noqa: N812
+from tracegrad.tensors.compiled_backward import tapes
 from tracegrad.tensors.methods import PUBLIC
 from tracegrad.tensors.tensor import METHODS
 
@@ -122,6 +124,30 @@ def difference(torch: Any, text: str, named: bool) -> str:
 def test_as_in_torch(torch, group):
     lines = [difference(torch, text, group != "composed") for text in listed(EXPRESSIONS[group])]
     assert not any(lines), "\n".join(["", *filter(None, lines)])
+
+
+@pytest.mark.parametrize("group", some(sorted(EXPRESSIONS, key="products and changes in place".__ne__), quick=1))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_backwards_that_are_seen_again_are_compiled_and_give_the_same(group, monkeypatch):
+    """The first is walked node by node; then there is a kernel."""
+    wrong, compiled = [], tapes.compiled
+    for text in listed(EXPRESSIONS[group]):
+        found = []
+        for _ in range(3):
+            monkeypatch.setattr(tapes, "credit", 1e3)  # a kernel for each expression
+            got, ours = evaluated(T, T.nn.functional, text, LEAVES)
+            total = total_of(T, leaves_of(got))
+            if total is not None:
+                total.backward()
+                found.append({name: root.grad for name, root in ours.items() if root.is_leaf})
+        for name, first in found[0].items() if found else ():
+            again = [other[name] for other in found[1:]]
+            if first is None:
+                wrong += [text] * any(g is not None for g in again)
+            elif not all(close(first.numpy(), g.numpy(), "32" in text) for g in again):
+                wrong.append(f"{text}: the gradient of {name} is {again} in a kernel, and {first} without")
+    assert not wrong, "\n".join(["", *wrong])
+    assert tapes.compiled > compiled
 
 
 @pytest.mark.parametrize("group", ERRORS)

@@ -144,18 +144,17 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 def _plus_product(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     product = np.matmul(a, b)
-    if type(alpha) is not int:
+    if not _is_one(alpha):
         product = product * alpha
-    return product + (x if type(beta) is int else x * beta)
+    return product + (x if _is_one(beta) else x * beta)
 
 
 ADDMM, ADDMV, BADDBMM = (EagerOp(name, _plus_product) for name in ("Addmm", "Addmv", "Baddbmm"))
 ADDR = EagerOp("Addr", lambda x, a, b, beta, alpha: x * beta + np.outer(a, b) * alpha)
 
 
-def _factor(value: Any, t: Tensor) -> Any:
-    """*value* as a factor in the dtype of *t*; the int 1: no multiplication."""
-    return 1 if value == 1 else scalar_of(value, t._data.dtype)
+def _is_one(factor: Any) -> bool:
+    return type(factor) in (int, float) and factor == 1
 
 
 def _with_product(name: str, op: EagerOp, *ranks: int) -> None:
@@ -171,7 +170,7 @@ def _with_product(name: str, op: EagerOp, *ranks: int) -> None:
                 f"{dtypes.scalar_name(mat2.dtype)}"
             )
         _same_dtype(mat1, mat2)
-        return op, (input, mat1, mat2, _factor(beta, mat1), _factor(alpha, mat1))
+        return op, (input, mat1, mat2, scalar_of(beta, mat1.dtype), scalar_of(alpha, mat1.dtype))
 
     operation(body, name, "``beta * input + alpha * (mat1 @ mat2)``.")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import expand_error, listed, many_dims, one_dim, shape_argument, tensor_argument
@@ -81,20 +82,28 @@ def _viewable(data: Any, shape: Ints, unknown: bool = False) -> bool:
 @method
 def view(self: Tensor, *size: Any) -> Tensor:
     """The same memory in another shape; an error where the strides do not allow it."""
-    data = raw(self)
-    shape = full_shape(shape_argument(size), data.size)
-    if not _viewable(data, shape, unknown=True):  # a capture comes after a run that would have raised
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-            "contiguous subspaces). Use .reshape(...) instead."
-        )
-    return apply_view(VIEW, self, (shape,))
+    try:
+        data = raw(self)
+        shape = full_shape(shape_argument(size), data.size)
+        if not _viewable(data, shape, unknown=True):  # a capture comes after a run that would have raised
+            raise RuntimeError(
+                "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
+                "two contiguous subspaces). Use .reshape(...) instead."
+            )
+        return apply_view(VIEW, self, (shape,))
+    except Exception as error:  # here, since a function around one of a variable number of arguments costs most
+        shorten(error)
+        raise
 
 
 @method
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape: a view where possible, otherwise a copy."""
-    return _reshape_to(tensor_argument("reshape", input), shape_argument(shape))
+    try:
+        return _reshape_to(tensor_argument("reshape", input), shape_argument(shape))
+    except Exception as error:
+        shorten(error)
+        raise
 
 
 def _reshape_to(input: Tensor, shape: Ints) -> Tensor:

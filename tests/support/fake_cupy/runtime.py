@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import types
 import weakref
 from collections import Counter
@@ -51,6 +52,11 @@ class MemoryPool:
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         self._limit = size or 0
+
+    def leave(self, size: int) -> None:
+        """Limit the memory to what is in use and *size* more; what others have left in cycles is no room."""
+        gc.collect()
+        self.set_limit(size=self.used_bytes() + size)
 
     def free_all_blocks(self, stream: Any = None) -> None:
         log.append(("free_all_blocks",))

@@ -73,7 +73,6 @@ def shortened(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """*function* for users: its exceptions are shortened. Itself if it sees to that, or looks at its caller's frame."""
     if not _ALONE.isdisjoint(function.__code__.co_names):
         return function
-
     outermost = _maker(*_parameters(function.__code__))(function)
     outermost.__defaults__, outermost.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return functools.update_wrapper(outermost, function)
@@ -102,10 +101,10 @@ def _parameters(code: CodeType) -> tuple[str, str]:
 def _maker(parameters: str, arguments: str) -> Callable[..., Any]:
     """The function that makes one with these parameters around another: a call costs less than with ``*args``."""
     source = f"""
-def make(function):
+def make(_inner):
     def outermost({parameters}):
         try:
-            return function({arguments})
+            return _inner({arguments})
         except Exception as error:
             shorten(error)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import tracegrad
 from tracegrad import autograd, compile_grad
 from tracegrad.tracer.ir.site import OWN_FOLDER
-from tracegrad.tracer.ir.tracebacks import VARIABLE
+from tracegrad.tracer.ir.tracebacks import VARIABLE, shortened
 
 X = np.arange(1.0, 6.0)
 
@@ -106,3 +107,19 @@ def test_internal_contexts_are_not_told():
     """An error that is raised while the library handles one of its own is told alone."""
     error = raised(CALLS["grad"])
     assert "During handling" not in "".join(traceback.format_exception(error))
+
+
+def test_a_function_for_users_has_the_parameters_of_the_one_within():
+    def f(a, /, b=2, *rest, function=3, _c, **others):
+        return a, b, rest, function, _c, others
+
+    def g(a, /, b, *, made=4):
+        raise ValueError(a, b, made)
+
+    outer = shortened(f)
+    assert outer is not f and shortened(outer) is outer and inspect.signature(outer) == inspect.signature(f)
+    assert outer(1, _c=0) == f(1, _c=0) == (1, 2, (), 3, 0, {})
+    assert outer(1, 5, 6, 7, function=8, _c=9, d=10) == f(1, 5, 6, 7, function=8, _c=9, d=10)
+    assert raised(lambda: shortened(g)(1, b=2), ValueError).args == (1, 2, 4)
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: '_c'"):
+        outer(1)

@@ -80,8 +80,9 @@ LONG = ("docs/tutorials/", "docs/recipes.md")  # seconds each
     "document", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(LONG)) for name in BLOCKS]
 )
 @pytest.mark.usefixtures("fresh_kernels", "streams_kept")
-def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The blocks run in order in one module; ``print(...)  # text`` promises that line of output."""
+    monkeypatch.chdir(tmp_path)  # some write files
     module = types.ModuleType("example_of_a_document")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in BLOCKS[document]:

@@ -104,7 +104,7 @@ class Info:
         """The dtypes of what is made without ``dtype=``."""
         real = dtypes.get_default_dtype()
         whole = {"integral": dtypes.int64, "indexing": dtypes.int64}
-        return {"real floating": real, "complex floating": np.result_type(real, np.complex64), **whole}
+        return {"real floating": real, "complex floating": dtypes.default_complex(), **whole}
 
     def devices(self) -> list[device]:
         """The devices that tensors can be on."""

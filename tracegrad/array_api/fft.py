@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensors import create, dtypes
-from ..tensors.dtypes import as_dtype
+from ..tensors.ops_fourier import TRANSFORMS
 from .rows import FFT, row, written
 
 
 def _frequencies(name: str) -> None:
     def frequencies(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-        kind = dtypes.get_default_dtype() if dtype is None else as_dtype(dtype)
-        return create.as_tensor(getattr(np.fft, name)(n, d).astype(kind), device=device)
+        return TRANSFORMS[name](n, d, dtype=dtype, device=device)
 
     frequencies.__name__ = name
     frequencies.__doc__ = f"The frequencies of the results of ``{name[:-4]}``, in cycles for a sample spacing of *d*."

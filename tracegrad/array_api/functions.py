@@ -13,6 +13,7 @@ from ..tensors import ops_reduce
 from ..tensors.apply import apply
 from ..tensors.arguments import FUNCTIONS as TENSOR_FUNCTIONS
 from ..tensors.op import EagerOp
+from ..tensors.ops_join import CAT
 from ..tensors.ops_reduce import named_result
 from ..tensors.tensor import METHODS, Tensor, make, raw, seen
 from .rows import LINALG, arrays_only, eager, met, row, written
@@ -89,7 +90,6 @@ def _with_axes(name: str, x: Any, count: int) -> Any:
 
 # ---- manipulation --------------------------------------------------------------------------------------------------
 
-_CONCAT = EagerOp("Cat", lambda *args: np.concatenate(args[:-1], axis=args[-1]))
 _STACK = EagerOp("Stack", lambda *args: np.stack(args[:-1], axis=args[-1]))
 
 
@@ -99,7 +99,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     if arrays_only(*arrays):
         return np.concatenate(arrays, axis=axis)
     given = met("concat", *arrays)
-    return apply(_CONCAT, given if axis is not None else tuple([METHODS["ravel"](x) for x in given]), (axis or 0,))
+    return apply(CAT, given if axis is not None else tuple([METHODS["ravel"](x) for x in given]), (axis or 0,))
 
 
 @written

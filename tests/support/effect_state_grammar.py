@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 HEAD = """
-import collections, copy, dataclasses, functools, itertools, math, operator, sys, types
+import collections, copy, dataclasses, functools, inspect, itertools, math, operator, sys, types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from functools import partial
 class Box:
@@ -85,7 +85,7 @@ KINDS: dict[str, Kind] = {
         """
 m = types.ModuleType("MOD")
 sys.modules["MOD"] = m
-exec('''
+exec(inspect.cleandoc('''
 import NUMPY as np
 W, N, T, H = np.ones(3), 0, {"a": 0.5}, []
 def energy(v): return np.sum(W * W * v)
@@ -103,7 +103,7 @@ class Unit:
     scale = 0.5
     def run(self, v): return np.sum(W * v) * self.scale
 unit = Unit()
-''', vars(m))
+'''), vars(m))
 def lookup(name): return getattr(sys.modules["MOD"], name)
 me = sys.modules[__name__]
 me.SELF = 0.5

@@ -106,6 +106,7 @@ class World:
             "copy",
             "dataclasses",
             "functools",
+            "inspect",
             "itertools",
             "math",
             "operator",

@@ -45,11 +45,9 @@ def program(seed: int, steps: bool = False) -> EffectProgram:
     choose = random.Random(seed if not steps else f"steps {seed}")
     for attempt in range(60):
         made = drawn(choose, seed, steps)
-        world = World.of(made, "_0")
-        found = world.call(made.calls[0], world.f)
-        world.close()
-        if attempt > 40 or not isinstance(found, Exception):
-            return made
+        with contextlib.suppress(SyntaxError), contextlib.closing(World.of(made, "_0")) as world:  # quotes in f-strings
+            if attempt > 40 or not isinstance(world.call(made.calls[0], world.f), Exception):
+                return made
     raise AssertionError(f"no program for seed {seed}")
 
 

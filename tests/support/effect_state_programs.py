@@ -171,11 +171,11 @@ def _compared(plain: World, mine: World, want: Any, got: Any, where: str) -> Ver
         return Verdict("leak", f"{where}: {left[0]}")
     if failed and not isinstance(want, Exception):
         said = f"{where}: {type(got).__name__}: {str(got)[:300]}"
-        return Verdict("refused" if isinstance(got, TracegradError) else "error", said)
+        return Verdict(_error_kind(got), said)
     if isinstance(want, Exception):
         if not failed or type(got).__name__ != type(want).__name__:
-            kind = "refused" if isinstance(got, TracegradError) else "error"
-            return Verdict(kind if failed else "wrong", f"{where}: {got!r}, and plain Python raises {want!r}")
+            kind = _error_kind(got) if failed else "wrong"
+            return Verdict(kind, f"{where}: {got!r}, and plain Python raises {want!r}")
         want, got = ([e.args if type(e).__name__ == "Bad" else None, vars(e)] for e in (want, got))
     found = difference({"result": got}, {"result": want})
     if found:
@@ -185,6 +185,12 @@ def _compared(plain: World, mine: World, want: Any, got: Any, where: str) -> Ver
         return Verdict("state", f"{where}: {found}")
     found = difference(mine.state(got), plain.state(want))
     return Verdict("identity" if found else "", f"{where}: {found}" if found else "")
+
+
+def _error_kind(error: Exception) -> str:
+    if "after its function had returned" in str(error):  # of an object that stands outside
+        return "leak"
+    return "refused" if isinstance(error, TracegradError) else "error"
 
 
 def _slope(case: EffectProgram, index: int, gradient: Any) -> Verdict:

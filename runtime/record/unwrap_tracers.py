@@ -35,6 +35,7 @@ from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
 from ...tracer.record.undecided import Undecided, UndecidedTruth
+from ..state.pins import home, lookup
 from ..state.rebuild import slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
@@ -337,7 +338,7 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
     if edge.how == "store":
         value = getattr(node.obj, edge.arg, None)
         if (new := unwrap(value)) is not value:
-            object.__setattr__(node.obj, edge.arg, new)
+            _put(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
     unseen = isinstance(child, Leaf) and (not child.by_value or child.effect == STORE)
@@ -346,18 +347,26 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
     if new is value:
         return
     if edge.how == "attr":
-        store = getattr(node.obj, "__dict__", None)
-        if store is not None and edge.arg in store and isinstance(store, dict):
-            store[edge.arg] = new
-        else:
-            object.__setattr__(node.obj, edge.arg, new)
+        _put(node.obj, edge.arg, new)
     elif edge.how == "cell":
         edge.arg.cell_contents = new
     elif edge.how == "global":
         space, name = edge.arg
         space[name] = new
     elif edge.how == "class":
-        setattr(edge.arg[0], edge.arg[1], new)
+        _put(None, edge.arg[1], new, edge.arg[0])
+
+
+def _put(obj: Any, name: str, value: Any, cls: type | None = None) -> None:
+    """Put a value where the attribute of *obj*, or of *cls*, is found: the run may have stored it in any base."""
+    store = getattr(obj, "__dict__", None) if cls is None else None
+    owner = type(obj) if cls is None else cls
+    if isinstance(store, dict) and name in store:
+        store[name] = value
+    elif cls is None and type(lookup(owner, name)) is types.MemberDescriptorType:
+        object.__setattr__(obj, name, value)
+    elif (base := home(owner, name)) is not None:
+        type.__setattr__(base, name, value)
 
 
 def _function(fn: types.FunctionType, unwrap: Settled) -> None:

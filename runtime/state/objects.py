@@ -471,6 +471,8 @@ def class_part(walker: Walker, node: StateNode, cls: type, name: str, raw: Any, 
     """Something the class gives to its instances: a method, or a value shared by them all."""
     if isinstance(raw, _HELPERS):
         node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
+        if isinstance(raw, classmethod):  # which is given the class, and may store something there
+            node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
     elif hasattr(type(raw), "__get__"):
         class_descriptor(walker, node, cls, name, raw, site)
     else:

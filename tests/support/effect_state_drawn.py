@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from effect_state_grammar import BLOCKS, COMMON, HEAD, KINDS, RESULTS, STATE_RESULTS, Kind
@@ -139,8 +139,9 @@ class _Draw:
         return [self.node(depth) for _ in range(count)]
 
 
-def drawn(choose: random.Random, seed: int, steps: bool) -> EffectProgram:
-    pool = [k for k in KINDS if not (steps and KINDS[k].arrays)]
+def drawn(choose: random.Random, seed: int, steps: bool, without: Collection[str] = ()) -> EffectProgram:
+    """A program whose state is of no kind in *without*, where "results" are those that are no number."""
+    pool = [k for k in KINDS if k not in without and not (steps and KINDS[k].arrays)]
     kinds = choose.sample(pool, choose.choice([1, 1, 2, 2, 3]))
     draw = _Draw(choose, [KINDS[k] for k in kinds])
     body = draw.nodes(choose.randint(1, 6))
@@ -148,7 +149,7 @@ def drawn(choose: random.Random, seed: int, steps: bool) -> EffectProgram:
     if choose.random() < 0.7:
         body.append(Node(draw.fill(f"s = s + 0.1 * {draw.fill(choose.choice(reads))}" if reads else "s = s + NUM")))
     result = "s"
-    if choose.random() < 0.3:
+    if choose.random() < 0.3 and "results" not in without:
         names = {n for k in kinds for n in KINDS[k].names.split()}
         own = [r for r in STATE_RESULTS if set(re.findall(r"\b[A-Za-z]\w*", r)) & names]
         result = choose.choice(own) if own and choose.random() < 0.5 else choose.choice(RESULTS)

@@ -3,6 +3,7 @@
     python tests/support/effect_state_programs.py 0 1000            # hunt: each failing program, made minimal
     python tests/support/effect_state_programs.py 4711 1            # one seed again, with its source
     python tests/support/effect_state_programs.py 0 1000 steps      # the same as tracegrad.compile steps of tensors
+    python tests/support/effect_state_programs.py 0 1000 -nan,texts,results    # without these kinds
 
 A program is a function of a few random statements over state of one to three kinds (``effect_state_grammar.py`` and
 ``effect_state_drawn.py``).  It runs in two namespaces of its own, eight calls with changing arguments and changes by
@@ -23,7 +24,7 @@ import time
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,11 +41,11 @@ DIRECTION = np.array([0.6, -0.3, 0.7])
 LARGEST = 1e8  # numbers beyond say little
 
 
-def program(seed: int, steps: bool = False) -> EffectProgram:
+def program(seed: int, steps: bool = False, without: Collection[str] = ()) -> EffectProgram:
     """The program of a seed: one whose first calls plain Python does not refuse."""
     choose = random.Random(seed if not steps else f"steps {seed}")
     for attempt in range(60):
-        made = drawn(choose, seed, steps)
+        made = drawn(choose, seed, steps, without)
         with contextlib.suppress(SyntaxError), contextlib.closing(World.of(made, "_0")) as world:  # quotes in f-strings
             if attempt > 40 or not isinstance(world.call(made.calls[0], world.f), Exception):
                 return made
@@ -294,19 +295,20 @@ def quietly(case: EffectProgram) -> Verdict:
 
 def main() -> int:
     first, count, steps = int(sys.argv[1]), int(sys.argv[2]), "steps" in sys.argv
+    without = [kind for given in sys.argv[3:] if given.startswith("-") for kind in given[1:].split(",")]
     config.cache = False
     optimiser.level = 0  # what LLVM makes of kernels is no part of this
     totals: Counter[str] = Counter()
     by_kind: Counter[str] = Counter()
     start = time.perf_counter()
     for seed in range(first, first + count):
-        case = program(seed, steps)
+        case = program(seed, steps, without)
         verdict = within(30, lambda case=case: quietly(case)) or Verdict("hang", "30 s")
         totals += Counter(programs=1, calls=verdict.calls, live=bool(verdict.live), **{verdict.kind or "right": 1})
         if verdict.kind == "refused":
             print(f"seed {seed}: refused: {verdict.text.splitlines()[0][:200]}", flush=True)
         if verdict.failed:
-            small = case if "-" in sys.argv else minimal(case, verdict.kind)
+            small = minimal(case, verdict.kind)
             by_kind[f"{verdict.kind} {'+'.join(k for k in small.used)}"] += 1
             said = within(30, lambda small=small: quietly(small)) or verdict
             print(f"{'=' * 100}\nseed {seed}: {verdict.kind}: {said.text}\n{small.text}", flush=True)

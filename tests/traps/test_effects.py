@@ -859,3 +859,74 @@ def test_what_an_argument_gets_is_put_there_by_the_fast_path(kind):
         assert compiled(x, mine) == f(x, plain) and mine == plain
     (slot,) = [slot for endpoint in compiled._dispatcher.endpoints.values() for slot in endpoint.slots]
     assert slot((x, mine), {}) == np.sum(x)
+
+
+class Meter:
+    total, last, hist = 0.5, None, []
+
+    @classmethod
+    def note(cls, value):
+        cls.last = value
+
+
+class SubMeter(Meter):
+    __slots__ = ("own",)
+
+
+def by_type(meter, x):
+    type(meter).total = x[0]
+    return np.sum(x * x)
+
+
+def by_name(meter, x):
+    Meter.total += np.sum(x)
+    return np.sum(x) + meter.total
+
+
+def by_a_class_method(meter, x):
+    meter.note(x * 2.0)
+    return np.sum(x)
+
+
+def in_the_base_and_in_the_object(meter, x):
+    Meter.last, meter.hist = x, [x[1]]
+    return np.sum(x)
+
+
+def in_a_base(meter, x):
+    meter.__class__.__mro__[1].total = x[0] * 3.0
+    return np.sum(x) + meter.total
+
+
+def in_a_slot_and_in_the_class(meter, x):
+    SubMeter.last, meter.own = x[1], x[0]
+    return np.sum(x)
+
+
+STORES_IN_CLASSES = [
+    by_type, by_name, by_a_class_method, in_the_base_and_in_the_object, in_a_base, in_a_slot_and_in_the_class
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("store", STORES_IN_CLASSES)
+@pytest.mark.parametrize("cls", [Meter, SubMeter])
+def test_a_store_in_a_class_is_in_that_class(store, cls, monkeypatch):
+    """It used to land, after the first run, in the object or the derived class by which it is read."""
+    if cls is Meter and store in (in_a_base, in_a_slot_and_in_the_class):
+        pytest.skip("needs a base, or a slot")
+    seen = []
+    for wrap in (lambda f: f, compile_grad):
+        for name in ("total", "last", "hist"):
+            monkeypatch.setattr(Meter, name, {"total": 0.5, "last": None, "hist": []}[name])
+        meter, f, states = cls(), wrap(store), []
+        monkeypatch.setattr(SubMeter, "last", None)
+        for k in range(4):
+            value = f(meter, np.arange(3.0) + k)
+            owners = [vars(meter), vars(SubMeter), vars(Meter)]
+            names = ("total", "last", "hist")
+            states.append((float(value), str([{n: d[n] for n in names if n in d} for d in owners])))
+            states.append(str(getattr(meter, "own", None)))
+        seen.append(states)
+        with contextlib.suppress(AttributeError):
+            del SubMeter.total
+    assert seen[0] == seen[1]

@@ -135,7 +135,13 @@ def test_marks_are_found_in_texts(text: Any) -> None:
 def test_what_a_user_may_keep_is_none() -> None:
     kept = compile_grad(lambda x: np.sum(x * STATE["k"]))
     kept(np.ones(3))
-    roots = {"np": np, "f": kept, "t": tracegrad.tensor([1.0]), "module": tracegrad, "h": tracegrad.autograd.hessian(kept)}
+    roots = {
+        "np": np,
+        "f": kept,
+        "t": tracegrad.tensor([1.0]),
+        "module": tracegrad,
+        "h": tracegrad.autograd.hessian(kept),
+    }
     assert not leftovers({**roots, "stats": kept.stats, "functions": [tracegrad.vmap, tracegrad.zeros]})
 
 

@@ -21,10 +21,6 @@ class Box:
 class Bad(Exception):
     pass
 Pair = namedtuple("Pair", "loss x")
-@dataclasses.dataclass
-class Record:
-    loss: object
-    count: int = 0
 """
 
 
@@ -219,12 +215,12 @@ spare.w, spare.b, spare.l = np.ones(3) * 0.5, 1.0, p.l
     "lists": kind(
         "h, h2, box = [], [0.5], Box(h=[], n=0, best=float('inf'), best_x=None, first=None)\nbox.also = box.h\nput = h.append",
         "h h2 box put", "h h2", nums="h[-1] if h else 0.5 | len(h) | sum(h2) | box.best if box.best < 9 else 1.0 | h2[0] | sum([1.0 for v in h])", ints="len(h) | len(box.h) | box.n", tests="h | len(h) > 3 | box.first is None | h2 is h | box.h is box.also | NUM < box.best",
-        statements="h.append(NUM) | h.append(INT) | h2.append(NUM) | h2[0] = NUM | put(NUM) | put((INT, NUM)) | box.h.append(ARR) | box.n += 1 | box.n = INT | if NUM < box.best: box.best = s; box.best_x = ARR | if box.first is None: box.first = ARR | h = h[-3:] | h2 = h2 + [NUM] | del h[:1] | h.clear() | h.insert(0, NUM) | h2[:] = [NUM, 1.5] | h[-1:] = [NUM] | h.extend([NUM, INT]) | h2.reverse() | box.h = h | h = box.h | box.also = h2 | h += [NUM] | h2 *= 1 | box.h.append(NUM); box.h = [] | h2.pop(); h2.append(NUM) | h2 = [v * 0.5 for v in h2] | box.h.append(box.n) | box.h.append([INT, NUM]) | h.append(h2) | box.h.append(lambda: s) | if len(h) > 4: h.pop(0) | box.last = list(h) | h2[-1] += NUM | box.h.append(Record(NUM, INT)) | box.h.append(Pair(NUM, ARR)) | box.best = min(box.best, NUM) | h2[0], h2[-1] = NUM, h2[0] | box.h.append({'n': INT, 'v': NUM}) | h2.sort() | h2.append(h2[0] + NUM); del h2[0]",
+        statements="h.append(NUM) | h.append(INT) | h2.append(NUM) | h2[0] = NUM | put(NUM) | put((INT, NUM)) | box.h.append(ARR) | box.n += 1 | box.n = INT | if NUM < box.best: box.best = s; box.best_x = ARR | if box.first is None: box.first = ARR | h = h[-3:] | h2 = h2 + [NUM] | del h[:1] | h.clear() | h.insert(0, NUM) | h2[:] = [NUM, 1.5] | h[-1:] = [NUM] | h.extend([NUM, INT]) | h2.reverse() | box.h = h | h = box.h | box.also = h2 | h += [NUM] | h2 *= 1 | box.h.append(NUM); box.h = [] | h2.pop(); h2.append(NUM) | h2 = [v * 0.5 for v in h2] | box.h.append(box.n) | box.h.append([INT, NUM]) | h.append(h2) | box.h.append(lambda: s) | if len(h) > 4: h.pop(0) | box.last = list(h) | h2[-1] += NUM | box.h.append(Box(loss=NUM, n=INT)) | box.h.append(Pair(NUM, ARR)) | box.best = min(box.best, NUM) | h2[0], h2[-1] = NUM, h2[0] | box.h.append({'n': INT, 'v': NUM}) | h2.sort() | h2.append(h2[0] + NUM); del h2[0]",
         changes="h.clear() | h = [] | h2 = [1.5] | h = h2 = [2.0] | box.best = float('inf') | box.h = [] | h.append(7) | box.n = 0 | box.also = box.h | put = h.append",
     ),
     "records": kind(
-        "rec, pair, log_of = Record(0.5), Pair(0.5, None), Box(r=Record(1.0), all=[], by={})\n@dataclasses.dataclass(frozen=True)\nclass Fixed:\n    a: object = 0.5\n    n: int = 0\nclass Slots:\n    __slots__ = ('a', 'b')\n    def __init__(self, a): self.a = a\nfixed, sl = Fixed(), Slots(0.5)",
-        "rec pair log_of Fixed Slots fixed sl", "rec pair fixed", nums="rec.loss | pair.loss | log_of.r.loss | fixed.a | sl.a", ints="rec.count | log_of.r.count | fixed.n | len(log_of.all)", tests="rec is log_of.r | pair.x is None | hasattr(sl, 'b') | rec == log_of.r",
+        "@dataclasses.dataclass\nclass Record:\n    loss: object\n    count: int = 0\nrec, pair, log_of = Record(0.5), Pair(0.5, None), Box(r=Record(1.0), all=[], by={})\n@dataclasses.dataclass(frozen=True)\nclass Fixed:\n    a: object = 0.5\n    n: int = 0\nclass Slots:\n    __slots__ = ('a', 'b')\n    def __init__(self, a): self.a = a\nfixed, sl = Fixed(), Slots(0.5)",
+        "rec pair log_of Record Fixed Slots fixed sl", "rec pair fixed", nums="rec.loss | pair.loss | log_of.r.loss | fixed.a | sl.a", ints="rec.count | log_of.r.count | fixed.n | len(log_of.all)", tests="rec is log_of.r | pair.x is None | hasattr(sl, 'b') | rec == log_of.r",
         statements="rec.loss = NUM | rec.count += 1 | rec = Record(NUM, INT) | pair = Pair(NUM, ARR) | pair = pair._replace(loss=NUM) | log_of.r = rec | log_of.r.loss = NUM; log_of.r = Record(NUM) | fixed = dataclasses.replace(fixed, a=NUM) | fixed = Fixed(NUM, INT) | sl.a = NUM | sl.b = INT | log_of.all.append(rec); rec = Record(NUM) | log_of.all.append(Slots(NUM)) | log_of.by[INT] = Record(NUM, INT) | rec.count = INT | del sl.b | rec.extra = ARR | log_of.all.append(copy.copy(rec)) | r2 = rec; r2.loss = NUM; log_of.all = [r2] | log_of.by[INT] = rec | log_of.last = dataclasses.asdict(rec)['count'] | log_of.pairs = [Pair(INT, n)] | log_of.all.append(dataclasses.replace(rec, count=INT))",
         changes="rec = Record(0.5) | rec = log_of.r | log_of.r = Record(1.0) | pair = Pair(0.5, None) | log_of.all.clear() | sl.a = 1.5 | fixed = Fixed() | rec.count = 0",
     ),
@@ -244,7 +240,7 @@ spare.w, spare.b, spare.l = np.ones(3) * 0.5, 1.0, p.l
 RESULTS = entries("""
 [s, y] | {'a': s, 'n': n} | (s, y, k) | iter([s, y]) | map(lambda v: v * 2, [s, y]) | zip([s, t], [y, y]) | enumerate([s, y]) | {'a': s, 'b': y}.values() | {'a': s, 1: y}.items() | {n: s}.keys()
 (v * 2 for v in [s, y]) | reversed([s, y]) | itertools.chain([s], [y]) | filter(None, [n, s]) | partial(np.sum, y) | slice(n) | range(n) | lambda: s | f'{n}' | f'{s:.3f}' | deque([s, n]) | Counter({n: 2})
-Pair(s, y) | Record(s, n) | None | n | {n} | {k: n, 'l': [y, y]} | itertools.islice([s, y, t], 2) | itertools.accumulate([t, t]) | [[s], (y, n)] | y | Box(s=s, n=n) | frozenset([n]) | x | (x, [x]) | n > 1 | str(n)
+Pair(s, y) | None | n | {n} | {k: n, 'l': [y, y]} | itertools.islice([s, y, t], 2) | itertools.accumulate([t, t]) | [[s], (y, n)] | y | Box(s=s, n=n) | frozenset([n]) | x | (x, [x]) | n > 1 | str(n)
 zip(itertools.count(n), [s]) | itertools.product([s], [n, k]) | itertools.repeat(s, 2) | sorted([s, t]) | OrderedDict(a=s) | defaultdict(list, {n: [s]}) | types.SimpleNamespace(s=s, n=n) | [v for v in (s, t)] | iter((n, k)) | iter({n: s}.items()) | types.MappingProxyType({'a': s}) | memoryview(b'ab') and s
 """)  # fmt: skip
 STATE_RESULTS = entries("""

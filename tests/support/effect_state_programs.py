@@ -16,6 +16,7 @@ a little.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import random
 import signal
@@ -67,7 +68,7 @@ class World:
     def of(cls, case: EffectProgram, side: str) -> World:
         module = types.ModuleType(f"made_main{side}")
         sys.modules[module.__name__] = module
-        exec(compile(case.source(side), f"effect_program_{case.seed}{side}.py", "exec"), vars(module))
+        exec(_code(case.source(side), f"effect_program_{case.seed}{side}.py"), vars(module))
         return cls(case, side, module)
 
     def close(self) -> None:
@@ -116,6 +117,11 @@ class World:
             "see": self.space.get("see"),
             "result": result,
         }
+
+
+@functools.lru_cache(8)
+def _code(source: str, name: str) -> types.CodeType:
+    return compile(source, name, "exec")
 
 
 def _taken(result: Any) -> Any:
@@ -167,7 +173,7 @@ def _judged(case: EffectProgram, plain: World, mine: World) -> Verdict:
 
 def _compared(plain: World, mine: World, want: Any, got: Any, where: str) -> Verdict:
     failed = isinstance(got, Exception)
-    left = leftovers({**mine.state(None if failed else got), "error": got.args if failed else None})
+    left = leftovers({**mine.state(None if failed else got), "error": got if failed else None})
     if left:
         return Verdict("leak", f"{where}: {left[0]}")
     if failed and not isinstance(want, Exception):
@@ -178,14 +184,13 @@ def _compared(plain: World, mine: World, want: Any, got: Any, where: str) -> Ver
             kind = _error_kind(got) if failed else "wrong"
             return Verdict(kind, f"{where}: {got!r}, and plain Python raises {want!r}")
         want, got = ([e.args if type(e).__name__ == "Bad" else None, vars(e)] for e in (want, got))
-    found = difference({"result": got}, {"result": want})
-    if found:
-        return Verdict("wrong", f"{where}: {found}")
-    found = difference(mine.state(), plain.state())
-    if found:
-        return Verdict("state", f"{where}: {found}")
     found = difference(mine.state(got), plain.state(want))
-    return Verdict("identity" if found else "", f"{where}: {found}" if found else "")
+    if not found:
+        return Verdict()
+    if wrong := difference({"result": got}, {"result": want}):
+        return Verdict("wrong", f"{where}: {wrong}")
+    of_state = difference(mine.state(), plain.state())
+    return Verdict("state" if of_state else "identity", f"{where}: {of_state or found}")
 
 
 def _error_kind(error: Exception) -> str:

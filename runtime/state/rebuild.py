@@ -9,6 +9,7 @@ everything else up in the real ones. Because a run may change the copies (``self
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 import types
@@ -343,6 +344,9 @@ class Substitution:
         overlay: dict[str, Any] = space
         if replaced or id(space) in self._spaces:
             overlay = self._spaces.setdefault(id(space), Overlay(space, fn.__builtins__))  # type: ignore[attr-defined]
+            for name in names_of_bodies(fn.__code__):
+                if name in space and name not in overlay:
+                    overlay[name] = space[name]
         cells = []
         cells_to_fill: list[tuple[types.CellType, Leaf | StateNode, Any]] = []
         later: list[Edge] = []
@@ -674,6 +678,18 @@ def contents(obj: Any) -> Any:
     if isinstance(obj, list | deque | set):
         return list(obj)
     return dict(obj) if isinstance(obj, dict) else attributes(obj)
+
+
+@functools.lru_cache(4096)
+def names_of_bodies(code: types.CodeType) -> frozenset[str]:
+    """The names in bodies of classes within the code: they are looked up in globals alone, past ``__missing__``."""
+    found: set[str] = set()
+    for nested in code.co_consts:
+        if isinstance(nested, types.CodeType):
+            found.update(names_of_bodies(nested))
+            if not nested.co_flags & inspect.CO_OPTIMIZED:
+                found.update(nested.co_names)
+    return frozenset(found)
 
 
 def attributes(obj: Any) -> dict[str, Any]:

@@ -138,6 +138,8 @@ class _Pairs:
             return f"{place}: {a.__name__}, and plain Python {b.__name__}"
         found = self.same(f"{place}.__defaults__", a.__defaults__, b.__defaults__)
         found = found or self.same(f"{place}.__kwdefaults__", a.__kwdefaults__, b.__kwdefaults__)
+        if isinstance(a.__globals__, dict) and type(a.__globals__) is not dict:
+            return f"{place}: globals of its own, a {type(a.__globals__).__name__}"
         cells = dict(zip(a.__code__.co_freevars, a.__closure__ or (), strict=False))
         others = dict(zip(b.__code__.co_freevars, b.__closure__ or (), strict=False))
         return found or self.entries(f"{place}<>", cells, others)

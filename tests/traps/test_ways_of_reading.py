@@ -38,6 +38,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad import compile_grad
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
@@ -1046,3 +1047,71 @@ def test_the_page_has_a_row_for_each_case_and_each_instruction():
         if op not in named and not op.startswith(tuple(general)) and not op.startswith("INSTRUMENTED")
     ]  # fmt: skip
     assert not unknown
+
+
+# ---- bodies of classes that a run makes: their names are looked up in globals alone --------------------------------
+
+SCALE, SHIFTS, SEEN = np.ones(3), [0.5], []
+
+
+def twice(value):
+    return 2.0 * value
+
+
+def a_body_with_an_array(x):
+    class Made:
+        w = SCALE * 2.0
+
+    return np.sum(Made.w * x)
+
+
+def a_body_with_a_helper_and_a_list(x):
+    class Made:
+        w, n = twice(np.sum(SCALE)), len(SHIFTS)
+
+    SHIFTS.append(0.5)
+    return np.sum(x) * Made.w + Made.n
+
+
+def a_body_in_a_helper(x):
+    def made():
+        class Inner:
+            class Deeper:
+                w = SCALE
+
+            total = np.sum(SCALE)
+
+        return Inner
+
+    return np.sum(x * made().Deeper.w) + made().total
+
+
+def a_body_with_methods(x):
+    class Made:
+        start = SHIFTS[0]
+
+        def go(self, x, by=SCALE):
+            return np.sum(x * by) + self.start * len(SEEN)
+
+    SEEN.append(1)
+    return Made().go(x)
+
+
+@pytest.mark.parametrize(
+    "f", [a_body_with_an_array, a_body_with_a_helper_and_a_list, a_body_in_a_helper, a_body_with_methods]
+)
+@pytest.mark.parametrize("library", [compile_grad, tracegrad.compile])
+def test_bodies_of_classes_read_what_is_replaced(f, library, monkeypatch):
+    for name, value in (("SHIFTS", [0.5]), ("SEEN", []), ("SCALE", np.arange(3.0))):
+        monkeypatch.setitem(globals(), name, value)
+    compiled = library(f)
+    for k in range(5):
+        x = np.ones(3) + k
+        if k == 3:
+            monkeypatch.setitem(globals(), "SCALE", np.arange(3.0) * 5)
+        before = list(SHIFTS), list(SEEN)
+        expected = f(x)
+        after = list(SHIFTS), list(SEEN)
+        SHIFTS[:], SEEN[:] = before
+        assert float(compiled(x)) == expected
+        assert after == (SHIFTS, SEEN)

@@ -388,11 +388,13 @@ def _held_within(child: Leaf | StateNode, depth: int = 0) -> Iterator[StateNode]
             yield from _held_within(edge.child, depth + 1)
 
 
-def is_input(child: Leaf | StateNode) -> bool:
-    """Whether another value may be in the place of this one: all of it is inputs of the program."""
-    if isinstance(child, Leaf):
+def is_input(child: Leaf | StateNode, above: tuple[StateNode, ...] = ()) -> bool:
+    """Whether another value may be in the place of this one: all of it is inputs of the program; *above*: what holds
+    it, and may not be held by it."""
+    if isinstance(child, Leaf) or any(child is node for node in above):
         return False
-    parts = child.kind in ("tuple", "list", "dict") and all(is_input(edge.child) for edge in child.edges)
+    above = (*above, child)
+    parts = child.kind in ("tuple", "list", "dict") and all(is_input(edge.child, above) for edge in child.edges)
     return parts or child.kind in ("array", "number", "held")
 
 

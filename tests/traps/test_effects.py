@@ -930,3 +930,42 @@ def test_a_store_in_a_class_is_in_that_class(store, cls, monkeypatch):
         with contextlib.suppress(AttributeError):
             del SubMeter.total
     assert seen[0] == seen[1]
+
+
+def a_dict(outside, x):
+    outside.d["self"] = outside.d
+    if x[0] > 2:
+        outside.d = {"n": len(outside.d)}
+    return np.sum(x)
+
+
+def a_list(outside, x):
+    outside.l[0] = outside.l
+    if x[0] > 2:
+        outside.l = [1.0, x[0]]
+    return np.sum(x) * len(outside.l)
+
+
+def a_tuple_of_it(outside, x):
+    outside.d["up"] = (outside.d, 1.0)
+    if x[0] > 2:
+        outside.d = {"n": x[0]}
+    return np.sum(x)
+
+
+def two_of_each_other(outside, x):
+    outside.d["l"], outside.l[0] = outside.l, outside.d
+    if x[0] > 2:
+        outside.l, outside.d = [outside.d], {"l": outside.l}
+    return np.sum(x)
+
+
+@pytest.mark.parametrize("store", [a_dict, a_list, a_tuple_of_it, two_of_each_other])
+def test_containers_that_hold_themselves(store):
+    """Asking whether all of one is inputs of the program did not end."""
+    pictures = []
+    for wrap in (lambda f: f, compile_grad):
+        outside = SimpleNamespace(d={"a": 0.5}, l=[0.5])
+        f = wrap(lambda x, outside=outside: store(outside, x))
+        pictures.append([(float(f(np.ones(2) + k)), repr(outside)) for k in (0, 0, 2, 0, 2, 2, 0)])
+    assert pictures[0] == pictures[1]

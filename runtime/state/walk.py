@@ -84,7 +84,9 @@ def build(
     loose = dict(walker.loose)
     for node, edge in [(n, e) for n in walker.nodes for e in n.edges if is_stored(e)]:
         if edge.how == "class":
-            loose.setdefault(id(edge.arg[0]), set()).add(edge.arg[1])
+            names_of = loose.setdefault(id(edge.arg[0]), set())
+            if not isinstance(edge.child, Leaf) or edge.child.effect:  # else its value counts
+                names_of.add(edge.arg[1])
         elif edge.how == "attr" and node.kind == "function":
             loose.setdefault(id(node.obj.__dict__), set()).add(edge.arg)
     graph = StateGraph(

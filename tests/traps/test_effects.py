@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections import OrderedDict, defaultdict, deque
 from types import SimpleNamespace
 
@@ -941,8 +942,7 @@ def a_dict(outside, x):
 
 def a_list(outside, x):
     outside.l[0] = outside.l
-    if x[0] > 2:
-        outside.l = [1.0, x[0]]
+    outside.d = [outside.l, x[0]]
     return np.sum(x) * len(outside.l)
 
 
@@ -969,3 +969,67 @@ def test_containers_that_hold_themselves(store):
         f = wrap(lambda x, outside=outside: store(outside, x))
         pictures.append([(float(f(np.ones(2) + k)), repr(outside)) for k in (0, 0, 2, 0, 2, 2, 0)])
     assert pictures[0] == pictures[1]
+
+
+class Setting:
+    n, name, first, kind, pair = 0, "a", None, len, (1, 2)
+
+
+class SubSetting(Setting):
+    def __len__(self):
+        return self.n
+
+
+def an_int(o, x):
+    found = np.sum(x) * Setting.n
+    Setting.n = 2
+    return found
+
+
+def an_int_that_only_a_method_reads(o, x):
+    Setting.n = 2
+    return np.sum(x)
+
+
+def a_text(o, x):
+    found = np.sum(x) * len(o.name)
+    type(o).__mro__[1].name = "bb"
+    return found
+
+
+def a_none(o, x):
+    found = np.sum(x) * (2.0 if o.first is None else 3.0)
+    Setting.first = True
+    return found
+
+
+def a_function(o, x):
+    found = np.sum(x) * (2.0 if Setting.kind is len else 3.0)
+    Setting.kind = max
+    return found
+
+
+def a_branch(o, x):
+    if SubSetting.n == 0:
+        Setting.n, Setting.name = 5, "c"
+        return np.sum(x)
+    Setting.n = 0
+    return np.sum(x) * 2.0
+
+
+@pytest.mark.parametrize("store", [an_int, an_int_that_only_a_method_reads, a_text, a_none, a_function, a_branch])
+def test_an_attribute_of_a_class_that_is_stored_counts_where_it_is_read(store, monkeypatch):
+    """What others put there between calls was not seen, and an equal value not stored again."""
+    start = {"n": 0, "name": "a", "first": None, "kind": len, "pair": (1, 2)}
+    others = {4: ("n", 7), 5: ("name", "dddd"), 6: ("first", 1.5), 7: ("kind", min), 8: ("n", 0), 9: ("first", None)}
+    seen = []
+    for wrap in (lambda f: f, compile_grad):
+        for name, value in start.items():
+            monkeypatch.setattr(Setting, name, value)
+        f, o = wrap(functools.partial(store, SubSetting())), []
+        for k in range(11):
+            if k in others:
+                monkeypatch.setattr(Setting, *others[k])
+            o.append((float(f(np.ones(3) + k)), *[getattr(Setting, name) for name in start]))
+        seen.append(o)
+    assert seen[0] == seen[1]

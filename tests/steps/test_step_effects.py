@@ -4,6 +4,7 @@ loop does, in every call, and the step is replayed all the same."""
 
 import copy
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -1243,3 +1244,60 @@ def test_numbers_put_into_arrays():
         x = torch.tensor([1.0, 0.5 * k])
         assert_same(plain(compiled(x)), plain(run(x)))
         assert_same(plain(see()), plain(expected()))
+
+
+# ---- += of a number that is kept with a tensor: as plain Python, the tensor's own operator ---------------------------
+
+
+class Kept:
+    def __init__(self):
+        self.v, self.items, self.table, self.recent = 0.5, [0.5, 1.0], {"a": 0.5}, deque([0.5, 1.0], 2)
+
+
+def into_an_attribute(kept, x):
+    kept.v += kept.recent[0]
+
+
+def into_an_item(kept, x):
+    kept.items[0] -= kept.recent[0]
+
+
+def into_an_entry(kept, x):
+    kept.table["a"] *= 0.1 * kept.recent[0]
+
+
+def into_a_variable(kept, x):
+    v = kept.v
+    v /= 1.0 + kept.recent[0]
+    kept.items[1] = v
+
+
+def into_a_power(kept, x):
+    kept.v **= kept.recent[0] * 0.01
+
+
+def of_the_steps_own(kept, x):
+    kept.v += x.sum()
+    kept.items[0] += kept.v
+
+
+@pytest.mark.parametrize(
+    "store", [into_an_attribute, into_an_item, into_an_entry, into_a_variable, into_a_power, of_the_steps_own]
+)
+def test_a_number_that_becomes_a_tensor(store):
+    seen = []
+    for wrap in (lambda f: f, torch.compile):
+        kept = Kept()
+
+        def step(x, kept=kept):
+            total = (x * x).sum()
+            store(kept, x)
+            kept.recent.append(total)
+            return total
+
+        f, states = wrap(step), []
+        for k in range(6):
+            f(torch.ones(3) * (k + 1))
+            states.append(repr([kept.v, kept.items, kept.table, list(kept.recent)]))
+        seen.append(states)
+    assert seen[0] == seen[1]

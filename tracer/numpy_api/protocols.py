@@ -324,15 +324,16 @@ def open_unary(ufunc: Any) -> Callable[..., Any]:
 
 def _in_place(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
+        storage = self._storage
+        if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):
+            return NotImplemented  # a Python or NumPy scalar: += makes a new one, as + does
         if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
             return found
         if isinstance(other, (list, tuple)) and not _acceptable(self, ufunc, other):
             return NotImplemented
-        result = ufunc(self, other) if type(other) is TracedInt else call_ufunc(ufunc, (self, other), {})
-        storage = self._storage
-        if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):
-            return result  # a Python or NumPy scalar: += makes a new one
-        return assign_all(self, result)
+        return assign_all(
+            self, ufunc(self, other) if type(other) is TracedInt else call_ufunc(ufunc, (self, other), {})
+        )
 
     return apply
 

@@ -282,6 +282,20 @@ class Substitution:
         found |= {(id(p.edge.arg[0]), p.edge.arg[1]) for p in self._patches if _only_stored(p.edge)}
         return found
 
+    def plain_keys(self, keys: Any) -> None:
+        """Give the dicts and sets in the copies plain keys, by *keys* (``unwrap_tracers.PlainKeys``)."""
+        for c in self._copies:
+            if isinstance(c.copy, KeptList):
+                for k, value in enumerate(list.copy(c.copy)):
+                    list.__setitem__(c.copy, k, keys(value))
+            else:
+                keys.inside(vars(c.copy) if type(c.copy) is types.ModuleType else c.copy)
+        for space in self._spaces.values():
+            for name, value in list(space.items()):
+                dict.__setitem__(space, name, keys(value))
+        for patch in self._patches:
+            patch.now = keys(patch.now)
+
     def writeback(self, plain: Callable[[Any], Any]) -> None:
         """Apply the run's changes of the copies to the originals; *plain* gives values their final form, and the
         originals for ``originals``."""

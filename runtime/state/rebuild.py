@@ -551,7 +551,7 @@ class Substitution:
         copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
         copy.__dict__.update(old.__dict__)
         copy.__dict__.update({e.arg: self._part(e.child, old.__dict__[e.arg]) for e in attributes})
-        return self._done(node, copy)
+        return self._mutable(node, copy)
 
     def _compiled(self, node: StateNode) -> Any:
         return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))

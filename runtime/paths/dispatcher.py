@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...codegen.cpu.program import Program
@@ -195,6 +196,7 @@ class Dispatcher:
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1
         plan.choices.known_paths = len(paths)
+        again: Callable[[], Any] | None = None
         try:
             first = [p for p in paths if not p.verified] or [
                 p for _, theirs, _ in self._in_other_modes(endpoint, call) for p in theirs.paths if not p.verified
@@ -203,17 +205,19 @@ class Dispatcher:
             recording = self._record(endpoint, call, plan, snapshot, capacities)
             recording.known_of_code = plan.known_of_code
         except (NotCountersError, RecordAgainError):  # its effects have gone to copies
-            return self.answer(endpoint, call)
+            again = partial(self.answer, endpoint, call)
         except IntegersAskedError as error:  # as above
             self.stats.note(describe_dropped(error, leaf_names(self.fn, call)))
             outside = {place for place in error.asked if type(place) is str}
             plan.keep_contents(outside)
             arguments = {place: site for place, site in error.asked.items() if type(place) is int}
-            if outside and not arguments:
-                return self.answer(endpoint, call)
-            return self._by_value(endpoint, call, arguments, error.raised)
+            again = partial(self.answer, endpoint, call)
+            if arguments or not outside:
+                again = partial(self._by_value, endpoint, call, arguments, error.raised)
         finally:
             snapshot.release()
+        if again is not None:  # not above: what the function raises would have this exception for its context
+            return again()
         match = next((p for p in paths if recording.same_program(p.recording)), None)
         keeps = plan.provable and not recording.changes
         new = Variant(snapshot, same, floats)

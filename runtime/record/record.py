@@ -68,7 +68,7 @@ from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
 from .recording import Look, Pieces, Recording, UserRun
-from .unwrap_tracers import Holders, NewAttributes, Settled, is_raised_by_python, settle
+from .unwrap_tracers import Holders, NewAttributes, PlainKeys, Settled, is_raised_by_python, settle
 
 
 def record(
@@ -188,7 +188,8 @@ def _record(
             recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
 
             def reached() -> None:
-                settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+                plain(tuple(recorder.handed))
+                settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name, recorder.hashed)
 
             holders.begin()
             try:
@@ -197,6 +198,8 @@ def _record(
                     out = unlabelled(out) if wrt else out
                 held = plan.knows_values or any(array() is not None for array in recorder.made)
                 left = given.copies or held or not holders.only([out])
+                if recorder.hashed:
+                    out = PlainKeys(plain)(out)
                 if left:
                     out, _ = plain.result(out)
             except BaseException as error:
@@ -350,9 +353,15 @@ def run_frozen(
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
 
     def settled() -> tuple[Snapshot, list[str]]:
+        if recorder.hashed:
+            keys = PlainKeys(plain)
+            substitution.plain_keys(keys)
+            for owner in [*[c.given for c in given.containers], *[node.obj for node in snapshot.graph.nodes]]:
+                keys(owner)
         after = plan.after(snapshot, call.objects)
         left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
-        settle(left, plain, plan.writes_by_name)
+        settle(left, plain, plan.writes_by_name, recorder.hashed)
+        plain(tuple(recorder.handed))
         return after, new_attributes.settle(plain)
 
     try:
@@ -369,6 +378,7 @@ def run_frozen(
                 out = _decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
                 recorder.settle_premise()
             out = unlabelled(out) if wrt else out
+            out = PlainKeys(plain)(out) if recorder.hashed else out
             out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})
         except BaseException as error:
             out, returned, raised = None, [], error

@@ -14,7 +14,7 @@ import gc
 import operator
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -34,9 +34,11 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
+from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
+from ..state.kept_list import KeptList
 from ..state.pins import home, lookup
-from ..state.rebuild import slots
+from ..state.rebuild import StoredItems, slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
 from ..state.values import is_leaf
@@ -48,10 +50,14 @@ Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
-_SETTLED = (TracedArray, *_STAND_INS, tuple, str)
+_SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _IN_SLOTS = (*_SETTLED, list, dict)
+_HASHED = (TracedArray, *_STAND_INS)
+_LEFT = (*_HASHED, np.ndarray, types.CodeType)
+_OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
+_PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 
 
 class Settled:
@@ -110,9 +116,13 @@ class Settled:
             for key, part in list(value.items()):
                 if (new := self(part, depth)) is not part:
                     value[key] = new
-            _settle_keys(value, self)
+            _plain_keys(value, self.key)
         elif issubclass(kind, set):
-            _settle_keys(value, self)
+            _plain_keys(value, self.key)
+        elif kind is frozenset:
+            members = [self.key(member) for member in value]
+            if any(new is not old for new, old in zip(members, value, strict=True)):
+                return frozenset(members)
         elif issubclass(kind, types.FunctionType):
             self._closure(value, depth)
         elif issubclass(kind, types.MethodType):
@@ -141,10 +151,16 @@ class Settled:
             fn.__defaults__ = defaults
         self(fn.__kwdefaults__, depth)
 
+    def key(self, key: Any) -> Any:
+        """The plain form of a key of a dict or a member of a set: one that has been hashed is the very object."""
+        return key if type(key) in _PLAIN_KEYS else self(key)
+
     def _attributes(self, value: Any, depth: int) -> None:
         if issubclass(type(value), BaseException):
             before, self._in_error = self._in_error, True
-            if is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
+            by_python = is_raised_by_python(value)
+            args = tuple([self(v, depth) if by_python or type(v) is not str else v for v in value.args])
+            if any(map(operator.is_not, args, value.args)):
                 value.args = args
             self((value.__cause__, value.__context__), depth)
             self._held(value, depth)
@@ -178,6 +194,33 @@ class Settled:
         plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
         return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+
+
+class PlainKeys(Settled):
+    """Gives dicts and sets plain keys, wherever a run has them, and leaves traced values as they are.  Hashing has
+    asked for the value of such a key, with a guard: the plain number is the very key in a replay, too."""
+
+    def __init__(self, plain: Settled) -> None:
+        super().__init__(plain._number, {})
+        self._plain = plain
+
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        kind = type(value)
+        if kind in _PLAIN_KEYS or kind in _LEFT or issubclass(kind, _OWN_CONTAINERS):
+            return value
+        return super().__call__(value, depth)
+
+    def key(self, key: Any) -> Any:
+        kind = type(key)
+        if kind in _HASHED:
+            return self._plain(key)
+        if not issubclass(kind, tuple | frozenset):
+            return key
+        parts = [self.key(part) for part in key]
+        if all(new is old for new, old in zip(parts, key, strict=True)):
+            return key
+        make: Any = tuple.__new__ if issubclass(kind, tuple) else frozenset.__new__
+        return make(kind, parts)
 
 
 class Holders:
@@ -264,9 +307,9 @@ def _is_value(leaf: Any) -> bool:
     return issubclass(type(leaf), kinds) or is_leaf(leaf)
 
 
-def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
+def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool, hashed: bool) -> None:
     """Replace traced arrays in the objects of a *state* that was walked since the run.  *by_name*: the run may have
-    written under names that are not in its code."""
+    written under names that are not in its code; *hashed*: it has hashed traced numbers."""
     anything = unwrap if by_name else lambda value: _settled(value, unwrap)
     for node in state:
         obj = node.obj
@@ -276,11 +319,15 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
             _items(obj, unwrap)
         elif node.kind == "dict":
             _names(obj, None, lambda value: _settled(value, unwrap))
-            _settle_keys(obj, unwrap)
+            _plain_keys(obj, unwrap.key)
+        elif node.kind == "set":
+            _plain_keys(obj, unwrap.key)
         elif node.kind == "instance":
             _names(getattr(obj, "__dict__", None), None, anything)
         elif node.kind == "function" and not node.extra:
             _function(obj, unwrap)
+        elif node.kind == "cached" and hashed:
+            _cache(obj, unwrap)
         for edge in node.edges:
             _edge(node, edge, unwrap)
 
@@ -314,15 +361,39 @@ def _items(values: list[Any] | deque[Any], unwrap: Settled) -> None:
             values[index] = new
 
 
-def _settle_keys(values: Any, unwrap: Settled) -> None:
-    """Settle the keys of a dict or set: an int that has been hashed is the very object."""
-    if not any(type(key) in (TracedInt, tuple) for key in values):
+def _plain_keys(values: Any, plain: Unwrap) -> None:
+    """Put plain keys in a dict, or plain members in a set, in the order in which they are."""
+    if _PLAIN_KEYS.issuperset(map(type, values)):
         return
-    keys = [_settled(key, unwrap) for key in values]
-    if any(new is not key for new, key in zip(keys, values, strict=True)):
-        new = dict(zip(keys, values.values(), strict=True)) if isinstance(values, dict) else keys
-        values.clear()
-        values.update(new)
+    kind: Any = next(kind for kind in (OrderedDict, dict, set) if issubclass(type(values), kind))
+    before = [*kind.__iter__(values)]
+    keys = [plain(key) for key in before]
+    if all(new is key for new, key in zip(keys, before, strict=True)):
+        return
+    parts = [] if kind is set else [*kind.values(values)]
+    kind.clear(values)  # past the methods of a user's class
+    if kind is set:
+        set.update(values, keys)
+    for key, part in zip(keys, parts, strict=False):
+        kind.__setitem__(values, key, part)
+
+
+def _cache(cached: Any, unwrap: Settled) -> None:
+    """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links that nobody can
+    write to, and is emptied where a traced value is among them."""
+    for known in gc.get_referents(cached):
+        if type(known) is not dict or known is vars(cached):
+            continue
+        links = [
+            part
+            for link in known.values()
+            if type(link).__name__ == "_lru_list_elem"
+            for part in gc.get_referents(link)
+        ]
+        if any(_settled(part, unwrap) is not part for part in links):
+            cached.cache_clear()
+        elif not links:
+            unwrap.inside(known)
 
 
 def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:
@@ -341,9 +412,10 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
             _put(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    unseen = isinstance(child, Leaf) and (not child.by_value or child.effect == STORE)
-    aside = unseen and not issubclass(type(value), _FUNCTIONS)
-    new = unwrap(value) if aside else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
+    stored = isinstance(child, Leaf) and child.effect == STORE
+    unseen = isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS)
+    # (nobody has looked into a value that is set aside)
+    new = unwrap(value) if stored or unseen else _settled(value, unwrap)
     if new is value:
         return
     if edge.how == "attr":

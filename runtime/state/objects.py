@@ -409,7 +409,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     short = label.removeprefix("global ").removeprefix("closure ")
     for name in sorted(names):
         raw = MISSING if trusted and store is not None and name in store else lookup(cls, name)
-        if not trusted and only_stored(walker, cls, name, raw):
+        if (data_holder or not trusted) and only_stored(walker, cls, name, raw):
             node.edge("store", name, Leaf(None, False, STORE), fixed)
         elif raw is not MISSING and type(raw) is types.MemberDescriptorType:
             try:

@@ -283,6 +283,20 @@ class Substitution:
         found |= {(id(p.edge.arg[0]), p.edge.arg[1]) for p in self._patches if _only_stored(p.edge)}
         return found
 
+    def plain_keys(self, keys: Any) -> None:
+        """Give the dicts and sets in the copies plain keys, by *keys* (``unwrap_tracers.PlainKeys``)."""
+        for c in self._copies:
+            if isinstance(c.copy, KeptList):
+                for k, value in enumerate(list.copy(c.copy)):
+                    list.__setitem__(c.copy, k, keys(value))
+            else:
+                keys.inside(vars(c.copy) if type(c.copy) is types.ModuleType else c.copy)
+        for space in self._spaces.values():
+            for name, value in list(space.items()):
+                dict.__setitem__(space, name, keys(value))
+        for patch in self._patches:
+            patch.now = keys(patch.now)
+
     def writeback(self, plain: Callable[[Any], Any]) -> None:
         """Apply the run's changes of the copies to the originals; *plain* gives values their final form, and the
         originals for ``originals``."""
@@ -541,7 +555,7 @@ class Substitution:
         copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
         copy.__dict__.update(old.__dict__)
         copy.__dict__.update({e.arg: self._part(e.child, old.__dict__[e.arg]) for e in attributes})
-        return self._done(node, copy)
+        return self._mutable(node, copy)
 
     def _compiled(self, node: StateNode) -> Any:
         return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))

@@ -36,8 +36,8 @@ from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
 from ..record.reports import KeptFile
 from ..record.shown_text import PRINT, VALUE, Printed
-from ..record.undecided import Undecided, chosen, number_of
-from .hooks import when_loaded
+from ..record.undecided import Undecided, UndecidedTruth, chosen, number_of
+from .hooks import copy_of, hook, when_loaded
 
 _NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
 _ABSENT = object()
@@ -538,3 +538,31 @@ def _show_json(module: types.ModuleType) -> None:
 @when_loaded("locale", "atof", "atoi", sought=True)
 def _show_locale(module: types.ModuleType) -> None:
     show_functions(module, {name: _read(getattr(module, name)) for name in ("atof", "atoi")})
+
+
+def _shown(value: Any) -> Any:
+    """*value* as it is to be seen: a plain number or array in place of a traced one."""
+    if type(value) is tuple:
+        return tuple(map(_shown, value))
+    if type(value) is TracedInt:
+        return value.asked()
+    value = value.decided() if type(value) in (Undecided, UndecidedTruth) else value
+    return value.shown() if type(value) is TracedArray else value
+
+
+@when_loaded("logging", "LogRecord")
+def _show_records(module: types.ModuleType) -> None:
+    """Give log records plain arguments, which handlers may keep; lists and dicts among them are settled when the run
+    is over."""
+    begin = copy_of(module.LogRecord.__init__)
+
+    def init(
+        record: Any, name: Any, level: Any, path: Any, line: Any, msg: Any, args: Any, *rest: Any, **kw: Any
+    ) -> None:
+        begin(record, name, level, path, line, _shown(msg), _shown(args), *rest, **kw)
+        recorder = current_recorder()
+        while recorder is not None:
+            recorder.handed.append(record)
+            recorder = recorder.parent
+
+    hook(module.LogRecord.__init__, init, lambda args, kwargs: True)

@@ -418,6 +418,7 @@ class TracedArray(metaclass=_StandIn):
                 "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
                 "tracegrad.stop_gradient(t) where a number without a gradient is meant"
             )
+        self._recorder.keep_as_key()
         return hash(self._concrete("item").item())
 
     # ---- values: each one that Python sees is a guard ----------------------------------------------------------

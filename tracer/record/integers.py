@@ -256,8 +256,8 @@ class TracedInt:
         return written_by(self.recorder, frame, self.array) if current_recorder() is self.recorder else None
 
     def __hash__(self) -> int:
-        self._check()
-        return hash(self._by_value())  # a key is this very object
+        self.recorder.keep_as_key()
+        return hash(self.asked())
 
     def __float__(self) -> float:
         stands = self._written(sys._getframe(1))

@@ -205,6 +205,8 @@ class Recorder(Builder):
         self.draws = 0  # the number of draws from the stream
         self.active = True
         self.thread = threading.get_ident()  # the one in which all of the recording happens
+        self.hashed = False  # whether a traced number is, or may be, a key of a dict or a member of a set
+        self.handed: list[Any] = []  # objects that libraries were given, with traced values in them
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
         self.watch: Callable[[], Any] | None = None  # context for Python that an adjoint runs (ops/custom.py)
 
@@ -593,6 +595,12 @@ class Recorder(Builder):
         if not isinstance(atom, Lit):
             self.add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value
+
+    def keep_as_key(self) -> None:
+        """Note that a traced number has been hashed: what holds it is given the plain one when the run is over."""
+        recorder: Recorder | None = self
+        while recorder is not None:
+            recorder.hashed, recorder = True, recorder.parent
 
     def _want_choice(self) -> None:
         """End the run, which is made again with the question that is asked now as a choice, unless it can't be one."""

@@ -706,7 +706,8 @@ def on_the_host(name: str) -> DeviceError:
 def _grows_like_an_argument(path: Path, call: Call, but: Sequence[Any]) -> bool:
     """Whether a container that grows, and whose contents are not looked at, is of the class of one among the arguments,
     other than those in *but*."""
-    sinks = {effect.sink for effect in path.recording.effects if isinstance(effect, OutsideEffect)}
+    effects = [effect for effect in path.recording.effects if isinstance(effect, OutsideEffect)]
+    sinks = {effect.sink.kind for effect in effects if effect.sink is not None}
     return any(type(c) in sinks and not any(c is b for b in but) for c in call.containers)
 
 

@@ -387,7 +387,9 @@ def _items(
             continue
         pair = _joined(tuple, [at, number], 2)
         assert pair is not None
-        yield OutsideEffect(("item", way.key, pair[0]), way.text, pair[1], "{}.__setitem__(*{})", Sink(np.ndarray, found_on.text))
+        yield OutsideEffect(
+            ("item", way.key, pair[0]), way.text, pair[1], "{}.__setitem__(*{})", Sink(np.ndarray, found_on.text)
+        )
 
 
 def _growth(sink: StateNode, contents: Any, found_on: _Way, way: _Way, values: _Values) -> OutsideEffect | None:

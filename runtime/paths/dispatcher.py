@@ -143,6 +143,22 @@ class Dispatcher:
         given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
         return [id(value) for value, uses in given if is_sink(value, uses)]
 
+    def _shared(self, mode: Mode, call: Call, state: Iterable[StateNode]) -> Call | None:
+        """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
+        objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
+        gradients are taken of stay arguments.)"""
+        if not call.containers:
+            return None
+        args = call.arguments[0]
+        places = mode.differentiated
+        differentiated = tuple([args[p] for p in places if -len(args) <= p < len(args)])
+        found = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated)))
+        kept = {id(c) for c in found.containers}
+        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
+        shared = outside.intersection(map(id, call.containers)) - kept
+        opaque = shared | set(self._opaque(*call.arguments))
+        return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
+
     def numbers(self, call: Call) -> Call:
         """The call with ints that vary as numbers of the run, where that is known to be no other program."""
         with self.lock:
@@ -575,22 +591,6 @@ class FunctionDispatcher(Dispatcher):
         args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
         return self._call_tensors(endpoint, args, kwargs)
 
-    def _shared(self, mode: Mode, call: Call, state: Iterable[StateNode]) -> Call | None:
-        """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
-        objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
-        gradients are taken of stay arguments.)"""
-        if not call.containers:
-            return None
-        args = call.arguments[0]
-        places = mode.differentiated
-        differentiated = tuple([args[p] for p in places if -len(args) <= p < len(args)])
-        found = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated)))
-        kept = {id(c) for c in found.containers}
-        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
-        shared = outside.intersection(map(id, call.containers)) - kept
-        opaque = shared | set(self._opaque(*call.arguments))
-        return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
-
     def _record(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
     ) -> Recording:
@@ -710,7 +710,8 @@ def on_the_host(name: str) -> DeviceError:
 def _grows_like_an_argument(path: Path, call: Call, but: Sequence[Any]) -> bool:
     """Whether a container that grows, and whose contents are not looked at, is of the class of one among the arguments,
     other than those in *but*."""
-    sinks = {effect.sink for effect in path.recording.effects if isinstance(effect, OutsideEffect)}
+    effects = [effect for effect in path.recording.effects if isinstance(effect, OutsideEffect)]
+    sinks = {effect.sink.kind for effect in effects if effect.sink is not None}
     return any(type(c) in sinks and not any(c is b for b in but) for c in call.containers)
 
 

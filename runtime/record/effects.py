@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from .trees import Source
 
 MAX_RESULTS = 200  # values that effects may add to the results of a program
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
+_OF_OWNER = ("attr", "store", "item", "key")  # parts that are found by way of their owner
 _Known = tuple[Hashable, Expression]
 _MAX_DEPTH = 20
 
@@ -73,16 +74,23 @@ class OtherEffects(Protocol):
         gives them for a traced array."""
 
 
+class Sink(NamedTuple):
+    """A container that only grows: its class, and where it is before any effect is done."""
+
+    kind: type
+    place: Expression
+
+
 @dataclass(slots=True, frozen=True)
 class OutsideEffect:
     """One statement: *before* ``place`` *between* ``value`` *after*.  ``key`` is equal for the same effect; what it
-    names by id is kept alive by ``place``.  *sink*: the class of a container whose contents are not looked at."""
+    names by id is kept alive by ``place``.  *sink*: a container whose contents are not looked at."""
 
     key: Hashable
     place: Expression
     value: Expression
     form: str
-    sink: type | None = None
+    sink: Sink | None = None
     again: bool = True
     results: tuple[int, ...] = ()  # indices of the graph's results that values are made of
 
@@ -130,11 +138,8 @@ def find_effects(
     *substitution*; *inputs*: the stand-ins for the arrays and numbers of the state, in order, by the ids of their
     nodes; *texts*: those that it has printed; *ends*: the states in which it has left generators."""
     found = Effects()
-    # an object is replaced last, since what else was done to its parts was done to it
     members = () if others is None else others.places()
-    changed = sorted(
-        [*substitution.effects(), *members], key=lambda found: found[0].changes or _replaces_object(found[1])
-    )
+    changed = [*substitution.effects(), *members]
     if not (changed or written or ends) and others is None and (texts is None or not texts.printed):
         return found
     ways = _ways(graph, call)
@@ -237,10 +242,12 @@ def _replaces_object(edge: Edge | None) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class _Way:
-    """The way to an object: ``key`` names it, ``text`` is an expression for it."""
+    """The way to an object: ``key`` names it, ``text`` is an expression for it.  *fixed*: it gives the same object
+    whatever is stored."""
 
     key: tuple[Hashable, ...]
     text: Expression
+    fixed: bool = False
 
 
 def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
@@ -255,10 +262,10 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
 
     root = graph.roots[0]
     if isinstance(root, StateNode):
-        reach(root, _Way(("fn",), _constant(root.obj)))
+        reach(root, _Way(("fn",), _constant(root.obj), True))
     places = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
     for place, object_root in zip(places, graph.roots[1:], strict=True):
-        reach(object_root, _Way((place,), _leaf(place)))
+        reach(object_root, _Way((place,), _leaf(place), True))
     while queue:
         node = queue.popleft()
         for edge in node.edges:
@@ -275,7 +282,7 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
 
 
 def _constant_way(node: StateNode) -> _Way:
-    return _Way(("object", id(node.obj)), _constant(node.obj))
+    return _Way(("object", id(node.obj)), _constant(node.obj), True)
 
 
 def _step(way: _Way, how: str, arg: Any) -> _Way | None:
@@ -326,17 +333,17 @@ def _leaf(place: int) -> Expression:
 def _effects(
     owner: StateNode, edge: Edge | None, value: Any, way: _Way, values: _Values
 ) -> Iterator[OutsideEffect | None]:
-    """The effects on one place; None where one can't be done again."""
+    """The effects on one place; None where one can't be done again.  They are done to the object that was there before
+    the run, wherever it is by then: it is taken from its place before anything else is done."""
+    if edge is None or edge.how in _OF_OWNER:
+        found_on, way = way, _Way(*values.taken_from(way))
     if edge is None:
         if type(owner.obj) is np.ndarray:
-            yield from _items(value, way, values)
+            yield from _items(value, found_on, way, values)
+        elif owner.changes:
+            yield from _rewriting(owner.obj, (way.key, way.text), value, values)
         else:
-            if not owner.changes:
-                yield _growth(owner, value, way, values)
-            elif (at := values.found(owner.obj)) is None:
-                yield None
-            else:
-                yield from _rewriting(owner.obj, at, value, values)
+            yield _growth(owner, value, found_on, way, values)
         return
     place = _step(way, edge.how, edge.arg)
     counted = values.counted(edge, value)
@@ -369,8 +376,10 @@ def _report(report: Report, values: _Values) -> OutsideEffect | None:
     return OutsideEffect(key, _constant(report.caller), given, "{}({})")
 
 
-def _items(stored: list[tuple[Any, Any]], way: _Way, values: _Values) -> Iterator[OutsideEffect | None]:
-    """The effects of putting numbers into an array."""
+def _items(
+    stored: list[tuple[Any, Any]], found_on: _Way, way: _Way, values: _Values
+) -> Iterator[OutsideEffect | None]:  # fmt: skip
+    """The effects of putting numbers into an array, which was *found_on* another way."""
     for index, value in stored:
         at, number = values.expression(index), values.expression(value)
         if at is None or number is None:
@@ -378,15 +387,18 @@ def _items(stored: list[tuple[Any, Any]], way: _Way, values: _Values) -> Iterato
             continue
         pair = _joined(tuple, [at, number], 2)
         assert pair is not None
-        yield OutsideEffect(("item", way.key, pair[0]), way.text, pair[1], "{}.__setitem__(*{})", np.ndarray)
+        yield OutsideEffect(
+            ("item", way.key, pair[0]), way.text, pair[1], "{}.__setitem__(*{})", Sink(np.ndarray, found_on.text)
+        )
 
 
-def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> OutsideEffect | None:
-    """The effect of putting *contents* into a container."""
+def _growth(sink: StateNode, contents: Any, found_on: _Way, way: _Way, values: _Values) -> OutsideEffect | None:
+    """The effect of putting *contents* into a container, which was *found_on* another way."""
+    kind = Sink(type(sink.obj), found_on.text)
     if isinstance(contents, dict) and len(contents) == 1 and type(name := next(iter(contents))) is str:
         stored = values.expression(contents[name])
         form = f"{{}}[{name!r}] = {{}}"
-        return stored and OutsideEffect(("item", way.key, name, stored[0]), way.text, stored[1], form, type(sink.obj))
+        return stored and OutsideEffect(("item", way.key, name, stored[0]), way.text, stored[1], form, kind)
     found = [values.expression(part) for part in (contents.items() if isinstance(contents, dict) else contents)]
     parts = [one for one in found if one is not None]
     if len(parts) < len(found):
@@ -394,14 +406,14 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
     key = "grow", way.key, tuple([part for part, _ in parts])
     if sink.kind == "history" and type(sink.obj) is not list:  # whose methods may do more
         joined = _joined(list, parts, len(parts))
-        return joined and OutsideEffect(key, way.text, joined[1], "{}.__iadd__({})", type(sink.obj))
+        return joined and OutsideEffect(key, way.text, joined[1], "{}.__iadd__({})", kind)
     if isinstance(contents, list | deque) and len(parts) == 1:
-        return OutsideEffect(key, way.text, parts[0][1], "{}.append({})", type(sink.obj))
+        return OutsideEffect(key, way.text, parts[0][1], "{}.append({})", kind)
     method = "extend" if isinstance(contents, list | deque) else "update"
     return OutsideEffect(
         key, way.text,
         lambda source, texts: "(" + "".join([f"{text(source, texts)}, " for _, text in parts]) + ")",
-        f"{{}}.{method}({{}})", type(sink.obj),
+        f"{{}}.{method}({{}})", kind,
     )  # fmt: skip
 
 
@@ -533,8 +545,10 @@ class _Values:
         way = self._found_at.get(id(original))
         return None if way is None else self.taken_from(way)
 
-    def taken_from(self, way: _Way) -> _Known:
-        """The expression for the object on that way, which is taken from its place at once."""
+    def taken_from(self, way: _Way) -> tuple[tuple[Hashable, ...], Expression]:
+        """The key and the expression for the object on that way, which is taken from its place at once."""
+        if way.fixed:
+            return way.key, way.text
         key, name = ("found", way.key), f"found{len(self.taken)}"
         for k, effect in enumerate(self.taken):
             if effect.key == key:

@@ -40,6 +40,7 @@ from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, Trace
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.named_arrays import ByLines
 from ...tracer.record.recorder import (
+    HasCopyError,
     KnowValuesError,
     NotHeldError,
     NotSelectedError,
@@ -56,7 +57,7 @@ from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take long for)
 from ..mode import VALUE, Mode
-from ..state.rebuild import changed_containers, grown_lists
+from ..state.rebuild import Pictures, changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
 from .arguments import positional_names, shows_memory
@@ -221,7 +222,7 @@ def _record(
                             surely(reached)
                             raise
                         finally:
-                            if plan.leaves is False:
+                            if plan.leaves is False or (plan.writes_by_name and not holders.only([out], plain.arrays)):
                                 holders.settle(plain, out)
                 plan.leaves = left or bool(plan.leaves)
         else:
@@ -288,7 +289,8 @@ def _own_words() -> Iterator[None]:
 
 
 class UnseenReaderError(Exception):
-    """Code that was not analysed has run, and may have read places that were taken for never read."""
+    """Code that was not analysed has run, and may have read places that were taken for never read; or a run has
+    written where it reads on another way."""
 
 
 class RunAgainError(Exception):
@@ -349,7 +351,7 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
     recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
-    new_attributes = NewAttributes(snapshot.graph.nodes)
+    new_attributes, pictures = NewAttributes(snapshot.graph.nodes), Pictures(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
 
     def settled() -> tuple[Snapshot, list[str]]:
@@ -413,20 +415,31 @@ def run_frozen(
         integers.ask([ITEMS] * integers.has_items)
     written, refused_changes = given.changed()
     changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
+    changed = changed or [Refusal.REPLAY_CHANGES(name=name) for name in pictures.changed()]
+    torn = substitution.torn()
+    if changed and not (interrupted or refused_changes) and (again is not None or torn is not None):
+        pictures.put_back()
+        changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
         plan.trusts &= not isinstance(again, NotHeldError)
         if isinstance(again, KnowValuesError):
             plan.know_values()
+        if isinstance(again, HasCopyError):
+            plan.learn_grown(substitution.asked())
+            if again.reason is not None:
+                plan.refuse(again.reason)
         names = _captured_names(recorder, snapshot, again.captured)
         if changed or (names and not plan.keep_contents(names)):
-            raise raised or again.error
+            raise again.error if raised is None or isinstance(raised, RecordAgainError) else raised
         if recorder.choices is not None and recorder.choices.wanted:
             plan.choose(recorder.guards)
         raise again
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
         raise NotSelectedError
-    if not (changed or interrupted) and _unseen(watch, substitution):
+    if torn is not None:
+        plan.refuse(torn)
+    if not (changed or interrupted) and (torn is not None or _unseen(watch, substitution)):
         raise UnseenReaderError from raised
     if not changed:
         integers.refuse()
@@ -496,7 +509,7 @@ def _decided(out: Any, differentiated: bool) -> Any:
 
 def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: Sequence[Reason]) -> list[str]:
     """Names for what a run has *changed* of the state: the containers, or else all."""
-    containers = [node.label for node in [*changed_containers(snapshot.graph.nodes), *substitution.changed()]]
+    containers = [*[node.label for node in changed_containers(snapshot.graph.nodes)], *substitution.changed()]
     labels = [reason.text.split("`")[1] if reason.code is Refusal.REPLAY_CHANGES else reason.text for reason in changed]
     in_classes = {
         f"{e.arg[0].__name__}.{e.arg[1]}" for node in snapshot.graph.nodes for e in node.edges if e.how == "class"

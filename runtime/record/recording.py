@@ -171,17 +171,17 @@ class Recording:
     def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
         """Append the conditions that a slot checks beside the call key, the outside state and the guards; *texts* as in
         :meth:`Effect.write`.  Here: what only grows, so that nobody looks at it, is none of the arguments."""
-        sinks = [e for e in self.effects if isinstance(e, OutsideEffect) and e.sink is not None]
+        sinks = [e.sink for e in self.effects if isinstance(e, OutsideEffect) and e.sink is not None]
         for place, value in enumerate(call.arguments[0] if sinks else ()):
             own = [text for text, leaf in zip(texts, call.leaves, strict=False) if leaf is value]
-            for effect in sinks:
-                if effect.sink is type(value) and (sink := effect.place(source, texts)) not in own:
-                    source.give_up_if(f"args[{place}] is {sink}")
+            for sink in sinks:
+                if sink.kind is type(value) and (there := sink.place(source, texts)) not in own:
+                    source.give_up_if(f"args[{place}] is {there}")
         shown = [f"args[{k}]" for k in range(len(call.leaves))] if texts == ["*args"] else texts
-        for effect in [e for e in sinks if e.sink is np.ndarray]:
+        for sink in [sink for sink in sinks if sink.kind is np.ndarray]:
             for text, kind in zip(shown, call.kinds, strict=True):
                 if kind in (ARRAY, COMPLEX_DATA, TENSOR):
-                    source.give_up_if(f"{source.constant(shows_memory)}({text}, {effect.place(source, texts)})")
+                    source.give_up_if(f"{source.constant(shows_memory)}({text}, {sink.place(source, texts)})")
         for question in self.questions:
             source.give_up_if(f"not {source.constant(question.holds)}()")
         if self.derived is not None:

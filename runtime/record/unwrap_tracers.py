@@ -15,7 +15,7 @@ import operator
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -98,6 +98,11 @@ class Settled:
                 plain = self.inside(value, depth + 1)
             known = self._known[id(value)] = value, plain
         return known[1]
+
+    @property
+    def arrays(self) -> list[TracedArray]:
+        """The traced arrays that have been settled."""
+        return [value for value, _ in self._known.values() if type(value) is TracedArray]
 
     def inside(self, value: Any, depth: int = 0) -> Any:
         """Settle the parts of a container or object; a tuple with other parts is another one."""
@@ -236,24 +241,34 @@ class Holders:
     def begin(self) -> None:
         self._before = _counts(self._watched)
 
-    def only(self, results: list[Any]) -> bool:
+    def only(self, results: list[Any], settled: Sequence[TracedArray] = ()) -> bool:
         """Whether nobody but the caller holds a traced array after a run: those in *results*, a list of one value that
-        is in one variable.  False where that can't be told."""
+        is in one variable.  False where that can't be told.  *settled*: those that only ``Settled`` holds, too."""
         for value in results:
             if isinstance(value, dict):
                 results.extend(value.values())
             elif isinstance(value, list | tuple):
                 results.extend(value)
-            elif not (type(value) is TracedArray or is_leaf(value)):
+            elif not (type(value) is TracedArray or is_leaf(value) or settled):  # an object has been settled
                 return False
-        results[:] = [value for value in results if not is_leaf(value)]
+        results[:] = [value for value in results if type(value) is TracedArray]
         del value
         more, *others = map(operator.sub, _counts(self._watched), self._before)
-        arrays = [value for value in results if type(value) is TracedArray]
+        arrays = [*results]
+        places = [{id(x) for x in arrays}, {id(x) for x in settled}]  # each is in one more there, and in our list
+        arrays += [x for x in settled if id(x) not in places[0]]
         made = len(arrays) + len({id(x._storage) for x in arrays if x._storage.home is self._watched[0]})
         del arrays
-        alone = _counts([object()])[0] + 1  # in its place, and in our list
-        return more == made and not any(others) and all(count == alone for count in _counts(results))
+        if more != made or any(others):
+            return False
+        free = _counts([object()])[0] - 1  # in no place
+
+        def are_there(arrays: Sequence[TracedArray]) -> bool:
+            counts = _counts(arrays)
+            expected = [free + 2 * sum(id(x) in ids for ids in places) for x in arrays]
+            return counts == expected
+
+        return are_there(results) and are_there(settled)
 
     def settle(self, plain: Settled, out: Any) -> None:
         """Settle whatever holds a traced array, but for *out*, the result of the run: the garbage collector knows, and
@@ -290,7 +305,7 @@ def _containers(out: Any) -> list[Any]:
     return found
 
 
-def _counts(values: list[Any]) -> list[int]:
+def _counts(values: Sequence[Any]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
 
 

@@ -252,8 +252,9 @@ class _Emitter:
         known = self.variables.get(id(child))
         if known is not None:
             self.add(label, "again", self.order[id(child)])
-            if guard and expr != known:
-                self.fail_if(f"{expr} is not {known}")
+            read = expr if guard else self.constant(child.obj)
+            if read != known:
+                self.fail_if(f"{read} is not {known}")
             return
         self.order[id(child)] = len(self.order)
         if child.kind in _CONSTANT or not guard:

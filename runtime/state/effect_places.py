@@ -298,9 +298,9 @@ def settle_places(walker: Walker) -> None:
                     edge.stored = not (isinstance(child, Leaf) and child.effect)
             elif not free and effect:
                 _like_any_other(walker, node, edge)
-            elif names.effects and edge.how in ("global", "cell") and variable_of(node, edge) in shared:
-                if _used(walker, node, edge) & {COUNT, STORE}:
-                    _refuse_write(walker, node)
+            elif names.effects and edge.how in ("global", "cell") and (variable := variable_of(node, edge)) in shared:
+                if (_used(walker, node, edge) | shared[variable]) & {COUNT, STORE}:
+                    _refuse_write(walker, node, edge)
             elif (node.changes or node.kind == "history") and edge.how in ("item", "key"):
                 _as_input(walker, node, edge, _label(node, edge), True)
             elif free and not edge.fixed and not effect and names.effects:
@@ -406,7 +406,7 @@ def _is_input(value: Any, counts: bool) -> bool:
 def settle_numbers(walker: Walker) -> None:
     """Note the numbers in places that a run can be given copies of; make those inputs that have had several values."""
     names = walker.names
-    shared = _shared(walker) if names.varying else set()
+    shared = _shared(walker) if names.varying else {}
     for node in list(walker.nodes) if names.effects else ():
         copied = _free(node)
         for edge in node.edges if copied or _is_copied(node) else ():
@@ -426,14 +426,20 @@ def settle_numbers(walker: Walker) -> None:
                     walker.nodes.append(edge.child)
 
 
-def _shared(walker: Walker) -> set[Any]:
-    """The variables that are reached on a way on which a run has no copies, too."""
-    return {
-        variable_of(node, edge)
-        for node in walker.nodes
-        for edge in node.edges
-        if edge.fixed or not _free(node) or edge.how == "attr"
-    } - {None}
+def _shared(walker: Walker) -> dict[Any, Set[Any]]:
+    """The variables that are reached on a way on which a run has no copies, too, or has another copy: as attributes of
+    a module, with their uses as such."""
+    found: dict[Any, Set[Any]] = {}
+    for node in walker.nodes:
+        for edge in node.edges:
+            is_attribute = edge.how == "attr"
+            variable = variable_of(node, edge) if edge.fixed or is_attribute or not _free(node) else None
+            if variable is not None:
+                known = found.get(variable, frozenset())
+                found[variable] = known | (
+                    walker.names.uses.get(("attr", edge.arg), frozenset()) if is_attribute else frozenset()
+                )
+    return found
 
 
 def _free(node: StateNode) -> bool:
@@ -445,8 +451,9 @@ def _is_copied(node: StateNode) -> bool:
     return node.sub and not node.fixed
 
 
-def _refuse_write(walker: Walker, node: StateNode) -> None:
-    walker.refuse(Refusal.STATE_WRITES, f"an outer variable of {node.label}", node.site)
+def _refuse_write(walker: Walker, node: StateNode, edge: Edge) -> None:
+    name = f"the global `{edge.arg[1]}`" if edge.how == "global" else "an outer variable"
+    walker.refuse(Refusal.STATE_WRITES, f"{name} of {node.label}", node.site)
 
 
 def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
@@ -454,7 +461,7 @@ def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
     if edge.how != "store":
         edge.child = Leaf(edge.child.value, is_leaf(edge.child.value))
         if edge.how in ("global", "cell"):
-            _refuse_write(walker, node)
+            _refuse_write(walker, node, edge)
         return
     node.edges.remove(edge)
     store = getattr(node.obj, "__dict__", {})

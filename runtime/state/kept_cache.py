@@ -17,7 +17,7 @@ import numpy as np
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.array import TracedArray, class_of
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.recorder import current_recorder, nothing_recorded
+from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_recorded
 from ...tracer.record.stands_for import StandsFor
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
@@ -82,15 +82,17 @@ class KeptCache(StandsFor):
     :param changed: the objects among them that the run has changed.
     :param has_effects: the function does more than compute, which a call that goes past the cache does too often.
     :param only_leaves: objects may hold traced values that do not look like ones (tensors).
+    :param has_copy: whether something leads to an object of which the run has a copy.
     """
 
     _what = "a function with a cache"
 
     def __init__(
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
-        changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool,
+        changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool, has_copy: Callable[[Any], bool],
     ) -> None:  # fmt: skip
         super().__init__(cached)
+        self._has_copy = has_copy
         self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
         self._known: dict[Any, tuple[Any, Any]] = {}  # calls with traced values: (the values, the result)
@@ -116,6 +118,8 @@ class KeptCache(StandsFor):
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
+            if recorder is not None and self._has_copy(answer):
+                recorder.again(HasCopyError(Refusal.STATE_CACHE(what=f"`{self._real.__name__}`", site="its call")))
             self._unkept()
         elif recorder is not None:
             found = Cached(self._real, args, kwargs, answer)

@@ -1,8 +1,9 @@
 """Lists that only grow from call to call, of which a run reads no more than length, single items and the last few.
 
 Such a list (a node of kind ``history``) is not looked at item by item.  A run is given a ``KeptList`` in its place.  It
-holds what the run adds, and gives those parts of what was there that are inputs.  Asked for anything else, it answers
-from the list itself and notes what it was asked for: that run is not kept, and the next one has that part.
+holds what the run adds, and gives those parts of what was there that are inputs.  Asked for anything else, it notes
+what it was asked for, which the next run has, and answers from the list itself; that run is not kept.  Where what was
+asked for has parts, which the run may change, or find on other ways, the run is made again at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
+
+from ...tracer.record.recorder import HasCopyError, current_recorder
+from ..tensor_library import TENSORS
+from .values import is_leaf
 
 WHOLE, LENGTH, SOME = "whole", "length", "some"
 _MOST_ITEMS = 32  # of a slice
@@ -44,15 +51,27 @@ class KeptList(list):
         return list.__len__(self)
 
     def _part(self, part: Part) -> Any:
-        if part not in self._parts:
+        if part in self._parts:
+            return self._parts[part]
+        self.asked.add(part)
+        if part == LENGTH:
+            return len(self._original)
+        item = self._original[part]  # type: ignore[index]
+        self._hand_out([item], part if part < 0 else WHOLE)  # type: ignore[operator]
+        return item
+
+    def _hand_out(self, items: list[Any], part: Part) -> None:
+        """End the run if *items* have parts; the next one has that *part*."""
+        recorder = current_recorder()
+        if recorder is not None and not all(map(_has_no_parts, items)):
             self.asked.add(part)
-            return len(self._original) if part == LENGTH else self._original[part]  # type: ignore[index]
-        return self._parts[part]
+            recorder.again(HasCopyError())
 
     def take_all(self) -> None:
         if not self.whole:
             self.whole = True
             self.asked.add(WHOLE)
+            self._hand_out(self._original, WHOLE)
             list.__setitem__(self, slice(0, 0), self._original)
 
     def traced_length(self) -> Any:
@@ -102,6 +121,13 @@ class KeptList(list):
     def __reduce_ex__(self, protocol: Any) -> Any:
         self.take_all()
         return list, (list.copy(self),)
+
+
+def _has_no_parts(item: Any) -> bool:
+    """Whether a run may have *item* itself."""
+    if type(item) is tuple:
+        return all(map(_has_no_parts, item))
+    return type(item) is np.ndarray or is_leaf(item) or isinstance(item, TENSORS.types)
 
 
 @lru_cache(maxsize=256)

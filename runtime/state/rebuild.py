@@ -53,6 +53,7 @@ def _leave_again(before: tuple[Substitution, ...]) -> None:
 
 
 kept(lambda: _standing.inside, _leave_again)
+_MOST_LOOKED_AT = 2000  # objects behind one that a run is handed
 _COPIED_NAMES = ("__name__", "__package__", "__spec__", "__file__", "__path__", "__loader__", "__doc__")
 
 
@@ -75,6 +76,70 @@ class Overlay(dict):
     def get(self, name: str, default: Any = None) -> Any:
         """As of the real globals, which proofs ask."""
         return dict.get(self, name, self._below.get(name, default))
+
+
+class ModuleCopy(types.ModuleType):
+    """Stands for a module in a run, and knows the names that were *written*, even if all is as it was."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        object.__setattr__(self, "written", set())
+
+    @property
+    def __class__(self) -> Any:
+        return types.ModuleType
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise MutationError.here("the run of a compiled function can't give a module another class")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.written.add(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self.written.add(name)
+        super().__delattr__(name)
+
+
+class Pictures:
+    """The contents of objects of a state of which a run has no copies, before the run."""
+
+    def __init__(self, nodes: Iterable[StateNode]) -> None:
+        kinds = ("list", "dict", "set", "instance", "module", "class")
+        self._before = [(node, _picture(node)) for node in nodes if node.kind in kinds]
+
+    def changed(self) -> Iterator[str]:
+        """The names of what now is another object, even if it is like the one that was there."""
+        for node, before in self._before:
+            now = _picture(node)
+            if same_contents(before, now):
+                continue
+            if node.kind in ("list", "dict", "set"):
+                yield node.label
+            else:
+                owner = node.obj.__name__ if node.kind == "class" else node.label
+                yield from [f"{owner}.{name}" for name in before if now.get(name, before[name]) is not before[name]]
+
+    def put_back(self) -> None:
+        """Make these objects as they were."""
+        for node, before in self._before:
+            obj, now = node.obj, _picture(node)
+            if same_contents(before, now):
+                continue
+            if node.kind == "class":
+                for name in before.keys() | now.keys():
+                    if name not in before:
+                        type.__delattr__(obj, name)
+                    elif now.get(name, MISSING) is not before[name]:
+                        type.__setattr__(obj, name, before[name])
+            elif node.kind == "set":
+                obj.clear()
+                obj.update(before)
+            else:
+                apply_changes(obj, now, before, lambda value: value, node.kind != "instance")
 
 
 class StoredItems(list):
@@ -131,7 +196,7 @@ class Substitution:
         code_of: Callable[[types.FunctionType], types.CodeType | None] = lambda fn: None,
     ) -> None:  # fmt: skip
         """:param code_of: the code by which a function is to run, if it is another than its own."""
-        self._wrap, self._wrap_number = wrap, numbers
+        self._wrap, self._wrap_number, self._nodes = wrap, numbers, graph.nodes
         self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
         self._spaces: dict[int, Overlay] = {}
@@ -199,16 +264,50 @@ class Substitution:
 
     def changes(self) -> list[Reason]:
         """The changes that the run made in the copies, one line each."""
-        return [Refusal.REPLAY_CHANGES(name=node.label) for node in self.changed()]
+        return [Refusal.REPLAY_CHANGES(name=name) for name in self.changed()]
+
+    def has_copy(self, value: Any) -> bool:
+        """Whether *value* leads to an object of which the run has a copy, as far as one looks."""
+        copied = {id(original) for original in self.originals.values()}
+        stack, seen = [value], {id(value): value}
+        while stack and len(seen) < _MOST_LOOKED_AT:
+            at = stack.pop()
+            if id(at) in copied and not isinstance(at, np.ndarray):
+                return True
+            for part in _parts_of(at):
+                if type(part) is dict and id(part) in self._spaces:
+                    return True
+                if id(part) not in seen and not is_leaf(part):
+                    seen[id(part)] = part
+                    stack.append(part)
+        return bool(stack)
+
+    def torn(self) -> Reason | None:
+        """Why Python has to run instead, where the run has stored something in a module, by attribute, that functions
+        find among their globals."""
+        copies = [c for c in self._copies if c.node.kind == "module"]
+        variables = (
+            {(id(e.arg[0]), e.arg[-1]) for n in self._nodes for e in n.edges if "global" in e.how} if copies else ()
+        )
+        for c in copies:
+            now = _shown(c)
+            for name in now.keys() | c.before.keys():
+                stored = now.get(name, MISSING) is not c.before.get(name, MISSING)
+                if stored and (id(c.original.__dict__), name) in variables:
+                    return Refusal.STATE_WRITES(what=f"{c.node.label}.{name}", site=c.node.site)
+        return None
 
     def asked(self) -> dict[str, set[Part]]:
         """The parts of lists that only grow which the run has read, and which were not known to be read, by label."""
         histories = [c for c in self._copies if c.node.kind == "history" and c.copy.asked]
         return {c.node.label: c.copy.asked for c in histories}
 
-    def changed(self) -> list[StateNode]:
-        """The objects that the run has changed in copies, where that is no effect."""
-        return [c.node for c in self._copies if not same_contents(_read(c, c.before), _read(c, _shown(c)))]
+    def changed(self) -> list[str]:
+        """The names of the objects that the run has changed in copies, and of the parts of classes that it has
+        replaced, where that is no effect."""
+        copies = [c.node for c in self._copies if not same_contents(_read(c, c.before), _read(c, _shown(c)))]
+        edges = [p.edge for p in self._patches if not is_stored(p.edge) and p.now is not p.part]
+        return [*[node.label for node in copies], *[f"{e.arg[0].__name__}.{e.arg[1]}" for e in edges]]
 
     def grown(self) -> Iterator[StateNode]:
         """The lists to which the run has added items, in copies."""
@@ -261,7 +360,7 @@ class Substitution:
 
     def _variable(self, edge: Edge) -> Any:
         if edge.how == "global":
-            return self._spaces[id(edge.arg[0])].get(edge.arg[1], MISSING)
+            return dict.get(self._spaces[id(edge.arg[0])], edge.arg[1], MISSING)  # not what is there outside
         cell = self._cells[id(edge.arg)]
         return MISSING if is_empty(cell) else cell.cell_contents
 
@@ -309,6 +408,9 @@ class Substitution:
                 edge.arg.cell_contents = plain(now)
             elif edge.how == "class":
                 _set_in_class(edge, plain(now))
+        for patch in self._patches:
+            if not is_stored(patch.edge) and patch.now is not patch.part and patch.now is not MISSING:
+                _set_in_class(patch.edge, plain(patch.now))
         for c in self._copies:
             now = _shown(c)
             if c.node.kind == "history" and c.copy.whole:
@@ -425,7 +527,10 @@ class Substitution:
     def _cached(self, node: StateNode) -> Any:
         function = self._part(node.edges[0].child, node.obj.__wrapped__)
         return self._done(
-            node, KeptCache(node.obj, function, self.originals, self._touched, leads_to_effects(node), node.extra)
+            node,
+            KeptCache(
+                node.obj, function, self.originals, self._touched, leads_to_effects(node), node.extra, self.has_copy
+            ),
         )
 
     def _known(self, node: StateNode) -> Any:
@@ -512,7 +617,7 @@ class Substitution:
 
     def _module(self, node: StateNode) -> Any:
         old: types.ModuleType = node.obj
-        copy = types.ModuleType(old.__name__, old.__doc__)
+        copy = ModuleCopy(old.__name__, old.__doc__)
         copy.__dict__["__getattr__"] = lambda name: getattr(old, name)
 
         def fill() -> None:
@@ -725,6 +830,28 @@ def same_contents(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return all(x is y for x, y in zip(a, b, strict=True))
     return all(x == y for x, y in zip(a, b, strict=True)) and all(a[k] is b[k] for k in a)
+
+
+def _picture(node: StateNode) -> Any:
+    """A shallow picture of the object of a node."""
+    if node.kind == "class":
+        return dict(vars(node.obj))
+    return attributes(node.obj) if node.kind == "instance" else contents(node.obj)
+
+
+def _parts_of(obj: Any) -> Iterable[Any]:
+    """What is found in an object, and what a function made elsewhere finds."""
+    if isinstance(obj, types.FunctionType):
+        cells = [cell.cell_contents for cell in obj.__closure__ or () if not is_empty(cell)]
+        return [obj.__globals__, *cells, *(obj.__defaults__ or ()), *(obj.__kwdefaults__ or {}).values()]
+    if isinstance(obj, types.MethodType):
+        return [obj.__func__, obj.__self__]
+    if isinstance(obj, functools.partial):
+        return [obj.func, *obj.args, *obj.keywords.values()]
+    if isinstance(obj, type | types.ModuleType):
+        return ()
+    items = obj.values() if isinstance(obj, dict) else obj if isinstance(obj, list | tuple | set | deque) else ()
+    return [*items, *attributes(obj).values()]
 
 
 def set_attribute(obj: Any, name: str, value: Any) -> None:

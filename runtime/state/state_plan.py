@@ -54,6 +54,7 @@ from .walk import build, reached
 from .watch import Watch
 
 _MAX_LEARNED = 32  # names of what runs change
+_BY_NAME = (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES, Refusal.CALLS_INTERPRETER, Refusal.STATE_COMPUTED)
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
 
@@ -197,8 +198,9 @@ class StatePlan:
 
     @property
     def writes_by_name(self) -> bool:
-        """Whether the code may write under names that are not in it: by ``vars()``, ``__dict__`` and the like."""
-        return any(reason.code in (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES) for reason in self.reasons)
+        """Whether the code may write under names that are not in it, or in modules that it finds at run time: by
+        ``vars()``, ``__dict__``, ``sys.modules`` and the like."""
+        return any(reason.code in _BY_NAME for reason in self.reasons)
 
     @property
     def codes(self) -> Collection[types.CodeType]:
@@ -330,6 +332,10 @@ class StatePlan:
             names = self._revised()
             names.varying, names.varies = set(), False
         return found
+
+    def refuse(self, reason: Reason) -> None:
+        """Have Python run in each call from now on."""
+        self._found.append(reason)
 
     def learn_grown(self, asked: dict[str, set[Part]]) -> bool:
         """Take the lists with these names for ones that only grow, of which no more is read than this and what is

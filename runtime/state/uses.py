@@ -69,8 +69,9 @@ def uses(code: CodeType) -> Uses:
     for name in code.co_cellvars:  # an inner function may do anything
         found["param", name].add(READ)
     if not _BY_NAME.isdisjoint(code.co_names):
+        written = {STORE} if "setattr" in code.co_names else set()
         for name in [c for c in code.co_consts if isinstance(c, str)]:
-            found["attr", name].add(READ)
+            found["attr", name] |= {READ, *written}
     return dict(found)
 
 

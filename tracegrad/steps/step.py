@@ -120,9 +120,7 @@ class StepDispatcher(Dispatcher):
         if DEVICE in call.kinds:
             self.stats.live = str(Refusal.STEP_FOREIGN())
             return self.fn(*args, **kwargs)
-        same = partition([x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR])
-        call.key = (*call.key, same, STATE.grad)
-        call = self.numbers(call)
+        call = self.numbers(_keyed(call))
         if call.by_value is None and call.key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
@@ -151,7 +149,8 @@ class StepDispatcher(Dispatcher):
 
     def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
         if _place(call, snapshot) is not None:
-            return MISS
+            shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
+            return MISS if shared is None else self.answer(endpoint, self.numbers(_keyed(shared)))
         self.stats.live = str(Refusal.STEP_TWO_DEVICES())
         return self._eagerly(call)
 
@@ -234,6 +233,13 @@ class StepDispatcher(Dispatcher):
         out = recording.capture.settle(recording.write_back, recording.returned)
         recording.release()
         return out
+
+
+def _keyed(call: Call) -> Call:
+    """*call*, in whose key stands which of its tensors are one, and whether gradients are enabled."""
+    same = partition([x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR])
+    call.key = (*call.key, same, STATE.grad)
+    return call
 
 
 def _place(call: Call, snapshot: Snapshot) -> device | None:

@@ -278,9 +278,7 @@ class TensorRecording(Recording):
         for one, other in self.one_memory:
             source.give_up_if(f"{_text(source, one, texts)}._data is not {_text(source, other, texts)}._data")
         if self.writes and self.free:
-            whole = texts[:1] == ["*args"]  # of positional arrays alone
-            leaves = [f"args[{k}]" for k in range(len(call.leaves))] if whole else texts
-            operands = {k: self._operand(source, self.places[k], call, leaves) for k in self.free}
+            operands = {k: self._operand(source, self.places[k], call, _each(call, texts)) for k in self.free}
             written = [text for k, text in operands.items() if k in self.writes]
             read = [text for k, text in operands.items() if k not in self.writes]
             both = ", ".join(["".join([f"{text}, " for text in each]).join("()") for each in (written, read)])
@@ -295,7 +293,7 @@ class TensorRecording(Recording):
         if self.generators:
             source.names.update(save=save_streams, restore=restore_streams, generators=self.generators)
             source.lines.append("streams = save(generators)")
-        operands = self._operands(source, call, texts)
+        operands = self._operands(source, call, _each(call, texts))
         for k in self._reads:
             source.lines.append(f"x{k} = {operands[k]}")
             operands[k] = f"x{k}"
@@ -409,6 +407,11 @@ def _text(source: Source, place: Place, texts: Sequence[str]) -> str:
     if kind == HELD:
         return f"arrays[{payload}]"
     return texts[payload] if kind == LEAF else source.constant(payload)
+
+
+def _each(call: Call, texts: Sequence[str]) -> Sequence[str]:
+    """The texts of the leaves, where these are positional arrays and numbers alone, too."""
+    return [f"args[{k}]" for k in range(len(call.leaves))] if texts[:1] == ["*args"] else texts
 
 
 def _leaves(call: Call) -> list[str]:

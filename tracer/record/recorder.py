@@ -73,6 +73,20 @@ class NotHeldError(RecordAgainError):
     """A condition that the run relied on does not hold: each is to be asked for at once."""
 
 
+class HasCopyError(RecordAgainError):
+    """The function was to get an object of the outside of which it has, or may have, a copy: what is done to the one
+    would not be seen at the other.  *reason*: why no other run can be recorded; None where one may."""
+
+    def __init__(self, reason: Reason | None = None) -> None:
+        super().__init__(
+            UnsupportedError.here(
+                "this run has changed arguments, and then found an object of the outside on another way than before; "
+                "take it as an argument"
+            )
+        )
+        self.reason = reason
+
+
 class KnowValuesError(RecordAgainError):
     """Functions are to be known as values, too (shown_names.py)."""
 

@@ -18,7 +18,7 @@ import types
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from ..state.rebuild import Overlay
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 
-if TYPE_CHECKING:
-    from .unwrap_tracers import Settled
-
 _HEAP_TYPE = 1 << 9  # made by a class statement
 _MOST = 100_000  # objects that are looked at below those that are settled
 _TRACED = (TracedArray, TracedInt, Undecided, UndecidedTruth)
@@ -46,13 +43,22 @@ _OF_ARRAY = type(iter(np.zeros(1)))
 # Classes whose objects say what they are made of (``__reduce__``), and are made again of other parts.
 _MADE_AGAIN: set[Any] = {
     enumerate, zip, map, filter, reversed, operator.methodcaller, operator.itemgetter, operator.attrgetter, _OF_ARRAY,
-    type(iter([])), type(reversed([])), type(iter(())), type(iter(len, 0)),
+    type(iter([])), type(reversed([])), type(iter(())), type(iter(int, 1)),
 }  # fmt: skip
 if sys.version_info < (3, 12):  # where those of itertools still do
     _MADE_AGAIN |= {kind for name, kind in vars(itertools).items() if isinstance(kind, type) and name[0] != "_"}
 
 
-def settle_held(value: Any, plain: Settled, depth: int) -> Any:
+class Settling(Protocol):
+    """``Settled`` (``unwrap_tracers.py``)."""
+
+    unsettled: list[Any]
+    copied_cells: frozenset[int]
+
+    def __call__(self, value: Any, depth: int = 0) -> Any: ...
+
+
+def settle_held(value: Any, plain: Settling, depth: int) -> Any:
     """The plain form of *value*, of a class that :class:`Settled` does not take apart."""
     kind = type(value)
     if isinstance(value, _PASSED) or issubclass(kind, TENSORS.types):  # tensors settle themselves
@@ -92,7 +98,7 @@ def settle_held(value: Any, plain: Settled, depth: int) -> Any:
     return value
 
 
-def runs_later(fn: types.FunctionType, plain: Settled) -> bool:
+def runs_later(fn: types.FunctionType, plain: Settling) -> bool:
     """Whether a function would read copies that only the run was given, or is one of the library's own."""
     cells = plain.copied_cells
     return (
@@ -122,7 +128,7 @@ def _within(method: Any) -> Any:
     return method.__func__ if type(method).__name__ == "instancemethod" else method
 
 
-def _made_again(value: Any, plain: Settled, depth: int) -> tuple[Any] | None:
+def _made_again(value: Any, plain: Settling, depth: int) -> tuple[Any] | None:
     """What stands for *value*, in a tuple; None where it does not say what it is made of."""
     with suppress(TypeError):
         function, *parts = value.__reduce__()
@@ -155,7 +161,7 @@ def _rest_of_array(function: Any, indices: Any, *others: Any) -> Any:
 _looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes with nothing traced in them
 
 
-def _settle_class(cls: type, plain: Settled, depth: int) -> None:
+def _settle_class(cls: type, plain: Settling, depth: int) -> None:
     """Settle the attributes of a class that the run has made; those of others are settled where they are stored."""
     for one in cls.__mro__:
         if not one.__flags__ & _HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
@@ -168,7 +174,7 @@ def _settle_class(cls: type, plain: Settled, depth: int) -> None:
                 type.__setattr__(one, name, new)
 
 
-def _settle_elements(array: np.ndarray, plain: Settled, depth: int) -> None:
+def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> None:
     """Settle the elements of an array of Python objects."""
     if array.dtype == object:
         for index, part in np.ndenumerate(array):
@@ -213,7 +219,7 @@ HeldError.__module__, HeldError.__name__, HeldError.__qualname__ = "tracegrad", 
 
 def refuse_held(function: str, found: Any) -> HeldError:
     """The error for what *function*, its name, returns, with *found* in it."""
-    what = kind_of(found)
+    what = noun_of(found)
     error = HeldError(
         at_site(f"{function} returns {what}, which holds traced values that are to be read later: {_instead(found)}")
     )
@@ -221,7 +227,7 @@ def refuse_held(function: str, found: Any) -> HeldError:
     return error
 
 
-def kind_of(value: Any) -> str:
+def noun_of(value: Any) -> str:
     """A noun for *value*."""
     kind = type(value)
     if isinstance(value, type):

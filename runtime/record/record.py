@@ -94,7 +94,8 @@ def record(
             raise
         unrecordable.discard(error)
         found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
-        found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
+        if isinstance(found, Recording):
+            found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
     except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported

@@ -130,9 +130,9 @@ class Settled:
             if (owner := self(value.__self__, depth)) is not value.__self__:
                 return getattr(owner, value.__name__)
         elif issubclass(kind, functools.partial):
-            parts = functools.partial.__reduce__(value)[2]
-            if (new := self(parts, depth)) is not parts:
-                functools.partial.__setstate__(value, new)  # type: ignore[attr-defined]
+            held: Any = functools.partial.__reduce__(value)[2]
+            if (changed := self(held, depth)) is not held:
+                functools.partial.__setstate__(value, changed)  # type: ignore[attr-defined]
         else:
             if not issubclass(kind, (type, slice, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
                 self._attributes(value, depth)

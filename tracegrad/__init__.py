@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from numpy import e, iinfo, inf, nan, pi
 
     from . import amp, array_api, cuda, dask, fft, interop, linalg, nn, optim, random, tree
+    from .autograd.gradcheck import GradcheckError
+    from .runtime.ahead.archive import ArchiveError
+    from .runtime.disk.store import CacheWarning
     from .runtime.inspection import eval_shape, make_graph
     from .runtime.profiling import profile
     from .runtime.transforms.vectorize import vectorize
@@ -49,7 +52,10 @@ if TYPE_CHECKING:
         BadIndexError,
         DeviceError,
         DifferentiationError,
+        GraphError,
+        LinAlgError,
         MutationError,
+        OutOfMemoryError,
         ShapeError,
         TracegradError,
         UnsupportedError,
@@ -59,7 +65,8 @@ if TYPE_CHECKING:
     from .tracer.rules import *
 
     __all__ = [
-        "BadIndexError", "CompiledFunction", "CompiledStep", "DeviceError", "DifferentiationError", "MutationError",
+        "ArchiveError", "BadIndexError", "CacheWarning", "CompiledFunction", "CompiledStep", "DeviceError",
+        "DifferentiationError", "GradcheckError", "GraphError", "LinAlgError", "MutationError", "OutOfMemoryError",
         "ShapeDtypeStruct", "ShapeError", "Size", "Tensor", "TracegradError", "UnsupportedError", "amp", "array",
         "array_api", "asarray", "autocast", "autograd", "bool", "compile", "compile_grad", "cond", "config", "cuda",
         "dask", "device", "e", "eval_shape", "fft", "finfo", "float", "fori_loop", "get_default_device",

@@ -45,6 +45,8 @@ _BAD = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, EncodingError,
 class ArchiveError(ValueError):
     """A file that is no compiled function, or one of another version, or damaged."""
 
+    __module__ = "tracegrad"
+
 
 def _version() -> str:
     return str(sys.modules[__name__.partition(".")[0]].__version__)

@@ -55,6 +55,8 @@ _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os
 class CacheWarning(RuntimeWarning):
     """The cache directory can't be used, or not be written; everything works without it, and compiles anew."""
 
+    __module__ = "tracegrad"
+
 
 class BadFileError(Exception):
     """A file's content is not as it was written."""

@@ -24,7 +24,7 @@ from typing import Any
 
 from ...codegen.cpu.program import Program
 from ...tracer.ir import forks
-from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.errors import DeviceError, unrecordable
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
@@ -48,6 +48,7 @@ from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.derive import derived, is_second_run
 from ..record.differentiable import leaf_names
 from ..record.effects import NotCountersError, OutsideEffect
+from ..record.held_values import HeldError
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import Recording, are_twins
@@ -130,6 +131,8 @@ class Dispatcher:
             return profiling.timed_call(self.stats.name, self.dispatch, own, args, kwargs)
         except BaseException as error:
             put_back(before, error)
+            if isinstance(error, RecordAgainError):  # of a run that nobody makes again
+                raise error.error from None
             raise
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None = None) -> Call:
@@ -470,6 +473,15 @@ class Dispatcher:
         self.stats.live = live.why
         return self._run_once(endpoint, call, recording, live)
 
+    def _plainly(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
+        """Answer the call by plain Python, and those of its kind from now on."""
+        if call.by_value is not None:
+            return self._by_value(endpoint, call, {})
+        with self.lock:
+            endpoint.live.keep(call.key, live)
+        self.stats.live = live.why
+        return self._run_live(endpoint, call, live)
+
     def _by_value(self, endpoint: Endpoint, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> Any:
         """The answer to a call whose recording has been dropped, because ints can't be numbers of the run."""
         if call.by_value is not None:
@@ -629,6 +641,9 @@ class FunctionDispatcher(Dispatcher):
         return self._finish(path, call, values, interpret(recording, call, values), recorded=True)
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
+        if live.plain:
+            args, kwargs = call.arguments
+            return self.fn(*args, **kwargs)
         plan, segments = self.plans.get(call), live.segments
         if call.containers and (shared := self._shared(endpoint.mode, call, plan.reached(call.objects))) is not None:
             return self.answer(endpoint, shared)

@@ -28,6 +28,7 @@ class Live:
     split: bool = False  # whether that is the reason for segments, too
     programs: int = 0  # kernels compiled for whole programs
     segments: Segments | None = None
+    plain: bool = False  # whether nothing is recorded, and no kernel used
 
     def compiled(self) -> None:
         """Count a program that needed a kernel of its own."""
@@ -37,6 +38,8 @@ class Live:
 
     def describe(self) -> str:
         """One line for ``explain()``: the kernels used, and the reason."""
+        if self.plain:
+            return f"a call like this runs Python each time, without a kernel: {self.why}"
         how = "reuses the kernel" if self.segments is None else "reuses the kernels of its segments"
         return f"a call like this runs Python each time and {how}: {self.why}"
 

@@ -66,6 +66,7 @@ from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
+from .held_values import HeldError, refuse_held
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
 from .recording import Look, Pieces, Recording, UserRun
@@ -89,6 +90,13 @@ def record(
         integers.refuse()
     except (IntegersAskedError, NotCountersError):
         raise
+    except HeldError as error:
+        if error.done or mode.kind == VALUE:
+            raise
+        unrecordable.discard(error)
+        found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
+        if isinstance(found, Recording):
+            found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
     except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
@@ -203,6 +211,8 @@ def _record(
                     out = PlainKeys(plain)(out)
                 if left:
                     out, _ = plain.result(out)
+                    if plain.held:
+                        raise refuse_held(name_of(fn), plain.held[0])
             except BaseException as error:
                 plain(error)
                 if isinstance(error, UnsupportedError):  # the next call is made without
@@ -345,6 +355,7 @@ def run_frozen(
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
+    plain.copied_cells = substitution.cells()
     recorder.replaced = plain.originals
     recorder.from_outside = {id(node.obj) for node in snapshot.graph.nodes} | plain.originals.keys()
     if recorder.texts is not None:
@@ -441,6 +452,11 @@ def run_frozen(
         plan.refuse(torn)
     if not (changed or interrupted) and (torn is not None or _unseen(watch, substitution)):
         raise UnseenReaderError from raised
+    if plain.held and raised is None:
+        raised = refuse_held(name_of(plan.fn), plain.held[0])
+        if not changed:
+            raised.done = False
+            raise raised
     if not changed:
         integers.refuse()
     objection = None if others is None else others.objection()

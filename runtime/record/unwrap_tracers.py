@@ -14,7 +14,7 @@ import gc
 import operator
 import sys
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -27,7 +27,7 @@ from ...tracer.bytecode.shown_names import AsValue
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
-from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
@@ -44,6 +44,7 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
+from .held_values import holds_traced, method_of_array, runs_later, settle_held
 from .outputs import flatten_result
 
 Unwrap = Callable[[Any], Any]
@@ -73,6 +74,9 @@ class Settled:
         self._number, self.originals, self._texts = number, originals, texts
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
         self._in_error = False  # whether an exception holds what is being settled
+        self.copied_cells: frozenset[int] = frozenset()  # ids of the cells of copies that the run was given
+        self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
+        self.held: list[Any] = []  # those of them that are in the result
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
         original = self.originals.get(id(value), _MISSING)
@@ -96,6 +100,8 @@ class Settled:
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself
                 plain = self.inside(value, depth + 1)
+            elif holds_traced([value]):
+                self.unsettled.append(value)
             known = self._known[id(value)] = value, plain
         return known[1]
 
@@ -129,7 +135,11 @@ class Settled:
             if any(new is not old for new, old in zip(members, value, strict=True)):
                 return frozenset(members)
         elif issubclass(kind, types.FunctionType):
+            if runs_later(value, self):
+                self.unsettled.append(value)
             self._closure(value, depth)
+        elif issubclass(kind, types.MethodType | functools.partial) and (method := method_of_array(value)) is not None:
+            return getattr(self(method[0], depth), method[1])
         elif issubclass(kind, types.MethodType):
             if (owner := self(value.__self__, depth)) is not value.__self__:
                 return types.MethodType(value.__func__, owner)
@@ -137,13 +147,17 @@ class Settled:
             if (owner := self(value.__self__, depth)) is not value.__self__:
                 return getattr(owner, value.__name__)
         elif issubclass(kind, functools.partial):
-            made: Any = value
-            function, args, keywords, attributes = made.__reduce__()[2]
-            made.__setstate__((self(function, depth), self(args, depth), self(keywords, depth), attributes))
-        elif not issubclass(kind, (type, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
-            self._attributes(value, depth)
+            held: Any = functools.partial.__reduce__(value)[2]
+            if (changed := self(held, depth)) is not held:
+                functools.partial.__setstate__(value, changed)  # type: ignore[attr-defined]
+        else:
+            if not issubclass(kind, (type, slice, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
+                self._attributes(value, depth)
+            return value if issubclass(kind, BaseException) else settle_held(value, self, depth)
         if issubclass(kind, list | dict) and kind.__flags__ & (1 << 9):  # made by a class statement
             self._attributes(value, depth)
+        if issubclass(kind, defaultdict) and (new := self(value.default_factory, depth)) is not value.default_factory:
+            value.default_factory = new
         return value
 
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
@@ -155,6 +169,8 @@ class Settled:
         if (defaults := self(fn.__defaults__, depth)) is not fn.__defaults__:
             fn.__defaults__ = defaults
         self(fn.__kwdefaults__, depth)
+        if vars(fn):
+            self(vars(fn), depth)
 
     def key(self, key: Any) -> Any:
         """The plain form of a key of a dict or a member of a set: one that has been hashed is the very object."""
@@ -182,23 +198,51 @@ class Settled:
         if type(store) is dict and store is not value:
             self.inside(store, depth)
         for name in slots(type(value)):
-            kind = type(old := getattr(value, name, None))
-            holds = kind in _IN_SLOTS or str(kind.__module__).startswith("xarray.")  # which has slots in slots
-            if holds and (new := self(old, depth)) is not old:
+            old = getattr(value, name, None)
+            if not is_leaf(old) and (new := self(old, depth)) is not old:
                 object.__setattr__(value, name, new)
 
     def result(self, out: Any, kept: Collection[int] = ()) -> tuple[Any, list[Reason]]:
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
         values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again."""
-        leaves, spec = flatten_result(out)
+        try:
+            leaves, spec = flatten_result(out)
+        except RecursionError:  # it holds itself
+            self.held.append(out)
+            return out, []
         if MadeArray in map(type, leaves):
             leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
             out = tree_unflatten(spec, leaves)
-        if all(map(_is_value, leaves)):
+        self._each(_factories(out))
+        if not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves)):
             return out, []
-        plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
+        plain = self._each(leaves)
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
         return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+
+    def _each(self, leaves: list[Any]) -> list[Any]:
+        """These parts of a result with plain values in their objects; ``held`` gets those in which that can't be."""
+        found = []
+        for leaf in leaves:
+            before = len(self.unsettled)
+            found.append(leaf if _is_value(leaf) and not isinstance(leaf, type) else self(leaf))
+            if len(self.unsettled) > before:
+                self.held.append(leaf if hasattr(type(leaf), "__next__") else self.unsettled[-1])
+        return found
+
+
+def _factories(out: Any) -> list[Any]:
+    """The functions by which dicts in a result make what they do not hold."""
+    found: list[Any] = []
+
+    def look(value: Any) -> bool:
+        if type(value) is defaultdict:
+            found.append(value.default_factory)
+        return False
+
+    if type(out) is not TracedArray:
+        tree_flatten(out, look)
+    return found
 
 
 class PlainKeys(Settled):
@@ -245,9 +289,9 @@ class Holders:
         """Whether nobody but the caller holds a traced array after a run: those in *results*, a list of one value that
         is in one variable.  False where that can't be told.  *settled*: those that only ``Settled`` holds, too."""
         for value in results:
-            if isinstance(value, dict):
+            if type(value) in (dict, OrderedDict):
                 results.extend(value.values())
-            elif isinstance(value, list | tuple):
+            elif type(value) is list or isinstance(value, tuple):
                 results.extend(value)
             elif not (type(value) is TracedArray or is_leaf(value) or settled):  # an object has been settled
                 return False

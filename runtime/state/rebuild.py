@@ -364,6 +364,10 @@ class Substitution:
         cell = self._cells[id(edge.arg)]
         return MISSING if is_empty(cell) else cell.cell_contents
 
+    def cells(self) -> frozenset[int]:
+        """The ids of the cells that copies of functions have, which mean nothing after the run."""
+        return frozenset([id(cell) for cell in self._cells.values()])
+
     def unread(self) -> set[tuple[Any, str]]:
         """The places among the copies that the function does not read: (id of an object, attribute), (id of a
         container, ""), (id of globals, variable), (code, outer variable)."""

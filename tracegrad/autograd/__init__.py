@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from ..tracer.rules.primitives import *
     from . import function, functional
     from .function import Function
-    from .gradcheck import gradcheck, gradgradcheck
+    from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
     __all__ = [
-        "Function", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad", "enable_grad",
-        "function", "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp", "inference_mode", "jacfwd",
-        "jacobian", "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad", "set_detect_anomaly",
-        "set_grad_enabled", "sparse_hessian", "sparse_jacobian", "stop_gradient", "tapes", "value_and_grad", "vhp",
-        "vjp", "vmap",
+        "Function", "GradcheckError", "Variable", "backward", "derivative", "detect_anomaly", "elementwise_grad",
+        "enable_grad", "function", "functional", "grad", "gradcheck", "gradgradcheck", "hessian", "hvp",
+        "inference_mode", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "make_jvp", "make_vjp", "no_grad",
+        "set_detect_anomaly", "set_grad_enabled", "sparse_hessian", "sparse_jacobian", "stop_gradient", "tapes",
+        "value_and_grad", "vhp", "vjp", "vmap",
     ]  # fmt: skip
     __all__ += _primitives.__all__
     __all__ += _rules.__all__

@@ -23,6 +23,8 @@ from ..tracer.ir.site import warn_at_site
 class GradcheckError(RuntimeError):
     """A derivative differs from finite differences."""
 
+    __module__ = "tracegrad"
+
 
 def gradcheck(
     func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,

@@ -34,6 +34,7 @@ from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
+from ..runtime.record.held_values import HeldError
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
 from ..runtime.record.record import RunAgainError, UnseenReaderError, run_frozen, stand_in_of
 from ..runtime.record.recording import Effect, Recording
@@ -504,6 +505,12 @@ def _record(
         except _DROPPED:  # its effects have gone to copies
             capture.undo()
             raise
+        except HeldError as error:
+            if error.done:
+                capture.settle(found.write_back)
+                raise
+            capture.undo()
+            raise RunAgainError(Refusal.REPLAY_HOLDS(what=error.what)) from None
         except BaseException:
             capture.settle(found.write_back)
             raise

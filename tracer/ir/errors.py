@@ -79,8 +79,10 @@ class ShapeError(TracegradError, ValueError):
     __module__ = "tracegrad"
 
 
-class MatrixError(TracegradError, np.linalg.LinAlgError):
+class LinAlgError(TracegradError, np.linalg.LinAlgError):
     """A matrix that has no inverse or no such factors, or is no square one: NumPy's words."""
+
+    __module__ = "tracegrad"
 
 
 class DifferentiationError(TracegradError, TypeError):
@@ -104,6 +106,8 @@ class BadIndexError(TracegradError, IndexError):
 class GraphError(TracegradError, ValueError):
     """A malformed graph: a defect of tracegrad or of hand-written IR text."""
 
+    __module__ = "tracegrad"
+
 
 class DeviceError(TracegradError, RuntimeError):
     """A device that is not there, something for it that is not installed, or arrays that lie on the wrong one."""
@@ -113,3 +117,5 @@ class DeviceError(TracegradError, RuntimeError):
 
 class OutOfMemoryError(DeviceError, MemoryError):
     """A device has no memory left for a call, which has changed nothing."""
+
+    __module__ = "tracegrad"

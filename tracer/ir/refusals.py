@@ -147,6 +147,7 @@ class Refusal(enum.Enum):
     REPLAY_STRUCTURE = "changes the structure of what it reads while it runs"
     REPLAY_REPLACES = "replaces the array `{name}` while it runs"
     REPLAY_RETURNS = "returns an object ({what}), of which the caller may ask which one it is"
+    REPLAY_HOLDS = "returns {what}, which reads values of the run later: plain NumPy runs in each call"
     REPLAY_STREAM = "draws from the default stream of tracegrad.random at {site}"
 
     # Is a step over tensors replayed?

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import COMPLEX, FLOAT, FLOAT32, HALF, broadcast_shapes
-from ..ir.errors import MatrixError, ShapeError, UnsupportedError, unrecordable
+from ..ir.errors import LinAlgError, ShapeError, UnsupportedError, unrecordable
 from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import from_blocks
@@ -76,9 +76,9 @@ def squares(x: Atom) -> int:
     """The order of the matrices *x*."""
     shape = x.aval.shape
     if len(shape) < 2:
-        raise MatrixError.here(f"{len(shape)}-dimensional array given. Array must be at least two-dimensional")
+        raise LinAlgError.here(f"{len(shape)}-dimensional array given. Array must be at least two-dimensional")
     if shape[-1] != shape[-2]:
-        raise MatrixError.here("Last 2 dimensions of the array must be square")
+        raise LinAlgError.here("Last 2 dimensions of the array must be square")
     return shape[-1]
 
 
@@ -89,8 +89,8 @@ def must_hold(condition: Atom, error: Words) -> None:
     """Raise LinAlgError with the words *error* where one of the bools *condition* is False."""
     every = reduce("all", condition, tuple(range(condition.aval.ndim)))
 
-    def raised() -> MatrixError:
-        return MatrixError.here(error if isinstance(error, str) else error())
+    def raised() -> LinAlgError:
+        return LinAlgError.here(error if isinstance(error, str) else error())
 
     require_recorder("linear algebra").rely(every, raised)
 
@@ -162,7 +162,7 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     shape = x.aval.shape[y.aval.ndim :]
     n = math.prod(shape)
     if x.aval.size != n * n:
-        raise MatrixError.here(
+        raise LinAlgError.here(
             "Input arrays must satisfy the requirement             prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
         )
     found = ops.lu_solve(factors(reshape(x, (n, n))), reshape(y, (n, 1)))
@@ -277,5 +277,5 @@ def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
     ends = {0, len(others)}
     for k, x in enumerate([first, *others]):
         if len(others) > 1 and x.aval.ndim != 2 and not (k in ends and x.aval.ndim == 1):
-            raise MatrixError.here(f"{x.aval.ndim}-dimensional array given. Array must be two-dimensional")
+            raise LinAlgError.here(f"{x.aval.ndim}-dimensional array given. Array must be two-dimensional")
     return into(wrap(functools.reduce(dot_of, others, first)), out)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import COMPLEX, FLOAT, INT, Aval
-from ..ir.errors import MatrixError, UnsupportedError
+from ..ir.errors import LinAlgError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
 from ..ops import linalg_eig as general
@@ -47,7 +47,7 @@ def _one(value: Any) -> Atom:
 def _rectangles(value: Any) -> Atom:
     x = _one(value)
     if x.aval.ndim < 2:
-        raise MatrixError.here(f"{x.aval.ndim}-dimensional array given. Array must be at least two-dimensional")
+        raise LinAlgError.here(f"{x.aval.ndim}-dimensional array given. Array must be at least two-dimensional")
     return x
 
 
@@ -230,9 +230,9 @@ def lstsq_of(x: Atom, y: Atom, rcond: Any) -> tuple[Any, Any, Any, Any]:
     y = reshape(y, (y.aval.size, 1)) if vector else y
     for part in (x, y):
         if part.aval.ndim != 2:
-            raise MatrixError.here(f"{part.aval.ndim}-dimensional array given. Array must be two-dimensional")
+            raise LinAlgError.here(f"{part.aval.ndim}-dimensional array given. Array must be two-dimensional")
     if x.aval.shape[0] != y.aval.shape[0]:
-        raise MatrixError.here("Incompatible dimensions")
+        raise LinAlgError.here("Incompatible dimensions")
     if not x.aval.size:
         found = np.linalg.lstsq(np.empty(x.aval.shape, x.aval.dtype), np.zeros(y.aval.shape, y.aval.dtype), rcond)
         left = wrap(reduce("sum", square_of_size(y), (0,))) if x.aval.shape[0] else found[1]
@@ -274,7 +274,7 @@ def _cond(x: Any, p: Any = None) -> Any:
     atom = _rectangles(x)
     if not atom.aval.size:
         if not math.prod(atom.aval.shape[-2:]):
-            raise MatrixError.here("cond is not defined on empty arrays")
+            raise LinAlgError.here("cond is not defined on empty arrays")
         return wrap(_of_nothing(np.linalg.cond, atom.aval, p))
     if p is None or p in (2, -2):
         s = values_of(atom)

@@ -64,6 +64,8 @@ class _Type:
         if len(args) == 1 and not kwargs and type(args[0]) in (TracedInt, MadeArray):
             return int if type(args[0]) is TracedInt else np.ndarray
         found = type(*args, **kwargs)
+        if len(args) == 3 and "__module__" not in args[2]:  # which a class has of the frame that makes it
+            type.__setattr__(found, "__module__", sys._getframe(1).f_globals.get("__name__", "builtins"))
         return args[0].__class__ if len(args) == 1 and hasattr(found, "traced_length") else found
 
     def __instancecheck__(self, instance: Any) -> bool:
@@ -502,10 +504,21 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, float | int | np.number)
 
 
+def _memoryview(*args: Any, **kwargs: Any) -> memoryview:
+    for value in (*args, *kwargs.values()):
+        if type(value) in _TRACED:
+            raise UnsupportedError.here(
+                "memoryview() of an array of a compiled function, whose memory is not there before it returns; return "
+                "the array, and make the view outside"
+            )
+    return memoryview(*args, **kwargs)
+
+
 _type = _Type()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
+    "memoryview": _memoryview,
 }  # fmt: skip
 CALLED.update(_called, print=_print, len=_len, max=_extreme(max, F.gt), min=_extreme(min, F.lt))
 SOMETIMES.update(print=_replays_prints, id=_stands_in)

@@ -551,7 +551,7 @@ class Recorder(Builder):
         self.choices.refused.setdefault(place, reason)
         found = NotSelectedError()
         self.again(found)
-        raise found
+        raise found.error
 
     def written_choice(self) -> Any:
         """The choice between plain arrays of which one has been written into since; None where there is none."""
@@ -620,9 +620,9 @@ class Recorder(Builder):
         """End the run, which is made again with the question that is asked now as a choice, unless it can't be one."""
         site = self.site()
         if site is not None and self.choices.want((site.file, site.line)):
-            error = NotSelectedError()
-            self.again(error)
-            raise error
+            found = NotSelectedError()
+            self.again(found)
+            raise found.error
 
     @contextmanager
     def differentiating(self, variables: Iterable[Var]) -> Iterator[None]:
@@ -730,7 +730,7 @@ class Recorder(Builder):
     def again(self, raised: RecordAgainError) -> None:
         """End the run by *raised*, if it is one that can be made again."""
         outermost = self.outermost()
-        if outermost.repeatable:
+        if outermost.repeatable and outermost.active and outermost.thread == threading.get_ident():
             outermost.needed = outermost.needed or raised
             if isinstance(raised.error, TracegradError):
                 unrecordable.discard(raised.error)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..ir.errors import MatrixError, ShapeError, UnsupportedError
+from ..ir.errors import LinAlgError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..numpy_api.linalg import squares
 from ..numpy_api.registry import reject
@@ -26,7 +26,7 @@ from .linalg import for_scipy, hooked, in_double
 def _square(value: Any) -> Atom:
     (x,) = for_scipy(value)
     if x.aval.ndim < 2:
-        raise MatrixError.here("The input array must be at least two-dimensional")
+        raise LinAlgError.here("The input array must be at least two-dimensional")
     squares(x)
     return x
 

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from ..ir.errors import MatrixError, UnsupportedError
+from ..ir.errors import LinAlgError, UnsupportedError
 from ..ir.site import at_site
 from ..numpy_api.hooks import hook, when_loaded
 from ..numpy_api.linalg import squares
@@ -57,7 +57,7 @@ def _psd(
         raise ValueError(at_site("The input matrix must be symmetric positive semidefinite."))
     self.rank = question(np.sum(s > cutoff * size).atom)
     if self.rank < n and not allow_singular:
-        raise MatrixError.here("When `allow_singular is False`, the input matrix must be symmetric positive definite.")
+        raise LinAlgError.here("When `allow_singular is False`, the input matrix must be symmetric positive definite.")
     null, self.eps = n - self.rank, 1e3 * cutoff * size
     self.V, self.log_pdet = u[:, :null], np.sum(np.log(s[null:]))
     self.U = np.concatenate([0 * u[:, :null], u[:, null:] / np.sqrt(s[null:])], axis=1)

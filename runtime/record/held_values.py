@@ -1,0 +1,243 @@
+"""The plain form of objects that hold traced values where nobody assigns: iterators, views of containers, slices,
+generators, classes, bound methods of arrays.
+
+``settle_held`` gives what stands for such an object after a run: the object itself, where all that it holds could be
+settled in place, or another one of its class.  Where neither is possible (a generator has a traced array among its
+local variables), or where code that runs later would read the copies that a run was given, ``Settled.unsettled`` gets
+the object: it can't be handed out (``refuse_held``).
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import operator
+import sys
+import types
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.site import at_site
+from ...tracer.record.array import METHODS, TracedArray
+from ...tracer.record.integers import TracedInt
+from ...tracer.record.undecided import Undecided, UndecidedTruth
+from ..state.c_state import keeps_c_state
+from ..state.rebuild import Overlay
+from ..state.values import is_leaf
+from ..tensor_library import TENSORS
+
+_HEAP_TYPE = 1 << 9  # made by a class statement
+_MOST = 100_000  # objects that are looked at below those that are settled
+_TRACED = (TracedArray, TracedInt, Undecided, UndecidedTruth)
+# What stands in a run for functions and objects of NumPy's and others, which means nothing to the caller.
+_OWN_CODE = tuple([f"tracegrad.tracer.{room}." for room in ("record", "numpy_api", "scipy_api", "bytecode")])
+_PASSED = (types.ModuleType, types.FrameType, types.TracebackType, types.CodeType)
+_VIEWS = {type(getattr({}, name)()): name for name in ("keys", "values", "items")}
+_OF_ARRAY = type(iter(np.zeros(1)))
+# Classes whose objects say what they are made of (``__reduce__``), and are made again of other parts.
+_MADE_AGAIN: set[Any] = {
+    enumerate, zip, map, filter, reversed, operator.methodcaller, operator.itemgetter, operator.attrgetter, _OF_ARRAY,
+    type(iter([])), type(reversed([])), type(iter(())), type(iter(int, 1)),
+}  # fmt: skip
+if sys.version_info < (3, 12):  # where those of itertools still do
+    _MADE_AGAIN |= {kind for name, kind in vars(itertools).items() if isinstance(kind, type) and name[0] != "_"}
+
+
+class Settling(Protocol):
+    """``Settled`` (``unwrap_tracers.py``)."""
+
+    unsettled: list[Any]
+    copied_cells: frozenset[int]
+
+    def __call__(self, value: Any, depth: int = 0) -> Any: ...
+
+
+def settle_held(value: Any, plain: Settling, depth: int) -> Any:
+    """The plain form of *value*, of a class that :class:`Settled` does not take apart."""
+    kind = type(value)
+    if isinstance(value, _PASSED) or issubclass(kind, TENSORS.types):  # tensors settle themselves
+        return value
+    if kind is slice:
+        parts = value.start, value.stop, value.step
+        return value if (new := plain(parts, depth)) is parts else slice(*new)
+    if issubclass(kind, frozenset):
+        new = plain(before := tuple(value), depth)
+        return value if new is before else kind(new)
+    if kind in _VIEWS or kind is types.MappingProxyType:
+        (owner,) = gc.get_referents(value)
+        if (new := plain(owner, depth)) is not owner:
+            return kind(new) if kind is types.MappingProxyType else getattr(new, _VIEWS[kind])()
+    elif issubclass(kind, weakref.ref):
+        if (there := weakref.ref.__call__(value)) is not None and plain(there, depth) is not there:
+            plain.unsettled.append(value)
+    elif kind is types.CellType:
+        with suppress(ValueError):  # an empty one
+            if (new := plain(value.cell_contents, depth)) is not value.cell_contents:
+                value.cell_contents = new
+    elif isinstance(value, type):
+        _settle_class(value, plain, depth)
+    elif issubclass(kind, np.ndarray):
+        _settle_elements(value, plain, depth)
+    elif kind in _MADE_AGAIN and (made := _made_again(value, plain, depth)) is not None:
+        return made[0]
+    elif str(kind.__module__).startswith(_OWN_CODE):
+        plain.unsettled.append(value)
+    elif kind.__flags__ & _HEAP_TYPE and not keeps_c_state(kind):  # nothing but attributes, which are settled
+        plain(kind, depth)
+    elif str(kind.__module__).partition(".")[0] != "tracegrad":
+        for part in gc.get_referents(value):
+            if not isinstance(part, _PASSED) and plain(part, depth) is not part:
+                plain.unsettled.append(value)
+                break
+    return value
+
+
+def runs_later(fn: types.FunctionType, plain: Settling) -> bool:
+    """Whether a function would read copies that only the run was given, or is one of the library's own."""
+    cells = plain.copied_cells
+    return (
+        type(fn.__globals__) is Overlay
+        or str(fn.__module__).startswith(_OWN_CODE)
+        or (bool(cells) and any(id(cell) in cells for cell in fn.__closure__ or ()))
+    )
+
+
+def method_of_array(value: Any) -> tuple[TracedArray, str] | None:
+    """(array, name) of a bound method of a traced array."""
+    if isinstance(value, functools.partial):  # as `TracedArray.__getattr__` makes it
+        if str(getattr(value.func, "__module__", "")).startswith(_OWN_CODE) and len(value.args) == 2:
+            name, array = value.args
+            return (array, name) if type(array) is TracedArray and type(name) is str else None
+        return None
+    array, function = value.__self__, value.__func__
+    if type(array) is not TracedArray:
+        return None
+    own = type.__dict__["__dict__"].__get__(TracedArray)
+    found = [name for name, method in (*own.items(), *METHODS.items()) if function in (method, _within(method))]
+    return (array, found[0]) if found else None
+
+
+def _within(method: Any) -> Any:
+    """The function that a method of the class is made of."""
+    return method.__func__ if type(method).__name__ == "instancemethod" else method
+
+
+def _made_again(value: Any, plain: Settling, depth: int) -> tuple[Any] | None:
+    """What stands for *value*, in a tuple; None where it does not say what it is made of."""
+    with suppress(TypeError):
+        function, *parts = value.__reduce__()
+        if type(value) is map and (rest := _rest_of_array(*parts[0], plain, depth)) is not None:
+            return (rest,)
+        before = tuple(parts)
+        after = plain(before, depth)
+        if after is before:
+            return (value,)
+        made = function(*after[0])
+        if len(after) > 1 and after[1] is not None:
+            made.__setstate__(after[1])
+        return (made,)
+    return None
+
+
+def _rest_of_array(function: Any, indices: Any, *others: Any) -> Any:
+    """The iterator over the rest of a traced array that the iterator ``map(function, indices)`` goes through."""
+    plain, depth = others[-2:]
+    if len(others) > 2 or type(function) is not types.MethodType or type(function.__self__) is not TracedArray:
+        return None
+    if method_of_array(function) != (function.__self__, "__getitem__") or type(indices) is not type(iter(range(0))):
+        return None
+    array = plain(function.__self__, depth)
+    rest: Any = iter(array)
+    rest.__setstate__(len(array) - operator.length_hint(indices))
+    return rest
+
+
+_looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes with nothing traced in them
+
+
+def _settle_class(cls: type, plain: Settling, depth: int) -> None:
+    """Settle the attributes of a class that the run has made; those of others are settled where they are stored."""
+    for one in cls.__mro__:
+        if not one.__flags__ & _HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
+            continue
+        _looked_at.add(one)
+        for name, part in list(vars(one).items()):
+            if type(part) is types.GetSetDescriptorType or is_leaf(part):
+                continue
+            if (new := plain(part, depth)) is not part:
+                type.__setattr__(one, name, new)
+
+
+def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> None:
+    """Settle the elements of an array of Python objects."""
+    if array.dtype == object:
+        for index, part in np.ndenumerate(array):
+            if (new := plain(part, depth)) is not part:
+                array[index] = new
+
+
+def holds_traced(values: Iterable[Any]) -> bool:
+    """Whether a traced value can be reached from *values*; True where that can't be told."""
+    stack, seen = list(values), set[int]()
+    while stack:
+        value = stack.pop()
+        if type(value) in _TRACED:
+            return True
+        if id(value) in seen or is_leaf(value) or isinstance(value, (type, *_PASSED)):
+            continue
+        if type(value) is np.ndarray and value.dtype != object:
+            continue
+        if len(seen) >= _MOST:
+            return True
+        seen.add(id(value))
+        if isinstance(value, types.FunctionType):
+            stack += [value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value)]
+        else:
+            stack += gc.get_referents(value)
+    return False
+
+
+class HeldError(UnsupportedError):
+    """A result that holds traced values where nothing else can be put: *what* it is.  *done*: the run has had its
+    effects."""
+
+    done = True
+    what = ""
+
+    def __reduce__(self) -> Any:
+        return UnsupportedError, self.args
+
+
+HeldError.__module__, HeldError.__name__, HeldError.__qualname__ = "tracegrad", *["UnsupportedError"] * 2
+
+
+def refuse_held(function: str, found: Any) -> HeldError:
+    """The error for what *function*, its name, returns, with *found* in it."""
+    what = noun_of(found)
+    error = HeldError(
+        at_site(f"{function} returns {what}, which holds traced values that are to be read later: {_instead(found)}")
+    )
+    error.what = what
+    return error
+
+
+def noun_of(value: Any) -> str:
+    """A noun for *value*."""
+    kind = type(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if kind is types.FunctionType:
+        return f"the function {value.__name__}"
+    return f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+
+
+def _instead(value: Any) -> str:
+    if hasattr(type(value), "__next__"):
+        return "return a list of what it gives, list(...)"
+    return "return arrays, in tuples, lists and dicts, and make such an object of them outside"

@@ -233,6 +233,11 @@ class Dispatcher:
             again = partial(self.answer, endpoint, call)
             if arguments or not outside:
                 again = partial(self._by_value, endpoint, call, arguments, error.raised)
+        except HeldError as error:
+            if error.done or endpoint.mode.kind != VALUE or call.device is not None:
+                raise
+            unrecordable.discard(error)
+            again = partial(self._plainly, endpoint, call, Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True))
         finally:
             snapshot.release()
         if again is not None:  # not above: what the function raises would have this exception for its context

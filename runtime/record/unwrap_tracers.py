@@ -376,9 +376,10 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool, hashed: b
             unwrap(obj)
         elif node.kind == "list":
             _items(obj, unwrap)
-        elif node.kind == "dict":
-            _names(obj, None, lambda value: _settled(value, unwrap))
-            _plain_keys(obj, unwrap.key)
+        elif node.kind in ("dict", "module"):
+            _names(obj.__dict__ if node.kind == "module" else obj, None, lambda value: _settled(value, unwrap))
+            if node.kind == "dict":
+                _plain_keys(obj, unwrap.key)
         elif node.kind == "set":
             _plain_keys(obj, unwrap.key)
         elif node.kind == "instance":

@@ -54,7 +54,6 @@ _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which
 _SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
-_IN_SLOTS = (*_SETTLED, list, dict)
 _HASHED = (TracedArray, *_STAND_INS)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)

@@ -16,7 +16,7 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -106,6 +106,22 @@ def runs_later(fn: types.FunctionType, plain: Settling) -> bool:
         or str(fn.__module__).startswith(_OWN_CODE)
         or (bool(cells) and any(id(cell) in cells for cell in fn.__closure__ or ()))
     )
+
+
+def at_home(fn: types.FunctionType, originals: Mapping[int, Any]) -> types.FunctionType | None:
+    """The function over the caller's own globals and outer variables; *originals*, by id of the run's cells, are the
+    caller's.  None for one of the library's own."""
+    if str(fn.__module__).startswith(_OWN_CODE):
+        return None
+    space = fn.__globals__.below if type(fn.__globals__) is Overlay else fn.__globals__
+    cells = tuple([originals.get(id(cell), cell) for cell in fn.__closure__ or ()])
+    made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, cells or None)
+    for name in ("__kwdefaults__", "__qualname__", "__module__", "__doc__"):
+        setattr(made, name, getattr(fn, name))
+    name = "__annotate__" if hasattr(fn, "__annotate__") else "__annotations__"
+    setattr(made, name, getattr(fn, name))
+    made.__dict__.update(fn.__dict__)
+    return made
 
 
 def method_of_array(value: Any) -> tuple[TracedArray, str] | None:

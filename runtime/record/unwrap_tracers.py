@@ -44,7 +44,7 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import holds_traced, method_of_array, runs_later, settle_held
+from .held_values import at_home, holds_traced, method_of_array, runs_later, settle_held
 from .outputs import flatten_result
 
 Unwrap = Callable[[Any], Any]
@@ -135,13 +135,19 @@ class Settled:
                 return frozenset(members)
         elif issubclass(kind, types.FunctionType):
             if runs_later(value, self):
-                self.unsettled.append(value)
+                made = at_home(value, self.originals)
+                if made is None:
+                    self.unsettled.append(value)
+                else:
+                    self._known[id(value)] = value, made  # in case it holds itself
+                    value = made
             self._closure(value, depth)
         elif issubclass(kind, types.MethodType | functools.partial) and (method := method_of_array(value)) is not None:
             return getattr(self(method[0], depth), method[1])
         elif issubclass(kind, types.MethodType):
-            if (owner := self(value.__self__, depth)) is not value.__self__:
-                return types.MethodType(value.__func__, owner)
+            function = self(value.__func__, depth)
+            if (owner := self(value.__self__, depth)) is not value.__self__ or function is not value.__func__:
+                return types.MethodType(function, owner)
         elif issubclass(kind, types.BuiltinMethodType):
             if (owner := self(value.__self__, depth)) is not value.__self__:
                 return getattr(owner, value.__name__)
@@ -385,6 +391,8 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool, hashed: b
             _names(getattr(obj, "__dict__", None), None, anything)
         elif node.kind == "function" and not node.extra:
             _function(obj, unwrap)
+        elif node.kind == "partial":
+            _partial(obj, unwrap)
         elif node.kind == "cached" and hashed:
             _cache(obj, unwrap)
         for edge in node.edges:
@@ -411,7 +419,20 @@ class NewAttributes:
 
 
 def _settled(value: Any, unwrap: Settled) -> Any:
-    return unwrap(value) if issubclass(type(value), _SETTLED) or id(value) in unwrap.originals else value
+    kind = type(value)
+    counts = issubclass(kind, _SETTLED) or id(value) in unwrap.originals
+    function = value.__func__ if kind is types.MethodType else value
+    return unwrap(value) if counts or (type(function) is types.FunctionType and runs_later(function, unwrap)) else value
+
+
+def _partial(made: Any, unwrap: Settled) -> None:
+    """Settle what a partial was given."""
+    function, args, keywords, attributes = functools.partial.__reduce__(made)[2]
+    new = tuple([_settled(arg, unwrap) for arg in args])
+    named = {name: _settled(value, unwrap) for name, value in keywords.items()}
+    found = [(function, _settled(function, unwrap)), *zip(args, new, strict=True)]
+    if any(a is not b for a, b in [*found, *zip(keywords.values(), named.values(), strict=True)]):
+        made.__setstate__((found[0][1], new, named, attributes))
 
 
 def _items(values: list[Any] | deque[Any], unwrap: Settled) -> None:
@@ -501,7 +522,11 @@ def _put(obj: Any, name: str, value: Any, cls: type | None = None) -> None:
 
 
 def _function(fn: types.FunctionType, unwrap: Settled) -> None:
-    """Globals and outer variables that the function assigns without reading them."""
+    """Defaults and attributes, and globals and outer variables that the function assigns without reading them."""
+    if fn.__defaults__ and (defaults := _settled(fn.__defaults__, unwrap)) is not fn.__defaults__:
+        fn.__defaults__ = defaults
+    for named in (fn.__kwdefaults__, vars(fn)):
+        _names(named, None, lambda value: _settled(value, unwrap))
     _names(fn.__globals__, _stored_globals(fn.__code__), lambda value: _settled(value, unwrap))
     for cell in fn.__closure__ or ():
         try:

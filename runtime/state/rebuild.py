@@ -479,6 +479,7 @@ class Substitution:
             new = self._cells.get(id(cell))
             if new is None:
                 new = self._cells[id(cell)] = types.CellType()
+                self.originals[id(new)] = cell
                 if not _only_stored(edge):
                     cells_to_fill.append((new, edge.child, cell.cell_contents))
             cells.append(new)

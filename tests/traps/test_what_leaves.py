@@ -5,6 +5,8 @@ They are made while the function is recorded, of traced arrays, which mean nothi
 
 from __future__ import annotations
 
+import functools
+import types
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -456,3 +458,75 @@ def test_an_attribute_that_the_first_run_makes(hold, held):
         assert type(held(model.coef_)) is np.ndarray
         np.testing.assert_array_equal(held(model.coef_), 2 * x)
     assert not f.stats.live
+
+
+# ---- functions that a run makes and keeps: they read the caller's own variables, later too -------------------------
+
+MADE = """
+kept, w, d, n = [], np.ones(3), {"t": 0.0}, 0
+box = types.SimpleNamespace(fn=None, total=0.0)
+def later():
+    return n * 10
+def take(value, by=None):
+    return value if by is None else by()
+def f(x):
+    global n
+    n += 1
+    d["t"], box.total = np.sum(w), x[0]
+    y = x * 2.0
+{body}
+    return np.sum(x)
+def change():
+    global w, d, n
+    w, d, n = np.ones(3) * 5.0, {"t": 9.0}, 100
+def read():
+    return str([found() for found in [*kept, box.fn, take.__defaults__[0]] if found])
+"""
+KEEPS = {
+    "in a list": "def helper(): return d, w, n, later()\nkept.append(helper)",
+    "as an attribute": "box.fn = lambda: (box.total, n, d)",
+    "as a default": "take.__defaults__ = (lambda: w.tolist() + [n],)",
+    "in a partial": "kept.append(functools.partial(take, None, lambda: (n, w)))",
+    "in each other": "def one(k=2): return k * n if k < 1 else one(k - 1)\nbox.fn = lambda: one()\nkept.append(one)",
+    "as a method": "class Made:\n    def go(self): return n, d, y.tolist()\nkept.append(Made().go)",
+    "in a dict": "kept[:] = [{'go': lambda v=x[1]: (v, w, box.total)}['go']]",
+}
+
+
+@pytest.mark.parametrize("name", KEEPS)
+@pytest.mark.parametrize("place", ["globals", "cells"])
+def test_functions_that_are_kept(name, place):
+    body = "".join(f"    {line}\n" for line in KEEPS[name].split("\n"))
+    source = MADE.replace("{body}\n", body)
+    if place == "cells":
+        inside = source.replace("global ", "nonlocal ") + "return f, change, read\n"
+        source = (
+            "def make():\n" + "".join(f"    {line}\n" for line in inside.split("\n")) + "f, change, read = make()\n"
+        )
+    seen = []
+    for wrap in (lambda f: f, compile_grad):
+        space = {"np": np, "types": types, "functools": functools, "__name__": "kept_functions"}
+        exec(source, space)
+        f, states = wrap(space["f"]), []
+        for k in range(5):
+            f(np.arange(3.0) + k)
+            states.append(space["read"]())
+            if k == 2:
+                space["change"]()
+                states.append(space["read"]())
+        seen.append(states)
+    assert seen[0] == seen[1]
+
+
+def test_a_function_that_is_returned_reads_what_is_there_then():
+    scale = np.ones(2)
+
+    def plain(x):
+        total = np.sum(x * scale)
+        return lambda: (total, scale.tolist())
+
+    for f in (plain, compile_grad(plain)):
+        scale = np.ones(2)
+        found = f(np.ones(2))
+        scale = np.ones(2) * 3.0
+        assert found() == (2.0, [3.0, 3.0])

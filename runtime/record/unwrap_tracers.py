@@ -37,7 +37,7 @@ from ...tracer.record.shown_text import Texts
 from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.kept_list import KeptList
-from ..state.rebuild import StoredItems, slots
+from ..state.rebuild import Overlay, StoredItems, slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
 from ..state.values import is_leaf
@@ -70,6 +70,7 @@ class Settled:
 
     def __init__(self, number: Unwrap, originals: dict[int, Any], texts: Texts | None = None) -> None:
         self._number, self.originals, self._texts = number, originals, texts
+        self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
         self._in_error = False  # whether an exception holds what is being settled
 
@@ -123,10 +124,12 @@ class Settled:
             if any(new is not old for new, old in zip(members, value, strict=True)):
                 return frozenset(members)
         elif issubclass(kind, types.FunctionType):
+            value = self._over_originals(value)
             self._closure(value, depth)
         elif issubclass(kind, types.MethodType):
-            if (owner := self(value.__self__, depth)) is not value.__self__:
-                return types.MethodType(value.__func__, owner)
+            function, owner = self(value.__func__, depth), self(value.__self__, depth)
+            if function is not value.__func__ or owner is not value.__self__:
+                return types.MethodType(function, owner)
         elif issubclass(kind, types.BuiltinMethodType):
             if (owner := self(value.__self__, depth)) is not value.__self__:
                 return getattr(owner, value.__name__)
@@ -139,6 +142,20 @@ class Settled:
         if issubclass(kind, list | dict) and kind.__flags__ & (1 << 9):  # made by a class statement
             self._attributes(value, depth)
         return value
+
+    def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
+        """A function that the run has made, over the caller's globals and outer variables in place of copies."""
+        space: Any = fn.__globals__
+        cells = [self.cells.get(id(cell), cell) for cell in fn.__closure__ or ()]
+        if type(space) is not Overlay and all(map(operator.is_, cells, fn.__closure__ or ())):
+            return fn
+        while hasattr(space, "_below"):
+            space = space._below
+        made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, tuple(cells) or None)
+        made.__qualname__, made.__module__, made.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
+        made.__kwdefaults__, made.__annotations__ = fn.__kwdefaults__, fn.__annotations__
+        made.__dict__.update(fn.__dict__)
+        return made
 
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
         """Settle the values that a function made by the run holds."""
@@ -208,6 +225,9 @@ class PlainKeys(Settled):
         if kind in _PLAIN_KEYS or kind in _LEFT or issubclass(kind, _OWN_CONTAINERS):
             return value
         return super().__call__(value, depth)
+
+    def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
+        return fn
 
     def key(self, key: Any) -> Any:
         kind = type(key)
@@ -428,6 +448,8 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
     elif edge.how == "global":
         space, name = edge.arg
         space[name] = new
+    elif edge.how == "context":
+        edge.arg.set(new)
     elif edge.how == "class":
         setattr(edge.arg[0], edge.arg[1], new)
 

@@ -133,6 +133,7 @@ class Substitution:
         self._wrap, self._wrap_number = wrap, numbers
         self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
+        self.cells: dict[int, types.CellType] = {}  # id of a cell of a copy -> the original
         self._spaces: dict[int, Overlay] = {}
         self._filled: set[tuple[int, str]] = set()
         self._copies: list[_Replacement] = []
@@ -369,6 +370,7 @@ class Substitution:
             new = self._cells.get(id(cell))
             if new is None:
                 new = self._cells[id(cell)] = types.CellType()
+                self.cells[id(new)] = cell
                 if not _only_stored(edge):
                     cells_to_fill.append((new, edge.child, cell.cell_contents))
             cells.append(new)

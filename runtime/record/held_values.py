@@ -3,7 +3,7 @@ generators, classes, bound methods of arrays.
 
 ``settle_held`` gives what stands for such an object after a run: the object itself, where all that it holds could be
 settled in place, or another one of its class.  Where neither is possible (a generator has a traced array among its
-local variables), or where code that runs later would read the copies that a run was given, ``Settled.unsettled`` gets
+local variables), ``Settled.unsettled`` gets
 the object: it can't be handed out (``refuse_held``).
 """
 
@@ -16,7 +16,7 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -28,7 +28,6 @@ from ...tracer.record.array import METHODS, TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.c_state import keeps_c_state
-from ..state.rebuild import Overlay
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 
@@ -53,7 +52,6 @@ class Settling(Protocol):
     """``Settled`` (``unwrap_tracers.py``)."""
 
     unsettled: list[Any]
-    copied_cells: frozenset[int]
 
     def __call__(self, value: Any, depth: int = 0) -> Any: ...
 
@@ -98,30 +96,9 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
     return value
 
 
-def runs_later(fn: types.FunctionType, plain: Settling) -> bool:
-    """Whether a function would read copies that only the run was given, or is one of the library's own."""
-    cells = plain.copied_cells
-    return (
-        type(fn.__globals__) is Overlay
-        or str(fn.__module__).startswith(_OWN_CODE)
-        or (bool(cells) and any(id(cell) in cells for cell in fn.__closure__ or ()))
-    )
-
-
-def at_home(fn: types.FunctionType, originals: Mapping[int, Any]) -> types.FunctionType | None:
-    """The function over the caller's own globals and outer variables; *originals*, by id of the run's cells, are the
-    caller's.  None for one of the library's own."""
-    if str(fn.__module__).startswith(_OWN_CODE):
-        return None
-    space = fn.__globals__.below if type(fn.__globals__) is Overlay else fn.__globals__
-    cells = tuple([originals.get(id(cell), cell) for cell in fn.__closure__ or ()])
-    made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, cells or None)
-    for name in ("__kwdefaults__", "__qualname__", "__module__", "__doc__"):
-        setattr(made, name, getattr(fn, name))
-    name = "__annotate__" if hasattr(fn, "__annotate__") else "__annotations__"
-    setattr(made, name, getattr(fn, name))
-    made.__dict__.update(fn.__dict__)
-    return made
+def is_own(fn: types.FunctionType) -> bool:
+    """Whether a function is one of the library's own, which means nothing to the caller."""
+    return str(fn.__module__).startswith(_OWN_CODE)
 
 
 def method_of_array(value: Any) -> tuple[TracedArray, str] | None:

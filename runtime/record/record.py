@@ -355,7 +355,7 @@ def run_frozen(
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
-    plain.copied_cells = substitution.cells()
+    plain.cells = substitution.cells
     recorder.replaced = plain.originals
     recorder.from_outside = {id(node.obj) for node in snapshot.graph.nodes} | plain.originals.keys()
     if recorder.texts is not None:

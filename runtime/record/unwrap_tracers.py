@@ -38,13 +38,13 @@ from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.kept_list import KeptList
 from ..state.pins import home, lookup
-from ..state.rebuild import StoredItems, slots
+from ..state.rebuild import Overlay, StoredItems, slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import at_home, holds_traced, method_of_array, runs_later, settle_held
+from .held_values import holds_traced, is_own, method_of_array, settle_held
 from .outputs import flatten_result
 
 Unwrap = Callable[[Any], Any]
@@ -71,9 +71,9 @@ class Settled:
 
     def __init__(self, number: Unwrap, originals: dict[int, Any], texts: Texts | None = None) -> None:
         self._number, self.originals, self._texts = number, originals, texts
+        self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
         self._in_error = False  # whether an exception holds what is being settled
-        self.copied_cells: frozenset[int] = frozenset()  # ids of the cells of copies that the run was given
         self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
         self.held: list[Any] = []  # those of them that are in the result
 
@@ -134,19 +134,17 @@ class Settled:
             if any(new is not old for new, old in zip(members, value, strict=True)):
                 return frozenset(members)
         elif issubclass(kind, types.FunctionType):
-            if runs_later(value, self):
-                made = at_home(value, self.originals)
-                if made is None:
-                    self.unsettled.append(value)
-                else:
-                    self._known[id(value)] = value, made  # in case it holds itself
-                    value = made
+            if is_own(value):
+                self.unsettled.append(value)
+            if (made := self._over_originals(value)) is not value:
+                self._known[id(value)] = value, made  # in case it holds itself
+                value = made
             self._closure(value, depth)
         elif issubclass(kind, types.MethodType | functools.partial) and (method := method_of_array(value)) is not None:
             return getattr(self(method[0], depth), method[1])
         elif issubclass(kind, types.MethodType):
-            function = self(value.__func__, depth)
-            if (owner := self(value.__self__, depth)) is not value.__self__ or function is not value.__func__:
+            function, owner = self(value.__func__, depth), self(value.__self__, depth)
+            if function is not value.__func__ or owner is not value.__self__:
                 return types.MethodType(function, owner)
         elif issubclass(kind, types.BuiltinMethodType):
             if (owner := self(value.__self__, depth)) is not value.__self__:
@@ -164,6 +162,24 @@ class Settled:
         if issubclass(kind, defaultdict) and (new := self(value.default_factory, depth)) is not value.default_factory:
             value.default_factory = new
         return value
+
+    def replaces(self, fn: types.FunctionType) -> bool:
+        """Whether the run has made the function, over copies of the caller's globals or outer variables."""
+        return type(fn.__globals__) is Overlay or any(id(cell) in self.cells for cell in fn.__closure__ or ())
+
+    def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
+        """A function that the run has made, over the caller's globals and outer variables in place of copies."""
+        if not self.replaces(fn):
+            return fn
+        space: Any = fn.__globals__
+        cells = [self.cells.get(id(cell), cell) for cell in fn.__closure__ or ()]
+        while hasattr(space, "_below"):
+            space = space._below
+        made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, tuple(cells) or None)
+        made.__qualname__, made.__module__, made.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
+        made.__kwdefaults__, made.__annotations__ = fn.__kwdefaults__, fn.__annotations__
+        made.__dict__.update(fn.__dict__)
+        return made
 
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
         """Settle the values that a function made by the run holds."""
@@ -263,6 +279,9 @@ class PlainKeys(Settled):
         if kind in _PLAIN_KEYS or kind in _LEFT or issubclass(kind, _OWN_CONTAINERS):
             return value
         return super().__call__(value, depth)
+
+    def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
+        return fn
 
     def key(self, key: Any) -> Any:
         kind = type(key)
@@ -422,7 +441,7 @@ def _settled(value: Any, unwrap: Settled) -> Any:
     kind = type(value)
     counts = issubclass(kind, _SETTLED) or id(value) in unwrap.originals
     function = value.__func__ if kind is types.MethodType else value
-    return unwrap(value) if counts or (type(function) is types.FunctionType and runs_later(function, unwrap)) else value
+    return unwrap(value) if counts or (type(function) is types.FunctionType and unwrap.replaces(function)) else value
 
 
 def _partial(made: Any, unwrap: Settled) -> None:
@@ -505,6 +524,8 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
     elif edge.how == "global":
         space, name = edge.arg
         space[name] = new
+    elif edge.how == "context":
+        edge.arg.set(new)
     elif edge.how == "class":
         _put(None, edge.arg[1], new, edge.arg[0])
 

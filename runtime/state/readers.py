@@ -7,11 +7,14 @@ format string reads.
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import functools
+import heapq
 import inspect
 import operator
 import string
+import types
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +27,8 @@ _READERS = (
 )  # fmt: skip
 _BY_IDENTITY = {id(reader) for reader in _READERS}
 _OF_STRINGS = ("format", "format_map")
+# Functions in C that read a list, or change it, past its methods.
+_IN_MEMORY = {id(f) for f in (*vars(heapq).values(), array.array) if isinstance(f, types.BuiltinFunctionType | type)}
 _DESCRIBERS = {  # descriptions of classes, which count only where somebody reads them
     id(typing.get_type_hints): "__annotations__", id(inspect.get_annotations): "__annotations__",
     id(inspect.getdoc): "__doc__", id(dataclasses.fields): "__dataclass_fields__",
@@ -39,6 +44,8 @@ def note(names: Names, value: Any) -> None:
         names.attrs.setdefault(_DESCRIBERS[id(value)])
     elif value is type:
         names.attrs.setdefault("__class__")
+    elif id(value) in _IN_MEMORY:
+        names.unbound = True
     elif value is super:
         names.supers = True
     elif type(getattr(value, "__self__", None)) is str and value.__name__ in _OF_STRINGS:

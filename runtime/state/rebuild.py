@@ -199,6 +199,7 @@ class Substitution:
         self._wrap, self._wrap_number, self._nodes = wrap, numbers, graph.nodes
         self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
+        self.cells: dict[int, types.CellType] = {}  # id of a cell of a copy -> the original
         self._spaces: dict[int, Overlay] = {}
         self._filled: set[tuple[int, str]] = set()
         self._copies: list[_Replacement] = []
@@ -364,10 +365,6 @@ class Substitution:
         cell = self._cells[id(edge.arg)]
         return MISSING if is_empty(cell) else cell.cell_contents
 
-    def cells(self) -> frozenset[int]:
-        """The ids of the cells that copies of functions have, which mean nothing after the run."""
-        return frozenset([id(cell) for cell in self._cells.values()])
-
     def unread(self) -> set[tuple[Any, str]]:
         """The places among the copies that the function does not read: (id of an object, attribute), (id of a
         container, ""), (id of globals, variable), (code, outer variable)."""
@@ -479,7 +476,7 @@ class Substitution:
             new = self._cells.get(id(cell))
             if new is None:
                 new = self._cells[id(cell)] = types.CellType()
-                self.originals[id(new)] = cell
+                self.cells[id(new)] = cell
                 if not _only_stored(edge):
                     cells_to_fill.append((new, edge.child, cell.cell_contents))
             cells.append(new)

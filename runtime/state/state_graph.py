@@ -145,7 +145,7 @@ class Names:
     varying: set[Any] = field(default_factory=set)  # places of numbers that have had several values, and are inputs
     varies: bool = True  # whether there may be such
     grown: dict[str, set[Part]] = field(default_factory=dict)  # labels of lists that grow -> what runs read of them
-    unbound: bool = False  # methods of `list` are called by the class, which tell of a list's own items
+    unbound: bool = False  # a list's own items may be read, or changed, past its methods (`list.sort(x)`, heapq)
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     values: bool = False  # whether functions that are known by name are known as values
     chosen: frozenset[types.CodeType] = frozenset()  # code in place of which other code runs (control/arms.py)

@@ -581,11 +581,15 @@ class TracedArray(metaclass=_StandIn):
         if name.startswith("__") and not (kind is float and has_attribute(float, name)):
             raise AttributeError(name)
         if kind is not np.ndarray and has_attribute(kind, name):
+            if not self._atom.aval.is_inexact:  # a method of ints
+                value = self._concrete("item")
+                return getattr(value.item() if self._atom.aval.weak else value, name)
             raise self._recorder.refused(self.atom, unsupported(f"{kind.__name__}.{name}"))
         if has_attribute(np.ndarray, name):
             raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
         there = f": np.{name}(x, ...) is a function of NumPy" if callable(getattr(np, name, None)) else ""
-        raise AttributeError(at_site(f"'numpy.ndarray' object has no attribute {name!r}{there}"), name=name, obj=self)
+        shown = kind.__name__ if kind.__module__ == "builtins" else f"numpy.{kind.__name__}"
+        raise AttributeError(at_site(f"'{shown}' object has no attribute {name!r}{there}"), name=name, obj=self)
 
     if TYPE_CHECKING:  # dispatch.py makes these
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.refusals import Refusal
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, class_of
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_recorded
@@ -83,6 +83,7 @@ class KeptCache(StandsFor):
     :param has_effects: the function does more than compute, which a call that goes past the cache does too often.
     :param only_leaves: objects may hold traced values that do not look like ones (tensors).
     :param has_copy: whether something leads to an object of which the run has a copy.
+    :param has_stored: whether the run has stored anything, which the function in the cache itself would not find.
     """
 
     _what = "a function with a cache"
@@ -90,9 +91,10 @@ class KeptCache(StandsFor):
     def __init__(
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
         changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool, has_copy: Callable[[Any], bool],
+        has_stored: Callable[[], bool],
     ) -> None:  # fmt: skip
         super().__init__(cached)
-        self._has_copy = has_copy
+        self._has_copy, self._has_stored = has_copy, has_stored
         self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
         self._known: dict[Any, tuple[Any, Any]] = {}  # calls with traced values: (the values, the result)
@@ -115,11 +117,13 @@ class KeptCache(StandsFor):
         kwargs = {name: self._plain(x) for name, x in kwargs.items()}
         if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
             self._unkept()
+        if self._has_effects and recorder is not None and self._has_stored():
+            recorder.again(HasCopyError(self._why()))
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
             if recorder is not None and self._has_copy(answer):
-                recorder.again(HasCopyError(Refusal.STATE_CACHE(what=f"`{self._real.__name__}`", site="its call")))
+                recorder.again(HasCopyError(self._why()))
             self._unkept()
         elif recorder is not None:
             found = Cached(self._real, args, kwargs, answer)
@@ -140,6 +144,9 @@ class KeptCache(StandsFor):
         if name.startswith("cache_"):
             self._unkept()
         return self._function if name == "__wrapped__" else getattr(self._real, name)
+
+    def _why(self) -> Reason:
+        return Refusal.STATE_CACHE(what=f"`{self._real.__name__}`", site="its call")
 
     def _unkept(self) -> None:
         recorder = current_recorder()

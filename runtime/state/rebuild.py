@@ -531,7 +531,14 @@ class Substitution:
         return self._done(
             node,
             KeptCache(
-                node.obj, function, self.originals, self._touched, leads_to_effects(node), node.extra, self.has_copy
+                node.obj,
+                function,
+                self.originals,
+                self._touched,
+                leads_to_effects(node),
+                node.extra,
+                self.has_copy,
+                self._has_stored,
             ),
         )
 
@@ -544,6 +551,11 @@ class Substitution:
     def _touched(self) -> list[Any]:
         """The originals of the copies that the run has changed."""
         return [c.original for c in self._copies if not same_contents(c.before, _shown(c))]
+
+    def _has_stored(self) -> bool:
+        """Whether the run has stored or changed anything so far."""
+        in_classes = any(lookup(*patch.edge.arg) is not patch.part for patch in self._patches)
+        return in_classes or any(self.effects()) or bool(self._touched())
 
     def _sink(self, node: StateNode) -> Any:
         empty = StoredItems(node.obj) if isinstance(node.obj, np.ndarray) else type(node.obj)()
@@ -842,7 +854,7 @@ def _picture(node: StateNode) -> Any:
 
 
 def _parts_of(obj: Any) -> Iterable[Any]:
-    """What is found in an object, and what a function made elsewhere finds."""
+    """The parts of an object, and of a function all that it may find."""
     if isinstance(obj, types.FunctionType):
         cells = [cell.cell_contents for cell in obj.__closure__ or () if not is_empty(cell)]
         return [obj.__globals__, *cells, *(obj.__defaults__ or ()), *(obj.__kwdefaults__ or {}).values()]

@@ -1,8 +1,8 @@
 """Programs in worlds of their own: two modules made from texts, in one of which a function runs in plain Python, in the
 other compiled.
 
-Start reading at ``disagreement``: values, gradients (by differences of plain runs), the whole state with the identity of
-the objects in it, and that no traced object is left there, call after call.
+Start reading at ``disagreement``: values, gradients (by differences of plain runs), the whole state with the identity
+of the objects in it, and that no traced object is left there, call after call.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def disagreement(
     source: str, module: str = "", *, mode: str = "value_and_grad", changes: dict[int, str] | None = None,
     calls: int = 6, look: Callable[[Any], None] = lambda compiled: None,
 ) -> str | None:  # fmt: skip
-    """What differs from plain Python in so many *calls*, before some of which the world *changes*; None if nothing does.
+    """The first difference from plain Python in so many *calls*, before some of which the world *changes*, or None.
     *look*: at the compiled function, in the end."""
     changes = changes or {}
 

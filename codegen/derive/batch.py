@@ -21,7 +21,7 @@ import numpy as np
 from ...tracer.ir.aval import BOOL
 from ...tracer.ir.axes import stacked_params
 from ...tracer.ir.errors import GraphError
-from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, bind, current_builder, structural
+from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, answered, bind, current_builder, structural
 from ...tracer.ir.primitive import CUSTOM, ELEMENTWISE, LAPACK, LOOP
 from ...tracer.ops.elementwise import BROADCAST, F
 from ...tracer.ops.reduce import reduce
@@ -61,7 +61,9 @@ def _of_all(guard: Guard, found: Mapping[Var, Atom]) -> Guard:
         held = rows if guard.expected else F.logical_not(rows)
     else:
         held = _alike(rows, np.frombuffer(guard.answer, rows.aval.dtype))
-    return Guard(reduce("all", held, tuple(range(held.aval.ndim))), np.True_, guard.kind, guard.site, guard.position)
+    every = reduce("all", held, tuple(range(held.aval.ndim)))
+    said = guard.said or answered(guard.kind, guard.expected, "row")
+    return Guard(every, np.True_, guard.kind, guard.site, guard.position, said=said)
 
 
 def _alike(rows: Atom, answers: np.ndarray) -> Atom:

@@ -98,6 +98,8 @@ def describe_guard(guard: Guard, other: str = "") -> str:
     """A guard as text: ``bool() gave True at m.py:3 in f``."""
     if guard.kind == CAPACITY:
         return f"a loop {'takes more than the' if other else 'ended within the'} room for its steps at {guard.site}"
+    if guard.said is not None:
+        return f"{guard.said[bool(other)]} at {guard.site}"
     value = guard.expected.item() if hasattr(guard.expected, "item") else guard.expected
     return f"{guard.kind}() gave {other}{value} at {guard.site}"
 

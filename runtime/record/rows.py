@@ -63,9 +63,10 @@ def weakened(guard: Guard) -> Guard:
     dtype = guard.atom.aval.dtype
     if guard.kind == "bool" and dtype.kind != "b":
         asked = F.ne(guard.atom, structural(0, dtype))
-        return Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position)
+        return Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position, said=guard.said)
     if guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
-        return Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site, guard.position)
+        whole = np.trunc(guard.expected)
+        return Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position, said=guard.said)
     return guard
 
 

@@ -49,7 +49,7 @@ from .outputs import flatten_result
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
-_MAX_DEPTH = 20
+_MAX_DEPTH = 100
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
 _SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}

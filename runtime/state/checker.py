@@ -39,14 +39,14 @@ from .uses import STORE
 from .values import (
     IdentityKey,
     StateKey,
-    all_same,
+    all_unchanged,
     array_token,
     content,
     identity,
     is_empty,
-    keys_same,
-    same,
-    token,
+    keys_unchanged,
+    state_token,
+    unchanged,
 )
 
 Checker = Callable[..., tuple[Any, ...] | None]
@@ -286,7 +286,7 @@ class _Emitter:
             if guard and leaf.effect != STORE:
                 self.fail_if(f"{self.constant(type)}({expr}) is not {self.constant(int)}")
             return
-        self.add(label, token(value) if leaf.by_value else identity(value))
+        self.add(label, state_token(value) if leaf.by_value else identity(value))
         if not guard:
             return
         name = self.constant(value)
@@ -294,7 +294,8 @@ class _Emitter:
             self.fail_if(f"{expr} is not {name}")
         else:
             temporary = self.fresh("t")
-            self.fail_if(f"({temporary} := {expr}) is not {name} and not {self.constant(same)}({temporary}, {name})")
+            other = f"not {self.constant(unchanged)}({temporary}, {name})"
+            self.fail_if(f"({temporary} := {expr}) is not {name} and {other}")
 
     # ---- what an object must be itself, before its parts are looked at
 
@@ -350,13 +351,14 @@ class _Emitter:
         if tests:
             self.fail_if(" or ".join(tests))
         if kind == "dict":
-            keys = tuple([identity(k) if isinstance(k, type | types.FunctionType) else token(k) for k in node.extra])
-            self.add(label, keys)
+            by_identity = type | types.FunctionType
+            keys = [identity(k) if isinstance(k, by_identity) else state_token(k) for k in node.extra]
+            self.add(label, tuple(keys))
             if node.extra:
                 if all(type(k) is str for k in node.extra):
                     self.fail_if(f"(*{name},) != {self.constant(node.extra)}")
                 else:
-                    self.fail_if(f"not {self.constant(keys_same)}({name}, {self.constant(node.extra)})")
+                    self.fail_if(f"not {self.constant(keys_unchanged)}({name}, {self.constant(node.extra)})")
         elif kind == "instance":
             self.instance_head(name, node, label)
         elif kind == "list" and hasattr(obj, "maxlen"):
@@ -444,11 +446,11 @@ class _Emitter:
         ):
             return False
         values = tuple([e.child.value for e in node.edges])  # type: ignore[union-attr]
-        self.add(node.label, tuple([token(v) for v in values]))
+        self.add(node.label, tuple([state_token(v) for v in values]))
         source = f"{name}.values()" if node.kind == "dict" else name
         constant = self.constant(values)
         quick = f"{self.constant(all)}({self.constant(map)}({self.constant(operator.is_)}, {source}, {constant}))"
-        self.fail_if(f"not {quick} and not {self.constant(all_same)}({source}, {constant})")
+        self.fail_if(f"not {quick} and not {self.constant(all_unchanged)}({source}, {constant})")
         return True
 
     def edge(self, owner: str, node: StateNode, edge: Edge, item: str | None = None) -> None:

@@ -32,7 +32,7 @@ from ..launch import object_layout as layout
 from ..launch.native import builtins_of, filled
 from ..launch.native_code import compile_functions
 from .trust import Trust
-from .values import DICT_VERSION, dict_version, distinct, identity, is_leaf, same, token
+from .values import DICT_VERSION, dict_version, distinct, identity, is_leaf, state_token, unchanged
 
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag, behind which nothing fills the word
 _OneObject: Any = ctypes.py_object * 1
@@ -341,13 +341,13 @@ def _never() -> bool:
 
 
 def _unchanged(now: Any, value: Any, by_value: bool) -> bool:
-    return now is value or (by_value and same(now, value))
+    return now is value or (by_value and unchanged(now, value))
 
 
 def _alike(store: dict[Any, Any], known: dict[Any, Any], loose: Collection[str]) -> bool:
     pairs = zip(store.items(), known.items(), strict=False)
     return len(store) == len(known) and all(
-        (k is j or same(k, j)) and (v is w or k in loose or (is_leaf(w) and same(v, w))) for (k, v), (j, w) in pairs
+        unchanged(k, j) and (v is w or k in loose or (is_leaf(w) and unchanged(v, w))) for (k, v), (j, w) in pairs
     )
 
 
@@ -426,7 +426,7 @@ def _user_token(cls: type, names: Container[str]) -> Hashable:
     for name, value in cls.__dict__.items():
         if name.startswith("__") and name.endswith("__"):
             if name not in _DESCRIPTIVE or (name in names and type(names) is not AnyName):
-                found.append((name, token(value) if is_leaf(value) else identity(value)))
+                found.append((name, state_token(value) if is_leaf(value) else identity(value)))
         elif name in names and not name.startswith("_abc_"):
             found.append((name, identity(value)) if hasattr(type(value), "__get__") else name)
     return tuple(found)
@@ -440,7 +440,7 @@ def _library_token(cls: type, names: Container[str]) -> Hashable:
         parts = cls.__dict__.items()
         found = tuple([(n, identity(v)) for n, v in parts if callable(v) or hasattr(type(v), "__get__")])
         known = _library_tokens[cls] = version, found
-    values = [(n, token(v)) for n, v in cls.__dict__.items() if n in names and is_leaf(v)]
+    values = [(n, state_token(v)) for n, v in cls.__dict__.items() if n in names and is_leaf(v)]
     return (known[1], *values)
 
 

@@ -50,6 +50,7 @@ from .seeded_draws import may_seed
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
 from .uses import READ, Place
+from .values import is_nan
 from .walk import build, reached
 from .watch import Watch
 
@@ -313,7 +314,9 @@ class StatePlan:
     def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
         """The state as it is *now*, with numbers that were others in *known* states as inputs from now on."""
         then = [(place, value) for snapshot in known for place, value in snapshot.numbers.items()]
-        new = {place for place, value in then if now.numbers.get(place, value) != value} - self._names.varying
+        others = [(place, value, now.numbers.get(place, value)) for place, value in then]
+        # a NaN stays the object that it is, which containers ask for
+        new = {place for place, a, b in others if a != b and not (is_nan(a) or is_nan(b))} - self._names.varying
         if not (new and self._names.varies and self.provable) or self.asks_identity or self.asks_int_identity:
             return now
         self._revised().varying |= new

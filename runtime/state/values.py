@@ -1,7 +1,9 @@
 """Immutable values: leaves that are compared as a whole, their tokens in keys, and sameness.
 
 Start reading at ``is_leaf`` and ``token``. Two leaves are the same when type and bits agree: ``1``, ``1.0`` and
-``True`` differ, so do ``0.0`` and ``-0.0``, and a NaN equals itself if the bits do.
+``True`` differ, so do ``0.0`` and ``-0.0``, and a NaN equals itself if the bits do.  In the outside state it has
+to be the very object, too (``state_token``, ``unchanged``): ``n in values`` asks for identity first, and of two other
+equal numbers nobody can tell which is which by that.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ _BY_REPR = {
 }  # fmt: skip
 _ATOMS = _PLAIN | _BY_REPR | {float, complex, re.Pattern}
 _NUMPY_SCALARS = {t for t in np.sctypeDict.values() if t not in (np.void, np.object_)}
+_UNEQUAL = (float, complex, decimal.Decimal, np.inexact)  # of which some do not equal themselves
 # Types whose == is identity: such objects stand for themselves in a key.
 _IDENTITY_TYPES = {types.FunctionType, types.ModuleType, type, np.ufunc}
 
@@ -102,9 +105,11 @@ def leaf_size(value: Any) -> int:
     return 1
 
 
-def token(value: Any) -> Hashable:
-    """A hashable that is equal for two leaves exactly when they are the same."""
+def token(value: Any, nans: bool = False) -> Hashable:
+    """A hashable that is equal for two leaves exactly when they are the same; with *nans* each NaN is itself alone."""
     kind = type(value)
+    if nans and kind not in _PLAIN and is_nan(value):
+        return IdentityKey(value)
     if kind in _PLAIN:
         return (kind, value)
     if kind is float:
@@ -112,9 +117,9 @@ def token(value: Any) -> Hashable:
     if kind is complex:
         return (kind, struct.pack("<dd", value.real, value.imag))
     if kind is tuple or kind is frozenset:
-        return (kind, tuple([token(v) for v in value]))
+        return (kind, tuple([token(v, nans) for v in value]))
     if kind is slice:
-        return (kind, token(value.start), token(value.stop), token(value.step))
+        return (kind, token(value.start, nans), token(value.stop, nans), token(value.step, nans))
     if kind in _BY_REPR:
         return (kind, repr(value))
     if kind is re.Pattern:
@@ -135,10 +140,29 @@ def same(a: Any, b: Any) -> bool:
     return is_leaf(a) and token(a) == token(b)
 
 
-def all_same(values: Any, expected: tuple) -> bool:
+def is_nan(value: Any) -> bool:
+    """Whether a leaf is a number that does not equal itself."""
+    return isinstance(value, _UNEQUAL) and bool(value != value)
+
+
+def state_token(value: Any) -> Hashable:
+    """The token of a leaf of the outside state."""
+    return token(value, nans=True)
+
+
+def unchanged(now: Any, before: Any) -> bool:
+    """As ``same``, for leaves of the outside state."""
+    if now is before:
+        return True
+    if type(before) in (tuple, frozenset, slice):
+        return type(now) is type(before) and is_leaf(now) and state_token(now) == state_token(before)
+    return same(now, before) and not is_nan(before)
+
+
+def all_unchanged(values: Any, expected: tuple) -> bool:
     """Whether two sequences of leaves are the same, in order and length."""
     values = tuple(values)
-    return len(values) == len(expected) and all(map(same, values, expected))
+    return len(values) == len(expected) and all(map(unchanged, values, expected))
 
 
 def distinct(*objects: object) -> bool:
@@ -162,8 +186,8 @@ def is_empty(cell: types.CellType) -> bool:
     return False
 
 
-def keys_same(mapping: dict[Any, Any], expected: tuple[Any, ...]) -> bool:
-    return len(mapping) == len(expected) and all(a is b or same(a, b) for a, b in zip(mapping, expected, strict=True))
+def keys_unchanged(mapping: dict[Any, Any], expected: tuple[Any, ...]) -> bool:
+    return len(mapping) == len(expected) and all(map(unchanged, mapping, expected))
 
 
 def content(array: np.ndarray) -> bytes:

@@ -190,7 +190,8 @@ class Node:
 @dataclass(slots=True)
 class Guard:
     """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*, when *position*
-    nodes had been recorded.  Where it stands for all turns of a loop, ``turns`` are their answers."""
+    nodes had been recorded.  Where it stands for all turns of a loop, ``turns`` are their answers.  ``said``: what it
+    means that it holds, and that it does not, where Python was not told *expected*."""
 
     atom: Atom
     expected: Any
@@ -198,10 +199,18 @@ class Guard:
     site: Site | None
     position: int = field(default=0, compare=False)
     turns: bytes = field(default=b"", compare=False)
+    said: tuple[str, str] | None = field(default=None, compare=False)
 
     @property
     def answer(self) -> bytes:
         return self.turns or np.asarray(self.expected).tobytes()
+
+
+def answered(kind: str, value: Any, every: str) -> tuple[str, str]:
+    """What is said of a guard on the answers to one question in *every* turn, or row, all of which were *value*."""
+    value = value.item() if hasattr(value, "item") else value
+    value = bool(value) if kind == "bool" else value
+    return f"{kind}() gave {value} in each {every}", f"{kind}() gave another value than {value} in some {every}"
 
 
 @dataclass(slots=True, eq=False)

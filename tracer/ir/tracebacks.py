@@ -25,14 +25,14 @@ _R = TypeVar("_R")
 
 VARIABLE = "TRACEGRAD_FULL_TRACEBACK"
 _NOTE = f"(frames of tracegrad are left out: {VARIABLE}=1 shows them)"
-_JUDGED = "_told_to_users"
 _DEFECTS = (AssertionError, NameError, RecursionError, SystemError)  # in code of the library's
 _RAISED = (ArithmeticError, LookupError, AttributeError)  # defects unless a ``raise`` has made them
 
 _RUN_WITHIN = ("forward",)  # methods that others run, which shorten
 _FILE = OWN_FOLDER + "<for users>"  # in this folder, so that no error is laid at its door
 _VARARGS, _VARKEYWORDS = 4, 8  # in co_flags, as `inspect` has them
-_ALONE = frozenset(("shorten", "for_users", "_getframe"))  # names in functions that no other stands around
+_SHORTENING = frozenset(("shorten", "for_users"))  # names in functions that do it themselves
+_ALONE = _SHORTENING | {"_getframe"}  # names in functions that no other stands around
 
 
 def shorten(error: Exception) -> None:
@@ -45,8 +45,7 @@ def shorten(error: Exception) -> None:
         seen.add(id(found))
         on_purpose = isinstance(found, TracegradError)
         last = last_frame(found.__traceback__)
-        if on_purpose or last is None or _JUDGED in vars(found) or not _is_defect(found, last):
-            vars(found)[_JUDGED] = True  # functions of the library that shorten call each other, too
+        if on_purpose or last is None or _shortens(last) or not _is_defect(found, last):
             if not on_purpose and last is not None and _is_own(last) and not is_raise(last):
                 _note(found)
             found.__traceback__ = _without(found.__traceback__, on_purpose)
@@ -151,6 +150,11 @@ def last_frame(trace: TracebackType | None) -> TracebackType | None:
 def _is_own(trace: TracebackType) -> bool:
     """Whether the frame is one of the library's."""
     return trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER)
+
+
+def _shortens(trace: TracebackType) -> bool:
+    """Whether the frame has shortened the exception, which came from within: functions that do so call each other."""
+    return _is_own(trace) and not _SHORTENING.isdisjoint(trace.tb_frame.f_code.co_names)
 
 
 def is_raise(trace: TracebackType) -> bool:

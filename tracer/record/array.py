@@ -56,6 +56,10 @@ RECORDED = " (recorded)"  # after the name of a file of NumPy's: its code is rec
 _SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
 _ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
 _GET_LEN = dis.opmap["GET_LEN"]
+_AFTER = (
+    "a traced array was used after its function had returned; return it from the function, and do not keep it in a "
+    "global or an attribute"
+)
 _NO_SEQUENCE = (
     "`case [...]` asks here if a traced number is a sequence, which cannot be answered: with this version of NumPy "
     "arrays are; put `case float():` before it, or ask by np.ndim(x)"
@@ -127,10 +131,7 @@ class TracedArray(metaclass=_StandIn):
     def atom(self) -> Atom:
         """The current value as an IR atom."""
         if not self._recorder.active:
-            raise TracegradError.here(
-                "a traced array was used after its function had returned; return it from the function, and do not "
-                "keep it in a global or an attribute"
-            )
+            raise TracegradError.here(_AFTER)
         if self._recorder.thread != get_ident():
             raise self._recorder.in_another_thread()
         storage = self._storage
@@ -791,7 +792,8 @@ def to_atoms(operands: Sequence[Any]) -> list[Atom]:
 def constant(array: np.ndarray) -> Atom:
     """The Var of a plain array: a constant that the function made, or the stand-in of a captured one."""
     recorder = current_recorder()
-    assert recorder is not None
+    if recorder is None:
+        raise TracegradError.here(_AFTER)
     stand_in = recorder.captured.get(id(array))
     if stand_in is not None:
         return stand_in.atom

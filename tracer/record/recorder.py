@@ -47,6 +47,7 @@ from .python_numbers import Number, note_number, numbers_of
 from .shown_text import Texts
 
 _TRUE = Lit(True, np.dtype(bool), structural=True)
+_PRESUMED = "what an operation presumes holds", "what an operation presumes does not hold"
 _SMALL = 2048  # bytes of a constant that is known again by its contents
 
 
@@ -585,7 +586,7 @@ class Recorder(Builder):
                 error = unmet()
                 self.again(NotHeldError(error))
                 raise error
-            self.add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes)))
+            self.add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes), said=_PRESUMED))
 
     def add_guard(self, guard: Guard) -> None:
         """Let the run rest on *guard*, which holds in it."""

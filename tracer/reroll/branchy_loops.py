@@ -27,7 +27,7 @@ from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
 from .ended_loops import Name, Turns, Uses
 from .loop_body import Ending, Lines
-from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step
+from .repeats import TOLD, Carried, Invariant, Item, Key, Local, Slot, Step
 from .turn_tree import TRUE, Part, RefusedError, Tree, last_other
 
 SELECTED = 256  # flops of elementwise work in a branch that are less than a choice
@@ -155,7 +155,7 @@ class _Block:
             with building(lines):
                 ways.append((lines.nodes, [reduce(F.logical_and, [guard.atom for _, guard in held], TRUE), *given]))
         right, *results = _choose(out, part.chosen, *ways[0], *ways[1])
-        end = len(self.tree.pool.nodes) + 1, Guard(right, np.bool_(True), "bool", out.site_override)
+        end = len(self.tree.pool.nodes) + 1, Guard(right, np.bool_(True), "bool", out.site_override, said=TOLD)
         return [*part.held, *([end] if right is not TRUE else ())], results
 
     def _must(self, part: Part) -> set[Atom]:

@@ -360,7 +360,7 @@ class Block:
                     held = F.eq(atom, Lit(expected[0], dtype))
             else:
                 held = F.eq(atom, self.number(expected.astype(dtype)))
-        return [Guard(held, np.bool_(True), "bool", guard.site)]
+        return [Guard(held, np.bool_(True), "bool", guard.site, said=guard.said)]
 
     def _indexed(self, node: Node, step: Step, operands: list[Atom]) -> Atom:
         """A slice, an update or a pad, at a start that differs from step to step."""

@@ -19,12 +19,13 @@ of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..ir.graph import Atom, Guard, Lit, Node, Var
+from ..ir.graph import Atom, Guard, Lit, Node, Var, answered
 
 Item: TypeAlias = Node | Guard
 Key: TypeAlias = tuple[int, int]  # (item of a block, result)
@@ -72,6 +73,21 @@ class Step:
     starts: np.ndarray | None = None
     expected: np.ndarray | None = None
     fixed: bool = False
+
+
+TOLD = "the answers in each turn were those of the recording", "an answer in some turn was another one"
+
+
+def told(steps: Iterable[Step]) -> tuple[str, str]:
+    """What is said of a guard on all that Python asked in the turns of a loop."""
+    said: set[tuple[str, str]] = set()
+    for step in steps:
+        if step.expected is not None and not step.fixed and isinstance(step.item, Guard):
+            kind = step.item.kind
+            values = step.expected != 0 if kind == "bool" else step.expected
+            alike = bool((values == values[0]).all())
+            said.add(step.item.said or (answered(kind, values[0], "turn") if alike else TOLD))
+    return said.pop() if len(said) == 1 else TOLD
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from ..ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
 from .find import FoundRepeats, find_repeats
 from .followed_loop import FollowedLoop, is_pending, wholes_of
 from .loop_body import Block, Lines, MakeConst
-from .repeats import Carried, Invariant, Item, Repeat, Rows, Slot, Step, VaryingConstant
+from .repeats import Carried, Invariant, Item, Repeat, Rows, Slot, Step, VaryingConstant, told
 from .windows import merged, row_at
 
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
@@ -340,7 +340,7 @@ class Rewriter:
             if made.held is not None:
                 self.held.append(made.held)
                 turns = b"".join([step.expected.tobytes() for step in repeat.steps if step.expected is not None])
-                merged = Guard(made.held, np.bool_(True), "bool", made.asked, turns=turns)
+                merged = Guard(made.held, np.bool_(True), "bool", made.asked, turns=turns, said=told(repeat.steps))
                 self.guards[id(merged)] = merged
             self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
             last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}

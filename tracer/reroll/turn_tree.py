@@ -30,7 +30,7 @@ from ..bytecode.frame_snapshot import Many, Other, Plain, Traced
 from ..bytecode.purity import Proof
 from ..ir.aval import BOOL, Aval
 from ..ir.equality import same_params
-from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, structural
+from ..ir.graph import Atom, Guard, Lit, Node, Var, answered, building, by_value, structural
 from ..ir.refusals import Reason, Refusal
 from ..ops.custom import runs_python
 from ..ops.elementwise import F
@@ -201,7 +201,8 @@ class Tree:
                 return part
             if len(groups) == 1:
                 (answer,) = groups
-                right = Guard(truth if answer else self._not(truth), np.bool_(True), "bool", pattern.site)
+                holds = truth if answer else self._not(truth)
+                right = Guard(holds, np.bool_(True), "bool", pattern.site, said=answered("bool", answer, "turn"))
                 part.held.append((len(self.pool.nodes), right))
                 if ends[answer]:
                     part.results = self._results(turns, values, TRUE)

@@ -34,7 +34,7 @@ from .followed_loop import wholes_of
 from .loop_body import Block, Ending, Lines
 from .loop_monitor import LoopMonitor
 from .prove import first_items
-from .repeats import FEW_TRIPS, Item, Slot, Step, VaryingConstant, part_of
+from .repeats import FEW_TRIPS, Item, Slot, Step, VaryingConstant, part_of, told
 from .rewrite import fold_items
 from .turn_tree import RefusedError, Tree
 
@@ -195,7 +195,7 @@ def _nodes(monitor: LoopMonitor, turns: Turns) -> list[Item]:
         made = body.loop(out, (), turns.finals, turns.inits)
     items: list[Item] = [*fixed, *out.nodes, *turns.names]
     if made.held is not None:
-        items.append(Guard(made.held, np.bool_(True), "bool", made.asked))
+        items.append(Guard(made.held, np.bool_(True), "bool", made.asked, said=told(turns.steps[:-1])))
         recorder.env[made.held] = np.array(True)
     if bounded:
         assert made.going is not None

@@ -18,6 +18,7 @@ import time
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -87,13 +88,27 @@ def test_global_value(old, new):
     assert hit(plan, snap)
 
 
-@pytest.mark.parametrize("make", [lambda: float("0.1"), lambda: float("nan"), lambda: -float("0"), lambda: 10**9,
+@pytest.mark.parametrize("make", [lambda: float("0.1"), lambda: -float("0"), lambda: 10**9,
                                   lambda: "ab" * len(sys.argv), lambda: np.float32(2), lambda: (1.5, (2, "x" * 3)),
                                   lambda: np.dtype("f8")])  # fmt: skip
 def test_equal_value_in_another_object_is_a_hit(make):
     f = function_from("def f(x): return x, lr", lr=make())
     plan, snap = plan_of(f)
     f.__globals__["lr"] = make()
+    assert hit(plan, snap)
+
+
+@pytest.mark.parametrize("make", [lambda: float("nan"), lambda: np.float32("nan"), lambda: (1.5, (float("nan"), "x")),
+                                  lambda: [float("nan")], lambda: complex(0, float("nan")), lambda: {float("nan"): 1},
+                                  lambda: Decimal("nan"), lambda: frozenset([float("nan")])])  # fmt: skip
+def test_a_nan_is_a_hit_where_it_is_the_very_object(make):
+    """`n in values` asks for identity first."""
+    f = function_from("def f(x): return x, lr", lr=(kept := make()))
+    plan, snap = plan_of(f)
+    assert hit(plan, snap)
+    f.__globals__["lr"] = make()
+    assert not hit(plan, snap)
+    f.__globals__["lr"] = kept
     assert hit(plan, snap)
 
 

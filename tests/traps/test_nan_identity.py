@@ -1,0 +1,117 @@
+"""Traps: containers ask for identity before they compare, so of two NaNs it matters which one stands there."""
+
+from __future__ import annotations
+
+import types
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+
+def nan():
+    return float("nan")
+
+
+def index_in(values, n):
+    try:
+        return values.index(n)
+    except ValueError:
+        return 10
+
+
+def removed(values, n):
+    values = list(values)
+    if n in values:
+        values.remove(n)
+    return len(values)
+
+
+def first_of(pair):
+    return pair[0]
+
+
+#: name -> (how a number is made of two values, the values before, what stands there afterwards)
+ASKED = {
+    "in a list": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (n, [n]), lambda n: (nan(), [n])),
+    "in a tuple": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (n, (n, 1.0)), lambda n: (n, (nan(), 1.0))),
+    "in a set": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (n, {n}), lambda n: (nan(), {n})),
+    "in a frozenset": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (n, frozenset([n])), lambda n: (nan(), {n})),
+    "not in": (lambda a, b: 1.0 if a not in b else 2.0, lambda n: (n, [1.0, n]), lambda n: (n, [1.0, nan()])),
+    "index": (lambda a, b: index_in(b, a), lambda n: (n, [1.0, n]), lambda n: (n, [1.0, nan()])),
+    "count": (lambda a, b: b.count(a), lambda n: (n, [n, n, nan()]), lambda n: (n, [n, nan(), nan()])),
+    "remove": (lambda a, b: removed(b, a), lambda n: (n, [n, 2.0]), lambda n: (n, [nan(), 2.0])),
+    "lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([n], [n]), lambda n: ([n], [nan()])),
+    "tuples in lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([(n, 1)], [(n, 1)]), lambda n: ([(nan(), 1)], [(n, 1)])),
+    "dicts": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ({"k": n}, {"k": n}), lambda n: ({"k": nan()}, {"k": n})),
+    "a key": (lambda a, b: b.get(a, 7.0), lambda n: (n, {n: 3.0}), lambda n: (nan(), {n: 3.0})),
+    "another key": (lambda a, b: b.get(a, 7.0), lambda n: (n, {n: 3.0}), lambda n: (n, {nan(): 3.0})),
+    "NumPy's": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (m := np.float64(n), [m]), lambda n: (np.float64(n), [1, n])),
+    "complex": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (m := complex(n), [m]), lambda n: (complex(n), [1, n])),
+    "decimal": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (m := Decimal(n), [m]), lambda n: (Decimal(n), [1, n])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("where", ["variables", "attributes", "defaults"])
+def test_another_nan(name, where):
+    ask, before, after = ASKED[name]
+    held = types.SimpleNamespace()
+    if where == "variables":
+
+        def make(a, b):
+            def f(x):
+                return np.sum(x) * ask(a, b)
+
+            def put(*values):
+                nonlocal a, b
+                a, b = values
+
+            return f, put
+
+        f, put = make(None, None)
+    elif where == "attributes":
+
+        def f(x):
+            return np.sum(x) * ask(held.a, held.b)
+
+        def put(a, b):
+            held.a, held.b = a, b
+    else:
+
+        def f(x, a=None, b=None):
+            return np.sum(x) * ask(a, b)
+
+        def put(a, b):
+            f.__defaults__ = a, b
+
+    compiled = compile_grad(f)
+    n = nan()
+    for values in (before(n), after(n), before(n), after(n)):
+        put(*values)
+        for _ in range(3):
+            assert compiled(np.ones(3)) == f(np.ones(3))
+
+
+def test_numbers_that_vary_beside_a_nan():
+    n, factor = nan(), 1.5
+    values = [n]
+    f = compile_grad(lambda x: np.sum(x) * factor * (1.0 if n in values else 2.0))
+    for factor in (1.5, 2.5, 3.5, 4.5):
+        assert [f(np.ones(2)) for _ in range(3)] == [2 * factor] * 3
+    n = nan()
+    assert [f(np.ones(2)) for _ in range(3)] == [4 * factor] * 3
+    values[0] = n
+    assert [f(np.ones(2)) for _ in range(3)] == [2 * factor] * 3
+
+
+def test_the_same_nan_is_no_reason_to_record_again():
+    n = nan()
+    f = compile_grad(lambda x: np.sum(np.where(x > 2, n, x)))
+    for k in range(5):
+        f(np.ones(3) + k)
+    assert (f.stats.traces, f.stats.live) == (2, "")

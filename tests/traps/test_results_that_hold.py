@@ -1,0 +1,263 @@
+"""Traps: results that hold arrays where nobody assigns (iterators, views, slices, generators, classes) are those of
+plain Python, or refused where they are returned.
+
+They are made while the function is recorded, of traced arrays, which mean nothing to the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import gc
+import itertools
+import operator
+import pickle
+import types
+import weakref
+from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
+
+import numpy as np
+import pytest
+
+import tracegrad
+from tracegrad import TracegradError, UnsupportedError, compile_grad
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+W = np.arange(3.0)
+
+
+class Node:
+    def __init__(self, v):
+        self.v = v
+
+    def get(self):
+        return self.v * 2
+
+    def __iter__(self):
+        yield self.v
+        yield self.v * 3
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+    def __init__(self, a):
+        self.a = a
+
+
+def numbers(x):
+    y = x * 2
+    yield y
+    for k in range(3):
+        yield y + k
+
+
+def begun(values):
+    next(values)
+    return values
+
+
+def class_over(x):
+    class Made:
+        w = x * 2
+
+        def total(self):
+            return self.w + x
+
+    return Made
+
+
+def in_turn(first, count):
+    return lambda it: [next(it) for _ in range(count)][first:]
+
+
+#: name -> (function of an array, how its result is looked at)
+SETTLED = {
+    "keys": (lambda x: {"a": x * 2}.keys(), list),
+    "values": (lambda x: {"a": x * 2}.values(), list),
+    "items": (lambda x: {"a": x * 2}.items(), list),
+    "ordered values": (lambda x: OrderedDict(a=x * 2).values(), list),
+    "iter(list)": (lambda x: iter([x * 2, x]), list),
+    "iter(tuple)": (lambda x: iter((x * 2, x)), list),
+    "iter(array)": (lambda x: iter(x * 2), list),
+    "iter(argument), begun": (lambda x: begun(iter(x)), list),
+    "reversed": (lambda x: reversed([x * 2, x]), list),
+    "enumerate": (lambda x: enumerate([x * 2]), list),
+    "zip": (lambda x: zip([x * 2], (x,), strict=True), list),
+    "map": (lambda x: map(lambda v: v * 2 + x, [x * 2]), list),
+    "map over a global": (lambda x: map(lambda v: v * 2 + W, [x * 2]), list),
+    "filter": (lambda x: filter(lambda v: v.sum() > 0, [x * 2, -x]), list),
+    "chain": (lambda x: itertools.chain([x * 2], [x]), list),
+    "islice": (lambda x: itertools.islice([x * 2, x], 1), list),
+    "accumulate": (lambda x: itertools.accumulate([x * 2, x]), list),
+    "accumulate, begun": (lambda x: begun(itertools.accumulate([x * 2, x])), list),
+    "product": (lambda x: itertools.product([x * 2, x], [1, 2]), list),
+    "count": (lambda x: itertools.count(x[0], 2), in_turn(0, 3)),
+    "cycle": (lambda x: itertools.cycle([x * 2, x]), in_turn(0, 5)),
+    "cycle, begun": (lambda x: begun(itertools.cycle([x * 2, x])), in_turn(0, 5)),
+    "repeat": (lambda x: itertools.repeat(x * 2, 3), list),
+    "tee": (lambda x: itertools.tee([x * 2, x]), lambda pair: [list(it) for it in pair]),
+    "starmap": (lambda x: itertools.starmap(operator.add, [(x, x * 2)]), list),
+    "slice": (lambda x: slice(x[0], None, x[1] * 2), repr),
+    "slices in a list": (lambda x: [slice(x[0], 2), x * 2], repr),
+    "partial": (lambda x: functools.partial(lambda a, b: a + b, b=x * 2), lambda f: f(1.0)),
+    "partial over a global": (lambda x: functools.partial(lambda a: a + W, x * 2), lambda f: f()),
+    "a method of an array": (lambda x: (x * 2).sum, lambda f: f()),
+    "a method of a list": (lambda x: [x * 2].pop, lambda f: f()),
+    "a method of an object": (lambda x: Node(x * 2).get, lambda f: f()),
+    "methodcaller": (lambda x: operator.methodcaller("__add__", x * 2), lambda f: f(W)),
+    "a function over a global": (lambda x: lambda: x * 2 + W, lambda f: f()),
+    "a default": (lambda x: lambda y=x * 2: y, lambda f: f()),
+    "a class": (lambda x: class_over(x), lambda made: [made.w, made().total()]),
+    "its instance": (lambda x: class_over(x)(), lambda one: [one.w, one.total()]),
+    "type()": (lambda x: type("T", (), {"a": x * 2, "all": [x]}), lambda made: [made.a, made.all, made.__module__]),
+    "iterators in slots": (lambda x: Slotted(iter([x * 2])), lambda one: list(one.a)),
+    "deque": (lambda x: deque([x * 2, iter([x])], 3), lambda found: [found[0], list(found[1])]),
+    "defaultdict": (lambda x: defaultdict(lambda: x * 2, a=x), lambda found: [found["a"], found["z"]]),
+    "Counter": (lambda x: Counter({"a": x[0] * 2}), repr),
+    "ChainMap": (lambda x: ChainMap({"a": x * 2}, {"b": x}), lambda found: [found["a"], found["b"]]),
+    "MappingProxyType": (lambda x: types.MappingProxyType({"a": x * 2}), lambda found: found["a"]),
+    "a weak reference": (lambda x: (lambda one: (weakref.ref(one), one))(Node(x * 2)), lambda found: found[0]().v),
+    "property": (lambda x: property(lambda self: x * 2), lambda found: found.fget(None)),
+    "staticmethod": (lambda x: staticmethod(lambda: x * 2), lambda found: found()),
+    "a context": (lambda x: contextlib.nullcontext(x * 2), lambda found: found.enter_result),
+    "a generator over variables": (lambda x: (W * 2 + x for _ in range(2)), list),
+    "a generator over an object": (lambda x: iter(Node(x * 2)), list),
+    "deep": (lambda x: functools.reduce(lambda v, _: types.SimpleNamespace(a=[v]), range(30), x * 2), repr),
+}
+#: Results whose code reads what it holds when it goes on.
+LATER = {
+    "generator expression": (lambda x: (v * 2 for v in (x, x + 1)), list),
+    "over an array": (lambda x: (v * 2 for v in x), list),
+    "generator": (lambda x: numbers(x), list),
+    "generator, begun": (lambda x: begun(numbers(x)), list),
+    "in a list": (lambda x: [numbers(x), x * 2], lambda found: [list(found[0]), found[1]]),
+    "in a dict": (lambda x: {"g": numbers(x)}, lambda found: list(found["g"])),
+    "in an object": (lambda x: Node(numbers(x)), lambda found: list(found.v)),
+    "in an iterator": (lambda x: enumerate(numbers(x)), list),
+    "tee, begun": (lambda x: (lambda pair: (begun(pair[0]), pair[1]))(itertools.tee([x, x * 2])), lambda p: list(p[1])),
+}
+
+
+def leaves_traced(value):
+    """Whether a traced array can be reached from *value*."""
+    seen, stack = set(), [value]
+    while stack and len(seen) < 3000:
+        one = stack.pop()
+        if type(one) is TracedArray:
+            return True
+        if id(one) not in seen and not isinstance(one, types.ModuleType | types.FrameType) and one is not globals():
+            seen.add(id(one))
+            stack += [] if isinstance(one, type) and one.__module__ == "builtins" else gc.get_referents(one)
+    return False
+
+
+@pytest.mark.parametrize("name", [*SETTLED, *LATER])
+def test_a_value(name):
+    function, look = (SETTLED | LATER)[name]
+    compiled = compile_grad(function)
+    for k in range(4):
+        x = np.ones(3) + k
+        found = compiled(x)
+        assert not leaves_traced(found)
+        assert repr(look(found)) == repr(look(function(x)))
+    assert compiled.stats.live
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_beside_a_loss(name):
+    function, look = SETTLED[name]
+    compiled = compile_grad(lambda x: (np.sum(x * x), function(x)), has_aux=True)
+    for k in range(3):
+        x = np.ones(3) + k
+        (value, found), gradient = compiled.value_and_grad(x)
+        assert (value, gradient.tolist()) == (np.sum(x * x), (2 * x).tolist())
+        assert not leaves_traced(found)
+        assert repr(look(found)) == repr(look(function(x)))
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_beside_a_loss_it_is_refused_where_it_is_returned(name):
+    function, _ = LATER[name]
+    compiled = compile_grad(lambda x: (np.sum(x * x), function(x)), has_aux=True)
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=r"returns a.* (generator|_tee|enumerate), which holds .*: return a"):
+            compiled.value_and_grad(np.ones(3))
+
+
+@pytest.mark.parametrize("name", ["values", "enumerate", "map over a global", "a class", "generator, begun", "closure"])
+def test_of_a_step(name):
+    function, look = (SETTLED | LATER | {"closure": (lambda x: lambda: x * 2, lambda f: f())})[name]
+    if name == "map over a global":
+        t = tracegrad.tensor(W)
+        function = lambda x: map(lambda v: v * 2 + t, [x * 2])  # noqa: E731
+    step = tracegrad.compile(function)
+    for k in range(5):
+        x = tracegrad.ones(3) + k
+        found = step(x)
+        assert not leaves_traced(found)
+        assert repr(look(found)) == repr(look(function(x)))
+
+
+def test_plain_python_has_its_effects_once():
+    calls = []
+
+    @compile_grad
+    def f(x):
+        calls.append(float(np.sum(x)))
+        return (v * 2 for v in x)
+
+    for k in range(4):
+        assert list(f(np.ones(2) + k)) == [2.0 * (1 + k)] * 2
+        assert calls == [2.0 * (1 + j) for j in range(k + 1)]
+    assert "returns a generator, which reads values of the run later" in f.stats.live
+
+
+def test_of_a_nested_compiled_function():
+    inner = compile_grad(lambda x: (v * 2 for v in x))
+    outer = compile_grad(lambda x: sum(inner(x)))
+    for k in range(3):
+        value, gradient = outer.value_and_grad(np.ones(2) + k)
+        assert (value, gradient.tolist()) == (4.0 * (1 + k), [2.0, 2.0])
+
+
+def test_a_memory_view_is_refused_by_name():
+    with pytest.raises(UnsupportedError, match=r"memoryview\(\).*make the view outside"):
+        compile_grad(lambda x: memoryview(x * 2))(np.ones(2))
+
+
+def test_the_error_can_be_pickled():
+    compiled = compile_grad(lambda x: (np.sum(x), numbers(x)), has_aux=True)
+    with pytest.raises(UnsupportedError) as caught:
+        compiled.grad(np.ones(2))
+    assert type(pickle.loads(pickle.dumps(caught.value))) is UnsupportedError
+
+
+USES = {
+    "asarray": lambda v: np.asarray(v, float),
+    "array": np.array,
+    "plain +": lambda v: np.ones(2) + v,
+    "plain[0] = ": lambda v: operator.setitem(np.zeros(2), 0, v),
+    "plain +=": lambda v: operator.iadd(np.zeros(2), v),
+    "index": lambda v: np.arange(5)[v],
+    "bool": lambda v: bool(v.sum()),
+    "float": lambda v: float(v[0]),
+    "compiled": lambda v: compile_grad(np.sum)(v),
+    "in a compiled function": lambda v: compile_grad(lambda x: np.sum(x * v))(np.ones(2)),
+    "tensor": tracegrad.tensor,
+    "deepcopy": lambda v: copy.deepcopy(v) + 1,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_traced_array_after_its_run_gives_an_ordinary_error(use):
+    recorder = Recorder()
+    recorder.repeatable = True
+    with recording(recorder):
+        lost = TracedArray(recorder.add_input(np.ones(2), "x"), recorder)
+    with pytest.raises((TracegradError, ValueError)):  # NumPy wraps some
+        USES[use](lost)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -412,19 +412,7 @@ def run_frozen(
         changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
-        plan.trusts &= not isinstance(again, NotHeldError)
-        if isinstance(again, KnowValuesError):
-            plan.know_values()
-        if isinstance(again, HasCopyError):
-            plan.learn_grown(substitution.asked())
-            if again.reason is not None:
-                plan.refuse(again.reason)
-        names = _captured_names(recorder, snapshot, again.captured)
-        if changed or (names and not plan.keep_contents(names)):
-            raise again.error if raised is None or isinstance(raised, RecordAgainError) else raised
-        if recorder.choices is not None and recorder.choices.wanted:
-            plan.choose(recorder.guards)
-        raise again
+        _make_again(again, raised, bool(changed), plan, recorder, snapshot, substitution)
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
         raise NotSelectedError
     if torn is not None:
@@ -481,6 +469,28 @@ def run_frozen(
         finally:
             raised = None  # no cycle through its traceback
     return out, changes, effects
+
+
+def _make_again(
+    again: RecordAgainError, raised: BaseException | None, changed: bool, plan: StatePlan, recorder: Recorder,
+    snapshot: Snapshot, substitution: Substitution,
+) -> NoReturn:  # fmt: skip
+    """End a run that is to be made again, by what was learned from it; by an error where it has *changed* the caller's
+    own objects."""
+    plan.trusts &= not isinstance(again, NotHeldError)
+    if isinstance(again, KnowValuesError):
+        plan.know_values()
+    if isinstance(again, HasCopyError):
+        asked = substitution.asked()
+        learned = plan.learn_grown(asked)
+        if again.reason is not None or not learned:  # else the next run is as this one
+            plan.refuse(again.reason or Refusal.REPLAY_CHANGES(name=next(iter(asked), "a list")))
+    names = _captured_names(recorder, snapshot, again.captured)
+    if changed or (names and not plan.keep_contents(names)):
+        raise again.error if raised is None or isinstance(raised, RecordAgainError) else raised
+    if recorder.choices is not None and recorder.choices.wanted:
+        plan.choose(recorder.guards)
+    raise again
 
 
 def _decided(out: Any, differentiated: bool) -> Any:

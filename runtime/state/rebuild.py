@@ -111,16 +111,17 @@ class Pictures:
         self._before = [(node, _picture(node)) for node in nodes if node.kind in kinds]
 
     def changed(self) -> Iterator[str]:
-        """The names of what now is another object, even if it is like the one that was there."""
+        """The names of parts that now are other objects, even if these are like the ones that were there.  (Numbers are
+        compared otherwise, if they count.)"""
         for node, before in self._before:
             now = _picture(node)
-            if same_contents(before, now):
-                continue
-            if node.kind in ("list", "dict", "set"):
+            pairs = enumerate(zip(before, now, strict=False)) if isinstance(now, list) else _common(before, now)
+            others = [name for name, (a, b) in pairs if a is not b and not (is_leaf(a) or is_leaf(b))]
+            if others and node.kind in ("list", "dict", "set"):
                 yield node.label
-            else:
+            elif others:
                 owner = node.obj.__name__ if node.kind == "class" else node.label
-                yield from [f"{owner}.{name}" for name in before if now.get(name, before[name]) is not before[name]]
+                yield from [f"{owner}.{name}" for name in others]
 
     def put_back(self) -> None:
         """Make these objects as they were."""
@@ -812,6 +813,11 @@ def same_contents(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return all(x is y for x, y in zip(a, b, strict=True))
     return all(x == y for x, y in zip(a, b, strict=True)) and all(a[k] is b[k] for k in a)
+
+
+def _common(before: dict[Any, Any], now: dict[Any, Any]) -> Iterator[tuple[Any, tuple[Any, Any]]]:
+    """(name, (value before, value now)) of the names in both pictures."""
+    return ((name, (value, now[name])) for name, value in before.items() if name in now)
 
 
 def _picture(node: StateNode) -> Any:

@@ -191,11 +191,13 @@ def _record(
             def reached() -> None:
                 settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
+            both = given.found_outside(before)
             holders.begin()
             try:
                 with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):
                     out = fn(*given.args, **given.kwargs)
                     out = unlabelled(out) if wrt else out
+                given.refuse_two_ways(both)
                 held = plan.knows_values or any(array() is not None for array in recorder.made)
                 left = given.copies or held or not holders.only([out])
                 if left:
@@ -348,6 +350,7 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
     recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
+    both = given.found_outside(snapshot.graph.nodes)
     new_attributes, pictures = NewAttributes(snapshot.graph.nodes), Pictures(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
 
@@ -403,6 +406,12 @@ def run_frozen(
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
         integers.ask([n.label for n in numbers if n.extra or (every and type(n.obj) is int)])
         integers.ask([ITEMS] * integers.has_items)
+    if both and raised is None:
+        try:
+            given.refuse_two_ways(both, {id(one) for one in substitution.touched()})
+        except MutationError:
+            pictures.put_back()
+            raise
     written, refused_changes = given.changed()
     changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
     changed = changed or [Refusal.REPLAY_CHANGES(name=name) for name in pictures.changed()]

@@ -515,7 +515,7 @@ class Substitution:
                 node.obj,
                 function,
                 self.originals,
-                self._touched,
+                self.touched,
                 leads_to_effects(node),
                 node.extra,
                 self.has_copy,
@@ -529,14 +529,14 @@ class Substitution:
     def _jitted(self, node: StateNode) -> Any:
         return self._done(node, JittedOver(node.obj, self._part(node.edges[0].child, node.obj.__wrapped__)))
 
-    def _touched(self) -> list[Any]:
+    def touched(self) -> list[Any]:
         """The originals of the copies that the run has changed."""
         return [c.original for c in self._copies if not same_contents(c.before, _shown(c))]
 
     def _has_stored(self) -> bool:
         """Whether the run has stored or changed anything so far."""
         in_classes = any(lookup(*patch.edge.arg) is not patch.part for patch in self._patches)
-        return in_classes or any(self.effects()) or bool(self._touched())
+        return in_classes or any(self.effects()) or bool(self.touched())
 
     def _sink(self, node: StateNode) -> Any:
         empty = StoredItems(node.obj) if isinstance(node.obj, np.ndarray) else type(node.obj)()

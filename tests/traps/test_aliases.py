@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from worlds import MODES, World, disagreement
 
-from tracegrad import compile_grad
+from tracegrad import MutationError, compile_grad
 
 pytestmark = [pytest.mark.usefixtures("fresh_kernels"), pytest.mark.filterwarnings("ignore")]
 
@@ -229,6 +229,33 @@ def test_two_ways(name, mode):
 @pytest.mark.parametrize("name", WITH_ARGUMENT)
 def test_an_argument_is_one_of_the_ways(name, mode):
     assert disagreement(world(*WITH_ARGUMENT[name]), mode=mode) is None
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["recorded", "live"])
+@pytest.mark.parametrize(
+    ("body", "argument"),
+    [
+        ("a.w = a.w * 2; r = np.sum(p.w ** 2)", "p"),
+        ("p.w = p.w * 2; r = np.sum(a.w ** 2)", "p"),
+        ("a['l'][0] = np.sum(x); r = s.cur[0] * a['l'][1]", "{'l': s.cur}"),
+        ("s.cur[0] = np.sum(x); r = a[0] * 2", "s.cur"),
+        ("many[0].r = np.sum(x); r = a[0].r * 2", "[p, other]"),
+    ],
+)
+def test_an_argument_of_which_gradients_are_taken_is_one_of_the_ways(body, argument, live):
+    with World(world(("vars(s); " if live else "") + body, argument)) as ours:
+        compiled = compile_grad(ours.user.f, argnums=1)
+        before = ours.state()[0]
+        for _ in range(2):
+            with pytest.raises(MutationError, match="is also found as"):
+                compiled.value_and_grad(np.ones(3), *ours.args)
+            assert live or ours.state()[0] == before
+
+
+def test_what_is_only_read_may_be_such_an_argument():
+    with World(world("r = np.sum(a.w * x) * p.r", "p")) as ours:
+        value, gradient = compile_grad(ours.user.f, argnums=1).value_and_grad(np.ones(3), *ours.args)
+        assert np.isclose(value, ours.user.f(np.ones(3), *ours.args)) and np.allclose(gradient.w, 0.4)
 
 
 @pytest.mark.parametrize("mode", MODES)

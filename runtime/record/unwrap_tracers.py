@@ -465,7 +465,9 @@ def _plain_keys(values: Any, plain: Unwrap) -> None:
     """Put plain keys in a dict, or plain members in a set, in the order in which they are."""
     if _PLAIN_KEYS.issuperset(map(type, values)):
         return
-    kind: Any = next(kind for kind in (OrderedDict, dict, set) if issubclass(type(values), kind))
+    kind: Any = next((kind for kind in (OrderedDict, dict, set) if issubclass(type(values), kind)), None)
+    if kind is None:  # a frozen set is another one where it is held
+        return
     before = [*kind.__iter__(values)]
     keys = [plain(key) for key in before]
     if all(new is key for new, key in zip(keys, before, strict=True)):

@@ -3,6 +3,7 @@ and each line of its traceback once."""
 
 from __future__ import annotations
 
+import functools
 import traceback
 
 import numpy as np
@@ -147,7 +148,7 @@ WAYS = {
     "grad": lambda f: lambda: autograd.grad(f.__wrapped__)(np.ones(2)),
     "jacobian": lambda f: lambda: autograd.jacobian(f.__wrapped__)(np.ones(2)),
     "vmap": lambda f: lambda: autograd.vmap(f.__wrapped__)(np.ones((2, 2))),
-    "step": lambda f: lambda step=tracegrad.compile(f.__wrapped__): step(tracegrad.ones(2)),
+    "step": lambda f: functools.partial(tracegrad.compile(f.__wrapped__), tracegrad.ones(2)),
 }
 
 

@@ -61,8 +61,8 @@ _AFTER = (
     "global or an attribute"
 )
 _NANS = (
-    "a container compares two NaNs here (`in`, index, count, `==` of lists), and asks whether they are one object, which "
-    "is not known of an argument or of a number that is stored outside: test for it by math.isnan or np.isnan"
+    "a container compares two NaNs here (`in`, index, count, `==` of lists), and asks whether they are one object, "
+    "which is not known of an argument or of a number that is stored outside: test for it by math.isnan or np.isnan"
 )
 _BRANCHES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 _NO_SEQUENCE = (

@@ -85,7 +85,9 @@ def values_of(tree: Any) -> Values:
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf of a result is a number or an array of numbers."""
+    """Whether a leaf of a result is a number or an array of numbers, complex ones too."""
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "c":
+        return True
     return isinstance(leaf, (int, float, complex, np.generic)) or data_of(leaf) is not None
 
 

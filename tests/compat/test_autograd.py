@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import array
 import importlib
+import math
 import subprocess
 import sys
 from collections import OrderedDict
+from functools import partial
 
 import numpy
 import pytest
+import scipy
 
 import tracegrad.compat.autograd.numpy as np
 import tracegrad.compat.autograd.numpy.random as npr
@@ -17,6 +20,7 @@ from tracegrad import compile_grad
 from tracegrad.autograd import grad as function_grad
 from tracegrad.compat.autograd import (
     checkpoint,
+    core,
     deriv,
     elementwise_grad,
     grad,
@@ -43,6 +47,7 @@ from tracegrad.compat.autograd.extend import (
     defjvp_argnums,
     defvjp,
     defvjp_argnum,
+    defvjp_argnums,
     primitive,
     vspace,
 )
@@ -457,6 +462,55 @@ def test_primitive_without_a_rule() -> None:
         grad(twice)(1.0, 2.0)
     defvjp_argnum(twice, lambda argnum, ans, args, kwargs: lambda g: g * 2 * args[1 - argnum])
     assert grad(twice, (0, 1))(3.0, 5.0) == (10.0, 6.0)
+
+
+def test_rules_of_functions_that_are_no_primitives() -> None:
+    """They are kept and not asked: such a function is differentiated through, as in HIPS autograd."""
+
+    class Model:
+        def solve(self, x):
+            return x**3
+
+        def __call__(self, x):
+            return x * x
+
+    def solve(x, y):
+        return x * y**2
+
+    def wrong(ans, *args):
+        return lambda g: 100.0 * g
+
+    model = Model()
+    for fun in (solve, lambda x: x, model, model.solve, Model, partial(solve, 2.0)):
+        defvjp(fun, wrong, None)
+        defvjp_argnum(fun, lambda argnum, ans, args, kwargs: wrong(ans))
+        defvjp_argnums(fun, lambda argnums, ans, args, kwargs: wrong(ans))
+        defjvp(fun, lambda g, ans, *args: 100.0 * g, None)
+        defjvp_argnum(fun, lambda argnum, g, ans, args, kwargs: 100.0 * g)
+        def_linear(fun)
+        assert fun in core.primitive_vjps and fun in core.primitive_jvps
+    assert grad(solve, (0, 1))(3.0, 2.0) == (4.0, 12.0) and grad(model)(3.0) == 6.0 and grad(model.solve)(1.0) == 3.0
+    decorated = primitive(solve)  # a function of its own, whose rules are its own
+    with pytest.raises(NotImplementedError, match="VJP of solve"):
+        grad(decorated)(3.0, 2.0)
+    for library in (np.sin, np.linalg.norm, scipy.special.erf, scipy.linalg.expm, np.dot, abs, math.sin):
+        with pytest.raises(TypeError, match="is no primitive"):
+            defvjp(library, wrong)
+        with pytest.raises(TypeError, match="is no primitive"):
+            defjvp(library, wrong)
+
+
+def test_parts_of_the_package_are_its_attributes() -> None:
+    """``import autograd as ag``, then ``@ag.primitive`` and ``ag.extend.defvjp``."""
+    script = (
+        "import tracegrad.compat.autograd as ag\n"
+        "@ag.primitive\n"
+        "def double(x): return 2 * x\n"
+        "ag.extend.defvjp(double, lambda ans, x: lambda g: 2 * g)\n"
+        "ag.extend.defjvp(double, lambda g, ans, x: 2 * g)\n"
+        "assert ag.grad(double)(1.0) == 2.0 and ag.core.vspace(1.0).size == 1 and not ag.tracer.isbox(1.0)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_rule_that_is_wrong_is_found() -> None:

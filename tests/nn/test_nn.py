@@ -20,7 +20,7 @@ import tracegrad
 from tracegrad import nn
 from tracegrad.nn import functional as F  # noqa: N812
 from tracegrad.nn.function_module import FunctionModule
-from tracegrad.tensors.tensor import epoch
+from tracegrad.tensors.node import epoch
 
 if importlib.util.find_spec("torch") is not None:
     import torch

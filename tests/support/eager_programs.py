@@ -2275,6 +2275,105 @@ def hooks_that_come_and_go(T):
     return grads
 
 
+def _end(t: Any) -> Any:
+    """The AccumulateGrad node of a leaf."""
+    return t.view_as(t).grad_fn.next_functions[0][0]
+
+
+def _all_hooks(seen: list[Any], **leaves: Any) -> list[Any]:
+    """Hooks of every kind on each leaf, which write their names into ``seen``; returned are the nodes to be kept."""
+    nodes = []
+    for name, t in leaves.items():
+        nodes.append(_end(t))
+        t.register_hook(lambda g, name=name: seen.append(f"{name} tensor"))
+        nodes[-1].register_prehook(lambda grads, name=name: seen.append(f"{name} before"))
+        t.register_post_accumulate_grad_hook(lambda t, name=name: seen.append((f"{name} after", t.grad.clone())))
+        nodes[-1].register_hook(lambda into, out, name=name: seen.append((f"{name} node", len(into), out[0].clone())))
+    return nodes
+
+
+@program
+def hooks_at_the_end_in_order(T):
+    a, b, c, seen = leaf(T, 3), leaf(T, 3, seed=1), leaf(T, 3, seed=2), []
+    nodes = _all_hooks(seen, a=a, b=b, c=c)
+    h = a * b
+    h.register_hook(lambda g: seen.append("h"))
+    h.retain_grad()
+    ((h * c).exp() * a).sum().backward()
+    T.autograd.grad((a * c).sum(), (a, c))
+    (b * c).sum().backward(inputs=[c])
+    return seen, len(nodes), h.grad, a.grad, b.grad, c.grad
+
+
+@program
+def hooks_at_the_end_of_shared_leaves(T):
+    a, b, seen = leaf(T, 3), leaf(T, 3, seed=1), []
+    nodes = _all_hooks(seen, a=a, b=b)
+    for y in (a * a, a + b, T.cat([b, a, b]), b.detach() * a, T.stack([a, b]).prod(0)):
+        y.sum().backward()
+    return seen, len(nodes)
+
+
+@program
+def hooks_at_the_end_replace(T):
+    x, y = leaf(T, 3), leaf(T, 3, seed=1)
+    of_x, of_y = _end(x), _end(y)
+    of_x.register_prehook(lambda grads: (grads[0] * 10,))
+    of_y.register_hook(lambda into, out: setattr(y, "grad", T.full((3,), 7.0)))
+    handle = of_x.register_hook(lambda into, out: setattr(x, "grad", x.grad + 1))
+    results = []
+    for _ in range(3):
+        (x * y).sum().backward()
+        results += [x.grad.clone(), y.grad.clone()]
+    handle.remove()
+    (x * y).sum().backward()
+    return results, x.grad, y.grad
+
+
+@program
+def hooks_and_what_is_asked_for(T):
+    x, seen = leaf(T, 3), []
+    h = x.exp()
+    h.register_hook(lambda g: g * 3)
+    h.grad_fn.register_prehook(lambda grads: (grads[0] * 100,))
+    h.grad_fn.register_hook(lambda into, out: seen.append(out[0].clone()))
+    both = T.autograd.grad(h.sum(), (h, x), retain_graph=True)
+    return both, T.autograd.grad(h.sum(), h), seen
+
+
+@program
+def powers_at_edges(T):
+    edges = [-2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, math.nan]
+    base = T.tensor([x for x in edges for _ in edges], requires_grad=True)
+    exponent = T.tensor(edges * len(edges), requires_grad=True)
+    results = list(T.autograd.grad((base**exponent).sum(), (base, exponent)))
+    for number in (0.0, 0, 1, 2.0):
+        e = T.tensor(edges, requires_grad=True)
+        results += T.autograd.grad((number**e).sum(), e)
+    for number in (0, 1, 2, -1, 0.0, 3.0, -2.0):
+        b = T.tensor(edges, requires_grad=True)
+        results += T.autograd.grad((b**number).sum(), b)
+    return results
+
+
+@program
+def texts_of_views_made_without_grad(T):
+    texts = []
+    for view in (lambda a: a[:], lambda a: a.view(4), lambda a: a.t(), lambda a: a[0, 0], lambda a: a.unbind()[1]):
+        a = T.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        with T.no_grad():
+            b = view(a)
+        texts += [repr(b), str(b.detach())]
+        with T.no_grad():
+            b *= 2
+        texts += [repr(b), f"{a}", str([b]), b.requires_grad, b.tolist(), repr(b.data)]
+        texts.append(raised(RuntimeError, "no_grad mode", lambda b=b: b + 1))
+    h = T.ones(2, 2, requires_grad=True) * 2
+    parts = h.unbind()
+    h.mul_(2)
+    return texts, repr(parts[0]), repr(h)
+
+
 # ---- nn ----------------------------------------------------------------------------------------------------------
 
 

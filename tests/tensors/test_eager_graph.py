@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 import threading
 import weakref
 
@@ -579,6 +580,92 @@ def test_threads_build_and_walk_graphs_of_their_own():
     for t in threads:
         t.join()
     assert found == {k: [v * k for v in range(20)] for k in range(4)}
+
+
+@pytest.fixture
+def threads():
+    """Runs *work(k)* in many threads at once, which take turns all the time; the errors that came back."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def run(work, count=5):
+        errors = []
+
+        def guarded(k):
+            try:
+                work(k)
+            except Exception as error:
+                errors.append(error)
+
+        workers = [threading.Thread(target=guarded, args=(k,)) for k in range(count)]
+        for t in workers:
+            t.start()
+        for t in workers:
+            t.join()
+        return errors
+
+    yield run
+    sys.setswitchinterval(before)
+
+
+class _Square(autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+
+
+SHARED = [
+    lambda x: x + x**2, lambda x: x.exp().sin(), _Square.apply, lambda x: (x @ x.t()).sum(0), lambda x: x[1:].view(-1),
+    lambda x: torch.cat([x, x * x]), torch.compile(lambda x: (x * x).exp()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forward", SHARED)
+def test_threads_on_one_tape_succeed_or_hear_that_it_is_freed(threads, forward):
+    for _ in range(20):
+        x = torch.ones(4, 4, requires_grad=True)
+        shared = forward(x)
+        errors = threads(lambda k, shared=shared: (shared + shared**2).sum().backward())
+        assert len(errors) < 5 and {(type(e), str(e)) for e in errors} <= {(RuntimeError, AGAIN)}
+
+
+@pytest.mark.parametrize("forward", SHARED)
+def test_threads_on_one_tape_that_is_kept(threads, forward):
+    x = torch.ones(4, 4, requires_grad=True)
+    shared = forward(x)
+    (once,) = autograd.grad((shared + shared**2).sum(), x, retain_graph=True)
+    assert threads(lambda k: (shared + shared**2).sum().backward(retain_graph=True)) == []
+    np.testing.assert_allclose(x.grad.numpy(), 5 * once.numpy(), rtol=1e-12)
+
+
+def test_threads_differentiate_twice(threads):
+    x, found = torch.full((3,), 2.0, requires_grad=True), {}
+    shared = x**3
+
+    def work(k):
+        (g,) = autograd.grad((shared * x).sum(), x, create_graph=True)
+        found[k] = autograd.grad(g.sum(), x, retain_graph=True)[0].tolist()
+
+    for _ in range(10):
+        assert threads(work) == [] and found == {k: [48.0] * 3 for k in range(5)}
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("form", [lambda x: x * 1.0, lambda x: x.exp() * 0 + x, lambda x: x[None] + 0 * x.sum()])
+def test_no_gradient_of_a_shared_leaf_is_lost(threads, hooked, form):
+    for _ in range(5):
+        x = torch.zeros(4, requires_grad=True)
+        if hooked:
+            x.register_hook(lambda g: g * 1)
+            x.register_post_accumulate_grad_hook(lambda t: None)
+        assert threads(lambda k, x=x: [(form(x) * (k + 1.0)).sum().backward() for _ in range(20)]) == []
+        assert x.grad.tolist() == [300.0] * 4
 
 
 # ---- memory --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad.tensors import printing
 from tracegrad.tensors.printing import format_tensor, set_printoptions
 
@@ -285,3 +286,65 @@ def test_as_pytorch_with_options(torch, options):
         for dtype in ("float64", "float32", "int64", "bool"):
             theirs, ours = both(torch, random_array(shape, dtype, rng), None)
             assert ours == theirs
+
+
+# ---- histories -----------------------------------------------------------------------------------------------------
+
+
+def without_grad(view, data=((1.0, 2.0), (3.0, 4.0))):
+    base = tracegrad.tensor(data, requires_grad=True)
+    with tracegrad.no_grad():
+        return base, view(base)
+
+
+VIEWS = {
+    "[:]": (lambda a: a[:], "[[2., 4.],\n        [6., 8.]]"),
+    "view": (lambda a: a.view(4), "[2., 4., 6., 8.]"),
+    "item": (lambda a: a[0, 1], "4."),
+    "of a view": (lambda a: a.t()[1:], "[[4., 8.]]"),
+    "unbind": (lambda a: a.unbind()[1], "[6., 8.]"),
+    "diagonal": (lambda a: a.diagonal(), "[2., 8.]"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("written", ["the view", "the base"])
+def test_a_view_whose_history_is_an_error(name, written):
+    view, numbers = VIEWS[name]
+    base, b = without_grad(view)
+    assert "requires_grad=True" in repr(b)
+    with tracegrad.no_grad():
+        if written == "the base":
+            base *= 2
+        else:
+            base[:].mul_(2)
+            b += 0
+    for text in (repr(b), str(b), f"{b!s}", "%s" % (b,), repr([b])[1:-1]):  # noqa: UP031
+        assert text == f"tensor({numbers}, grad_fn=<Invalid>)"
+    assert "Invalid" in b._repr_html_()
+    with pytest.raises(RuntimeError, match="no_grad mode"):
+        b.grad_fn  # noqa: B018
+    assert repr(b.detach()) == f"tensor({numbers})"
+
+
+def test_views_of_views_and_of_inference_tensors():
+    base, b = without_grad(lambda a: a[:])
+    c = b[0]
+    assert repr(c) == "tensor([1., 2.], grad_fn=<SelectBackward0>)"
+    with tracegrad.no_grad():
+        b.mul_(3)
+    assert repr(c) == "tensor([3., 6.], grad_fn=<Invalid>)"
+    with tracegrad.inference_mode():
+        z = tracegrad.ones(2, requires_grad=True)[:]
+        z.mul_(2)
+    assert repr(z) == "tensor([2., 2.])" and not z.requires_grad
+    parts = (base * 2).split(1)
+    parts[0]._base.mul_(2)
+    assert repr(parts[0]).endswith("grad_fn=<Invalid>)") and repr(base).endswith("requires_grad=True)")
+
+
+def test_a_view_made_without_grad_is_a_leaf():
+    base, b = without_grad(lambda a: a[0])
+    assert b.requires_grad and b.is_leaf
+    (b * 3).sum().backward()
+    assert b.grad.tolist() == [3.0, 3.0] and base.grad is None

@@ -80,14 +80,13 @@ class FunctionCtx:
         """
         if self._given is not None:
             return self._given
-        if self._freed:
-            raise RuntimeError(AGAIN)
         if self._saved is None:
             return self._to_save
         node = None if self._node is None else self._node()
-        if node is None:
+        found = tuple([None if s is None else _restored(s, node) for s in self._saved]) if node is not None else ()
+        if node is None or self._freed:  # asked once they are read: another thread may be freeing them
             raise RuntimeError(AGAIN)
-        return tuple([None if s is None else _restored(s, node) for s in self._saved])
+        return found
 
     # ---- for FunctionNode ----------------------------------------------------------------------------------------
 
@@ -120,7 +119,8 @@ class FunctionCtx:
         self._to_save = self._non_differentiable = self._dirty = ()
 
     def _release(self) -> None:
-        self._saved, self._freed = (), True
+        self._freed = True  # before they go
+        self._saved = ()
 
 
 def alias(t: Tensor) -> Tensor:

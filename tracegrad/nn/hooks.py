@@ -12,30 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tensors.apply import apply
-from ..tensors.node import RemovableHandle
+from ..tensors.node import RemovableHandle, registered
 from ..tensors.on_device import filled
 from ..tensors.op import EagerOp
-from ..tensors.tensor import Tensor, changed, make, raw
+from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.site import warn_at_site
 
 IDENTITY = EagerOp("BackwardHookFunctionBackward", lambda *arrays: arrays)
 
 
-class HookHandle(RemovableHandle):
-    """The result of ``register_forward_hook`` and its relatives; ``remove()`` takes the hook away."""
-
-    def remove(self) -> None:
-        if self._hooks.pop(self.id, None) is not None:
-            changed()
-
-
-def register(hooks: OrderedDict[int, Any], entry: Any, prepend: bool) -> HookHandle:
+def register(hooks: OrderedDict[int, Any], entry: Any, prepend: bool) -> RemovableHandle:
     """Add *entry* at the end of *hooks*, or at their beginning."""
-    handle = HookHandle(hooks)
-    hooks[handle.id] = entry
+    handle = registered(hooks, entry, True)
     if prepend:
         hooks.move_to_end(handle.id, last=False)
-    changed()
     return handle
 
 

@@ -71,21 +71,21 @@ class Module:
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> hooks.HookHandle:
+    ) -> hooks.RemovableHandle:
         """``hook(module, args)`` runs before ``forward`` and may return other arguments."""
         return hooks.register(self._forward_pre_hooks, (hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> hooks.HookHandle:
+    ) -> hooks.RemovableHandle:
         """``hook(module, args, output)`` runs after ``forward`` and may return another output."""
         return hooks.register(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
 
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.HookHandle:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.RemovableHandle:
         """``hook(module, grad_output)`` runs when the gradients of the outputs are known and may return others."""
         return hooks.register(self._backward_pre_hooks, hook, prepend)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.HookHandle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.RemovableHandle:
         """``hook(module, grad_input, grad_output)`` runs when the gradients of the positional arguments are known, and
         may return others for them."""
         return hooks.register(self._backward_hooks, hook, prepend)

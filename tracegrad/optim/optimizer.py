@@ -22,7 +22,7 @@ import numpy as np
 
 from ..tensors import create, dtypes
 from ..tensors.modes import STATE, enable_grad
-from ..tensors.node import RemovableHandle, _registered
+from ..tensors.node import RemovableHandle, registered
 from ..tensors.on_device import filled
 from ..tensors.tensor import METHODS, Tensor, changed, make, raw
 from ..tracer.ir.aval import INEXACT_KINDS
@@ -200,11 +200,11 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` runs before each step and may return other (args, kwargs)."""
-        return _registered(self._pre_hooks, hook)
+        return registered(self._pre_hooks, hook, False)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` runs after each step."""
-        return _registered(self._post_hooks, hook)
+        return registered(self._post_hooks, hook, False)
 
     # ---- saving ------------------------------------------------------------------------------------------------
 

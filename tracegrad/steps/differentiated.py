@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from ..tensors import backward as engine
 from ..tensors.backward_pass import collect
 from ..tensors.node import TapeNode
+from ..tensors.node_vjp import AGAIN
 from ..tensors.tensor import Tensor, origins
 from .step_autograd import LinkedBackward, gradients_of_rerun, tensors_in
 
@@ -49,9 +50,12 @@ class DerivativeBackward(TapeNode):
         self._check = check
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
-        assert self._again is not None
+        again, sources = self._again, self._sources
+        if self.freed:  # asked once they are read: another thread may be freeing them
+            raise RuntimeError(AGAIN)
+        assert again is not None
         self._check()
-        return gradients_of_rerun(self._again, self._sources, cts, create_graph)
+        return gradients_of_rerun(again, sources, cts, create_graph)
 
     def custom_free(self) -> None:
         self.freed = True

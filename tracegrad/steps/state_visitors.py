@@ -26,6 +26,7 @@ from ..runtime.state.uses import COUNT, STORE
 from ..runtime.state.values import is_leaf
 from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
+from ..tensors.hooks import at_leaf, end_of
 from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
@@ -104,7 +105,7 @@ def _named(walker: Walker, t: Tensor, label: str) -> None:
 def tensor_facts(t: Tensor) -> tuple[Any, ...]:
     """The facts that a recording relies on about a tensor from outside, contents aside."""
     data = t._data
-    flags = (t._requires, t._node is None, bool(t._hooks), bool(t._after), on_cuda(data))
+    flags = (t._requires, t._node is None, bool(t._hooks), bool(t._after), end_of(t) is not None, on_cuda(data))
     return (id(t), *flags, data.shape, data.dtype.char)
 
 
@@ -115,7 +116,7 @@ def held_facts(t: Any) -> Any:
         return None
     data = t._data
     on_device = on_cuda(data)
-    if not (type(data) is np.ndarray or on_device) or t._hooks or t._after or not t.__dict__.keys() <= _OWN:
+    if not (type(data) is np.ndarray or on_device) or at_leaf(t) or not t.__dict__.keys() <= _OWN:
         return None
     return data.dtype, data.shape, on_device, t._inference, data.flags.c_contiguous or data.strides
 

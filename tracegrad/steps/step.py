@@ -35,7 +35,7 @@ from ..runtime.stats import Stats
 from ..runtime.wrapper import P, R, Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
-from ..tensors.tensor import epoch
+from ..tensors.node import epoch
 from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.tracebacks import shorten

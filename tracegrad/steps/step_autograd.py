@@ -30,6 +30,7 @@ from ..tensors.capture import Capture
 from ..tensors.device import on_cuda
 from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import TapeNode, next_sequence
+from ..tensors.node_vjp import AGAIN
 from ..tensors.on_device import filled
 from ..tensors.op import aval_for_kernel, for_kernel, value_in_kernel
 from ..tensors.ops_basic import MUL
@@ -208,10 +209,16 @@ class LinkedBackward(TapeNode):
         self.again: Callable[[], Any] | None = again
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
-        link = self.link
-        assert link is not None
+        link, wanted, payload, operands, again = self.link, self.wanted, self.payload, self.operands, self.again
+        if self.freed:  # asked once they are read: another thread may be freeing them
+            raise RuntimeError(AGAIN)
+        assert link is not None and again is not None
         if create_graph:
-            return self._eagerly(cts)
+            self.check()
+            return gradients_of_rerun(
+                lambda: [r for r in tensors_in(again()) if r.requires_grad], wanted, cts, create_graph=True
+            )
+        kinds = [t._data.dtype.kind for t, given in zip(wanted, link.given, strict=True) if given]
         if link.cotangents:
             self.check()
             assert link.backward is not None
@@ -220,27 +227,12 @@ class LinkedBackward(TapeNode):
                 filled(0, v.aval.shape, v.aval.dtype, beside) if ct is None else for_kernel(ct._data)
                 for v, ct in zip(link.cotangents, cts, strict=True)
             ]
-            residuals = [as_array(r) for r in self.payload]
-            found = [make(g) for g in self._gradients(link.backward.run([*self.operands, *residuals, *seeds]))]
+            residuals = [as_array(r) for r in payload]
+            found = [make(g) for g in _gradients(link.backward.run([*operands, *residuals, *seeds]), kinds)]
         else:
-            found = [apply(MUL, (cts[0], make(g))) for g in self._gradients(self.payload)]
+            found = [apply(MUL, (cts[0], make(g))) for g in _gradients(payload, kinds)]
         gradients = iter(found)
         return [next(gradients) if given else None for given in link.given]
-
-    def _gradients(self, results: Sequence[Any]) -> list[Any]:
-        """The gradients that *results* of a program are."""
-        assert self.link is not None
-        wanted = [t._data.dtype.kind for t, given in zip(self.wanted, self.link.given, strict=True) if given]
-        arrays = [as_array(g) for g in results]
-        return [np.asarray(array_of(g)) if kind == "c" else g for g, kind in zip(arrays, wanted, strict=True)]
-
-    def _eagerly(self, cts: list[Tensor | None]) -> list[Tensor | None]:
-        again = self.again
-        assert again is not None
-        self.check()
-        return gradients_of_rerun(
-            lambda: [r for r in tensors_in(again()) if r.requires_grad], self.wanted, cts, create_graph=True
-        )
 
     def check(self) -> None:
         for counter, count in self.counters:
@@ -254,6 +246,12 @@ class LinkedBackward(TapeNode):
         self.freed = True
         self.link = self.again = None
         self.payload = self.operands = self.wanted = ()
+
+
+def _gradients(results: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+    """The gradients that *results* of a program are, of dtypes of these *kinds*."""
+    arrays = [as_array(g) for g in results]
+    return [np.asarray(array_of(g)) if kind == "c" else g for g, kind in zip(arrays, kinds, strict=True)]
 
 
 def linked(

@@ -46,10 +46,12 @@ from ..tensors import harmless  # noqa: F401  (tells which of their functions ch
 from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture, capturing, overlap
 from ..tensors.device import CPU, device, on_cuda
+from ..tensors.hooks import at_leaf
 from ..tensors.inplace import views
 from ..tensors.modes import STATE
+from ..tensors.node import epoch
 from ..tensors.op import for_kernel
-from ..tensors.tensor import Tensor, epoch, make
+from ..tensors.tensor import Tensor, make
 from ..tracer.bytecode.settled_text import RETURNED
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.errors import TracegradError, unrecordable
@@ -764,7 +766,7 @@ def _on_host(kind: str, payload: Any, call: Call) -> bool:
 
 def _is_plain(t: Tensor) -> bool:
     """Whether *t* is a tensor without history, and without hooks."""
-    return type(t) is Tensor and t._node is None and t._base is None and not (t._requires or t._hooks or t._after)
+    return type(t) is Tensor and t._node is None and t._base is None and not (t._requires or at_leaf(t))
 
 
 def _freed(t: Tensor) -> bool:

@@ -13,7 +13,7 @@ from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import user_site
 from . import compiled_backward
 from . import tensor as core
-from .backward_pass import collect, finish_leaf, retain, run
+from .backward_pass import collect, finish_leaves, retain, run
 from .modes import STATE
 from .on_device import filled
 from .tensor import Tensor, make, raw
@@ -40,8 +40,7 @@ def backward(
         nodes = collect(roots)
         found = compiled_backward.backward(nodes, roots, seeds, retain)
         if found is not None:
-            for leaf, gradient in found:
-                finish_leaf(leaf, gradient)
+            finish_leaves(found, nodes)
             return
     elif STATE.capture is None:
         asked = "create_graph=True" if create_graph else "anomaly detection" if wanted is None else "inputs="

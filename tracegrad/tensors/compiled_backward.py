@@ -47,7 +47,8 @@ class BackwardPlan:
     same: list[tuple[int, int, int]]  # (position of the node, that among its inputs and outputs, index of the source)
     single: bool
     given: list[Aval]  # of the gradients
-    released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: (saves anything, avals in, avals out)
+    released: list[tuple[bool, tuple[Any, ...], tuple[Any, ...]]]  # per node: (saves anything, its inputs and outputs
+    # from then on: avals, or None in the place of each)
 
 
 @dataclass(slots=True)
@@ -107,17 +108,15 @@ def backward(
             walked(Refusal.BACKWARD_SHAPES())
             return None
         plan = _compile(key, nodes, roots, seeds, leaves)
-    grads = _launch(plan, nodes, seeds)
-    if grads is None:
-        walked(Refusal.BACKWARD_OVERWRITTEN())
+    grads = None if plan is None else _launch(plan, nodes, seeds)
+    if plan is None or grads is None:
+        walked(Refusal.BACKWARD_FREED() if any(node.freed for node in nodes) else Refusal.BACKWARD_OVERWRITTEN())
         return None
     if not retain:
-        for node, (saves, avals, outs) in zip(nodes, plan.released, strict=True):
+        for node, (saves, inputs, outputs) in zip(nodes, plan.released, strict=True):
             if saves:
-                node.freed = True
-                node.inputs = node.outputs = (None,) * len(outs)
-            else:
-                node.inputs, node.outputs = avals, outs
+                node.freed = True  # before they go: another thread reads them first, then this
+            node.inputs, node.outputs = inputs, outputs
     tapes.compiled += 1
     if tapes.credit < MAX_CREDIT:
         tapes.credit += RETURN
@@ -135,13 +134,14 @@ def signature(
     leaf_index: dict[int, int] = {}
     key: list[Any] = []
     for node in nodes:
+        inputs = node.inputs
         hooked = node.tensor_hooks is not None or node.hooks or node.pre_hooks
         if node.freed or not node.plain or hooked or node.retained is not None:
             return _refusal(node)
         key.append(node.op)
         if node.statics:
             key.append(node.statics)
-        for edge, out, value in zip(node.edges, node.edge_outs, node.inputs, strict=True):
+        for edge, out, value in zip(node.edges, node.edge_outs, inputs, strict=True):
             if edge is None:
                 key.append((value.dtype, value.shape) if hasattr(value, "dtype") else type(value))
             elif isinstance(edge, TapeNode):
@@ -176,10 +176,14 @@ def _compile(
     roots: Sequence[Tensor],
     seeds: Sequence[Tensor | None],
     leaves: Sequence[Tensor],
-) -> BackwardPlan:
+) -> BackwardPlan | None:
+    """The plan for tapes like this one; None where another thread has freed it."""
+    held = [(node.inputs, node.outputs) for node in nodes]
+    if any(node.freed for node in nodes):
+        return None
     recorder = Recorder()
     with recording(recorder):
-        sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
+        sources, same, inputs, outputs, released = _adjoint(nodes, held, roots, seeds, leaves)
     recorder.inputs = inputs
     single, given = len(outputs) == 1, [aval_of(leaf._data) for leaf in leaves]
     launch, hit = compiled(recorder.finish(outputs), single=single)
@@ -192,10 +196,14 @@ def _compile(
 
 
 def _adjoint(
-    nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
+    nodes: Sequence[TapeNode],
+    held: Sequence[tuple[Any, Any]],
+    roots: Sequence[Tensor],
+    seeds: Sequence[Tensor | None],
+    leaves: Sequence[Tensor],
 ) -> tuple[list[_Source], list[tuple[int, int, int]], list[Var], list[Atom], list[Any]]:
     """The backward of the whole tape, recorded: (saved values that it reads, repetitions of those, its inputs, the
-    leaves' gradients, the saved values of each node)."""
+    leaves' gradients, the saved values of each node).  *held*: the inputs and outputs of each node."""
     index = {node: k for k, node in enumerate(nodes)}
     leaf_index = {id(leaf): k for k, leaf in enumerate(leaves)}
     cotangents: dict[tuple[int, int], Atom] = {}
@@ -209,14 +217,14 @@ def _adjoint(
 
     def residual(position: int, node: TapeNode, k: int) -> Atom:
         """The saved value k of a node; an array that several nodes saved is one input."""
-        count = len(node.inputs)
+        count = len(node.edges)
         name: Any = (position, k)
         if k >= count:
             name = ("result", position, k - count)
         elif node.edges[k] is not None:
             edge = node.edges[k]
             name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, TapeNode) else ("leaf", id(edge))
-        value = node.saved(k)
+        value = held[position][0][k] if k < count else held[position][1][k - count]
         aval, found = aval_of(value), known.get(name)
         if found is not None and found[0] is value:
             same.append((position, k, found[1]))
@@ -241,14 +249,17 @@ def _adjoint(
     for position, node in enumerate(nodes):
         assert node.op is not None
         needs = tuple([e is not None for e in node.edges])
-        avals = tuple([aval_of(x) for x in node.inputs])
-        marked = any((position, k) in careful for k in range(len(node.outputs)))
+        avals = tuple([aval_of(x) for x in held[position][0]])
+        marked = any((position, k) in careful for k in range(len(held[position][1])))
         local: LocalVjp = node.op.vjp(avals, node.statics, needs, marked)
-        released.append((bool(local.saved_in or local.saved_out), avals, local.outs))
+        saves = bool(local.saved_in or local.saved_out)
+        released.append(
+            (True, (None,) * len(avals), (None,) * len(local.outs)) if saves else (False, avals, local.outs)
+        )
         cts = [cotangents.get((position, k)) for k in local.seeded]
         if all(ct is None for ct in cts) or not local.gives:
             continue
-        count = len(node.inputs)
+        count = len(node.edges)
         values: list[Atom] = [residual(position, node, k) for k in local.saved_in]
         values += [residual(position, node, count + k) for k in local.saved_out]
         for k, ct in zip(local.seeded, cts, strict=True):
@@ -278,13 +289,14 @@ def _zeros(aval: Aval) -> Atom:
 
 
 def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
-    """The gradients; None where a saved value has been written to since (the walk node by node names it), or where
-    one array of the plan is two."""
+    """The gradients; None where a saved value has been written to since (the walk node by node names it) or freed by
+    another thread, or where one array of the plan is two."""
     values: list[Any] = []
     for position, k in plan.sources:
-        if nodes[position].overwritten(k):
+        value = nodes[position].saved(k)
+        if value is None or nodes[position].overwritten(k):
             return None
-        values.append(nodes[position].saved(k))
+        values.append(value)
     for position, k, which in plan.same:
         if nodes[position].overwritten(k) or nodes[position].saved(k) is not values[which]:
             return None

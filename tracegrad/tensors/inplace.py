@@ -55,6 +55,11 @@ def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
     result = core._new(Tensor)
     result._data = out
     version = result._counter = t._counter
+    if t._inference and t._base is None:  # has no history that a view could miss
+        result._inference = True
+        if capture is not None:
+            capture.made(result)
+        return result
     result._base = t if t._base is None else t._base
     result._chain = (*t._chain, (op, statics))
     result._attr_version = version[0]
@@ -69,7 +74,9 @@ def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
         result._made = (made[0], 0)
     elif not STATE.grad:
         result._made = made = (NO_GRAD, 0)
-    if made is not None and made[0] == NO_GRAD:
+    if made is not None and made[0] == NO_GRAD and not STATE.grad:
+        if t._requires and out.dtype.kind in INEXACT_KINDS:
+            result._requires = True  # a leaf, as in PyTorch
         return result
     if STATE.grad and t._requires and out.dtype.kind in INEXACT_KINDS:
         record(op, (t,), statics, (data,), (result,))

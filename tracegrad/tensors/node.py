@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections import OrderedDict
 from typing import Any
 
@@ -17,19 +18,32 @@ from ..tracer.ir.site import Site
 from .op import EagerOp
 
 _sequence = itertools.count()
+_epoch = [0]
+
+
+def changed() -> None:
+    """Count a change of tensors or modules that compiled steps rely on without checking it (``step.py``)."""
+    _epoch[0] += 1
+
+
+def epoch() -> int:
+    return _epoch[0]
 
 
 class RemovableHandle:
-    """The result of ``register_hook``; ``remove()`` takes the hook away."""
+    """The result of ``register_hook`` and its relatives; ``remove()`` takes the hook away.  Hooks of leaves and of
+    modules are *counted*: steps rely on them."""
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: OrderedDict[int, Any]):
+    def __init__(self, hooks: OrderedDict[int, Any], counted: bool):
         self.id = next(RemovableHandle._ids)
         self._hooks = hooks
+        self._counted = counted
 
     def remove(self) -> None:
-        self._hooks.pop(self.id, None)
+        if self._hooks.pop(self.id, None) is not None and self._counted:
+            changed()
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -56,6 +70,8 @@ class TapeNode:
     pre_hooks: OrderedDict[int, Any] | None = None
     site: Site | None = None
     avals: tuple[Aval, ...] | None = None  # of the inputs, once the derivative has run
+    ends: tuple[AccumulateGrad, ...] = ()  # those that were asked for: their hooks live as long as this node
+    counted = False  # whether steps rely on the hooks
 
     def __init__(
         self, op: EagerOp | None, statics: tuple[Any, ...], edges: tuple[Any, ...], edge_outs: tuple[int, ...],
@@ -72,7 +88,7 @@ class TapeNode:
 
     def saved(self, k: int) -> Any:
         """The saved value *k*: operands first, then results."""
-        count = len(self.inputs)
+        count = len(self.edges)
         return self.inputs[k] if k < count else self.outputs[k - count]
 
     def overwritten(self, k: int) -> bool:
@@ -87,8 +103,11 @@ class TapeNode:
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """(node, which of its results) for each operand; leaves are ``AccumulateGrad`` nodes, constants None."""
+        ends = {id(edge): accumulator(edge) for edge in self.edges if not (edge is None or isinstance(edge, TapeNode))}
+        if ends:
+            self.ends = (*ends.values(),)
         return tuple([
-            (None, 0) if edge is None else (edge, out) if isinstance(edge, TapeNode) else (AccumulateGrad(edge), 0)
+            (None, 0) if edge is None else (ends.get(id(edge), edge), out)
             for edge, out in zip(self.edges, self.edge_outs, strict=True)
         ])  # fmt: skip
 
@@ -101,38 +120,50 @@ class TapeNode:
         """``hook(grad_inputs, grad_outputs)`` runs after this node's backward and may replace the former."""
         if self.hooks is None:
             self.hooks = OrderedDict()
-        return _registered(self.hooks, hook)
+        return registered(self.hooks, hook, self.counted)
 
     def register_prehook(self, hook: Any) -> RemovableHandle:
         """``hook(grad_outputs)`` runs before this node's backward and may replace them."""
         if self.pre_hooks is None:
             self.pre_hooks = OrderedDict()
-        return _registered(self.pre_hooks, hook)
+        return registered(self.pre_hooks, hook, self.counted)
 
     def __repr__(self) -> str:
         return f"<{self.label} object at {hex(id(self))}>"
 
 
-def _registered(hooks: OrderedDict[int, Any], hook: Any) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
+def registered(hooks: OrderedDict[int, Any], hook: Any, counted: bool) -> RemovableHandle:
+    """The handle of *hook*, which is now the last of *hooks*."""
+    handle = RemovableHandle(hooks, counted)
     hooks[handle.id] = hook
+    if counted:
+        changed()
     return handle
 
 
 class AccumulateGrad(TapeNode):
-    """The end of the graph: adds to the ``.grad`` of ``variable``."""
+    """The end of the graph: adds to the ``.grad`` of ``variable``.  There is one for each leaf (``accumulator``), while
+    somebody holds it."""
 
     label = "AccumulateGrad"
+    counted = True
 
     def __init__(self, variable: Any):
         super().__init__(None, (), (), (), (), (), ())
         self.variable = variable
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+    def __del__(self) -> None:
+        if self.hooks or self.pre_hooks:
+            changed()
 
-    def __hash__(self) -> int:
-        return id(self.variable)
+
+def accumulator(leaf: Any) -> AccumulateGrad:
+    """The end of the graph at *leaf*, the one that exists or a new one."""
+    found = None if leaf._end is None else leaf._end()
+    if found is None:
+        found = AccumulateGrad(leaf)
+        leaf._end = weakref.ref(found)
+    return found
 
 
 def next_sequence() -> int:

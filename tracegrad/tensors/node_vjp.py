@@ -14,11 +14,12 @@ import numpy as np
 from ..tracer.ir.aval import INEXACT_KINDS
 from ..tracer.ir.settings import AUTOCAST_USE
 from ..tracer.record.array import TracedArray
+from . import hooks
 from .apply import apply, untaped
 from .modes import STATE
 from .node import TapeNode
 from .on_device import filled
-from .op import LocalVjp, aval_of
+from .op import aval_of
 from .tensor import Tensor, make, raw
 
 AGAIN = (
@@ -37,8 +38,7 @@ def node_vjp(
     create_graph: bool,
 ) -> tuple[Sequence[Tensor | None], Sequence[bool] | None]:
     """(a cotangent for each operand, flags of those that may hold exact zeros or infinities)"""
-    if node.freed:
-        raise RuntimeError(AGAIN)
+    grads: Sequence[Tensor | None]
     marks: Sequence[bool] | None = None
     if node.plain:
         grads, marks = _plain_vjp(node, cts, wants, any((node, k) in careful for k in range(len(cts))), create_graph)
@@ -48,10 +48,7 @@ def node_vjp(
     if STATE.anomaly and STATE.check_nan:
         _check_nan(node, grads)
     if node.hooks:
-        for hook in list(node.hooks.values()):
-            replaced = hook(tuple(grads), tuple(cts))
-            if replaced is not None:
-                grads = list(replaced)
+        grads = hooks.after(node.hooks, grads, cts)
     return grads, marks
 
 
@@ -59,14 +56,21 @@ def _plain_vjp(
     node: TapeNode, cts: list[Tensor | None], wants: tuple[bool, ...], careful: bool, create_graph: bool
 ) -> tuple[list[Tensor | None], list[bool]]:
     assert node.op is not None
-    avals = node.avals = tuple([aval_of(x) for x in node.inputs])
+    inputs, outputs = node.inputs, node.outputs
+    if node.freed:  # asked once they are read: another thread may be freeing them
+        raise RuntimeError(AGAIN)
+    given = next((raw(ct) for ct in cts if ct is not None), None)
+    if given is None:  # a pre-hook has taken the gradient away
+        return [None] * len(wants), [False] * len(wants)
+    avals = node.avals = tuple([aval_of(x) for x in inputs])
     local = node.op.vjp(avals, node.statics, wants, careful)
     check_versions(node, local)
-    given = next((raw(ct) for ct in cts if ct is not None), None)
-    saved = None if create_graph or AUTOCAST_USE.begun or STATE.capture is None else _traced_values(node, local)
+    saved = None
+    if not (create_graph or AUTOCAST_USE.begun or STATE.capture is None):
+        saved = _traced_values([*[inputs[k] for k in local.saved_in], *[outputs[k] for k in local.saved_out]])
     if saved is None:
-        values = [_saved(node, k, create_graph) for k in local.saved_in]
-        values += [_saved_result(node, k, create_graph) for k in local.saved_out]
+        values = [_saved(node, inputs[k], k, create_graph) for k in local.saved_in]
+        values += [_saved_result(node, outputs[k], k, create_graph) for k in local.saved_out]
     else:
         values = saved
     for k in local.seeded:
@@ -83,8 +87,7 @@ def _plain_vjp(
             grads[k], marks[k] = g, mark
     for k, wanted in enumerate(wants):
         if wanted and grads[k] is None:  # the operation is constant in this operand
-            aval = aval_of(node.inputs[k])
-            grads[k] = make(filled(0, aval.shape, aval.dtype, given))
+            grads[k] = make(filled(0, avals[k].shape, avals[k].dtype, given))
     return grads, marks
 
 
@@ -107,15 +110,13 @@ def check_versions(node: TapeNode, local: Any) -> None:
             )
 
 
-def _traced_values(node: TapeNode, local: LocalVjp) -> list[Any] | None:
+def _traced_values(values: list[Any]) -> list[Any] | None:
     """The saved values that the derivative reads, in a capture, as they are; None where one is not traced."""
-    values = [*[node.inputs[k] for k in local.saved_in], *[node.outputs[k] for k in local.saved_out]]
     return values if all(type(x) is TracedArray or type(x) is float or type(x) is int for x in values) else None
 
 
-def _saved(node: TapeNode, k: int, create_graph: bool) -> Any:
+def _saved(node: TapeNode, data: Any, k: int, create_graph: bool) -> Any:
     """A saved operand, with its history where derivatives of derivatives want it."""
-    data = node.inputs[k]
     if type(data) is float or type(data) is int:
         return data
     if not create_graph or node.edges[k] is None:
@@ -126,11 +127,10 @@ def _saved(node: TapeNode, k: int, create_graph: bool) -> Any:
     return linked(data, edge, node.edge_outs[k], node.versions[k])
 
 
-def _saved_result(node: TapeNode, k: int, create_graph: bool) -> Tensor:
-    data = node.outputs[k]
+def _saved_result(node: TapeNode, data: Any, k: int, create_graph: bool) -> Tensor:
     if not create_graph or data.dtype.kind not in INEXACT_KINDS:
         return make(data)
-    return linked(data, node, k, node.versions[len(node.inputs) + k])
+    return linked(data, node, k, node.versions[len(node.edges) + k])
 
 
 def linked(data: Any, node: TapeNode, out: int, version: Any = None) -> Tensor:
@@ -151,8 +151,8 @@ def free(node: TapeNode) -> None:
     avals = node.avals or tuple([aval_of(x) for x in node.inputs])
     local = node.op.vjp(avals, node.statics, tuple([e is not None for e in node.edges]), False)
     if local.saved_in or local.saved_out:
-        node.freed = True
-        node.inputs = node.outputs = (None,) * len(node.outputs)
+        node.freed = True  # before they go: another thread reads them first, then this
+        node.inputs, node.outputs = (None,) * len(avals), (None,) * len(local.outs)
     else:
         node.inputs = avals
         node.outputs = local.outs

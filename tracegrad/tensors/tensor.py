@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import math
 import sys
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from ..tracer.record.array import TracedArray, written_by
 from . import dtypes
 from .device import device, device_of, on_cuda
 from .modes import STATE
-from .node import RemovableHandle, TapeNode, _registered
+from .node import AccumulateGrad, RemovableHandle, TapeNode, changed, registered
 from .op import EagerOp
 from .printing import format_tensor
 
@@ -65,6 +66,7 @@ class Tensor(Methods):
     _made: tuple[str, int] | None = None  # how a view that may not be written came about (inplace.py), its number
     _hooks: OrderedDict[int, Any] | None = None
     _after: OrderedDict[int, Any] | None = None  # post-accumulate hooks
+    _end: weakref.ref[AccumulateGrad] | None = None  # of a leaf: its node, while somebody holds that
     __array_priority__ = 2000.0
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -239,13 +241,12 @@ class Tensor(Methods):
         if self.is_leaf:
             if self._hooks is None:
                 self._hooks = OrderedDict()
-            changed()
-            return _registered(self._hooks, hook)
+            return registered(self._hooks, hook, True)
         node = self._node
         assert node is not None
         if node.tensor_hooks is None:
             node.tensor_hooks = {}
-        return _registered(node.tensor_hooks.setdefault(self._out, OrderedDict()), hook)
+        return registered(node.tensor_hooks.setdefault(self._out, OrderedDict()), hook, False)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """``hook(tensor)`` runs after ``.grad`` of this leaf was accumulated."""
@@ -253,8 +254,7 @@ class Tensor(Methods):
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
         if self._after is None:
             self._after = OrderedDict()
-        changed()
-        return _registered(self._after, hook)
+        return registered(self._after, hook, True)
 
     # ---- printing ----------------------------------------------------------------------------------------------
 
@@ -263,28 +263,31 @@ class Tensor(Methods):
 
     def _text(self, prefix: str, frame: FrameType) -> str:
         """The text that *frame* asks for."""
-        if self._base is not None:
-            refresh(self)
-        data = raw(self)
+        maker, data = self._maker(), raw(self)
         if isinstance(data, TracedArray) and STATE.capture is None:
             return f"{prefix}tensor({data!r})"
-        node = self._node
-        text = _Text(self._requires and node is None, None if node is None else node.label, prefix)
+        text = _Text(self._requires and maker is None, maker, prefix)
         if not isinstance(data, TracedArray):
             return text(data)
         mark = None if STATE.capture.device.type == "cuda" else data.mark(frame, text)
         return text(seen(data, "turns a tensor into text")) if mark is None else mark
 
+    def _maker(self) -> str | None:
+        """The name of the node that made this tensor; "Invalid" where the history of a view is an error."""
+        try:
+            node = self.grad_fn
+        except RuntimeError:
+            return "Invalid"
+        return None if node is None else node.label
+
     def _repr_html_(self) -> str:
-        if self._base is not None:
-            refresh(self)
-        data = raw(self)
+        maker, data = self._maker(), raw(self)
         if isinstance(data, TracedArray):
             return f"<pre>{html.escape(repr(data))}</pre>"
         values = data if isinstance(data, np.ndarray) else download(data)
         facts = [
             ("dtype", values.dtype.name), ("device", "" if self.device.type == "cpu" else self.device),
-            ("gradient", "required" * self._requires), ("made by", "" if self._node is None else self._node.label),
+            ("gradient", "required" * self._requires), ("made by", maker or ""),
         ]  # fmt: skip
         shown = values if values.dtype.kind in "biuc" else values.astype(np.float64)
         return array_html(f"{type(self).__name__} {list(values.shape)}", facts, shown)
@@ -590,18 +593,6 @@ def refresh(view: Tensor) -> None:
     """Bring the history of a view up to date after in-place operations on its base."""
     if view._attr_version != view._counter[0]:
         _ENGINE["refresh"](view)
-
-
-_epoch = [0]
-
-
-def changed() -> None:
-    """Count a change of tensors or modules that compiled steps rely on without checking it (``step.py``)."""
-    _epoch[0] += 1
-
-
-def epoch() -> int:
-    return _epoch[0]
 
 
 SETTINGS_CHANGED.append(changed)

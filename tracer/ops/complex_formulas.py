@@ -92,15 +92,18 @@ def _integer_power(x: Lanes, n: int) -> Lanes:
 
 
 def _power(x: Lanes, y: Lanes) -> Lanes:
-    """exp(y log x); 0 to a power of positive real part is 0, and to 0 it is 1."""
+    """exp(y log x); 0 to a power of positive real part is 0, with the slope of a real power there, and to 0 it is 1."""
     (a, b), (c, d) = x, y
     zero = F.logical_and(F.eq(a, like(0, a)), F.eq(b, like(0, b)))
     nothing = F.logical_and(F.eq(c, like(0, c)), F.eq(d, like(0, d)))
     base = F.select(zero, like(1, a), a), b
     re, im = _exp(_product(y, _log(base)))
     inside = F.logical_and(zero, F.logical_not(nothing))
-    valid = F.select(F.gt(c, like(0, c)), like(0, c), like(math.nan, c))
-    return F.select(inside, valid, re), F.select(inside, valid, im)
+    one = like(1, c)
+    slope = F.select(F.eq(c, one), one, F.select(F.gt(c, one), like(0, c), like(math.inf, c)))
+    valid, never = F.gt(c, like(0, c)), like(math.nan, c) * c
+    at_zero = [F.select(valid, F.mulz(part, slope), never) for part in (a, b)]
+    return F.select(inside, at_zero[0], re), F.select(inside, at_zero[1], im)
 
 
 # ---- exponentials and logarithms -----------------------------------------------------------------------------------

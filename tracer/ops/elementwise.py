@@ -359,10 +359,15 @@ row(
     "integer_pow", _integer_pow, lambda o, x, n: like(0, x) if n == 0 else n * F.integer_pow(x, n=n - 1),
     lower=_lower_integer_pow, domain=POSITIVE, rule=ARITHMETIC, cost=3, test={"params": {"n": 3}},
 )  # fmt: skip
+
+
+def _pow_exponent(o: Any, x: Any, y: Any) -> Any:
+    """x**y log(x); 0 where a power of 0 is 0 or 1, for all exponents from there on."""
+    return F.select(F.logical_and(F.eq(x, like(0, x)), F.ge(y, like(0, y))), like(0, x), o * F.log(x))
+
+
 row(
-    "pow", np.power,
-    lambda o, x, y: F.mulz(y, F.pow(x, y - like(1, y))),
-    lambda o, x, y: F.select(F.eq(x, like(0, x)), like(0, x), o * F.log(x)),
+    "pow", np.power, lambda o, x, y: F.mulz(y, F.pow(x, y - like(1, y))), _pow_exponent,
     lower=lambda s, x, y: s.pow(x, y), domain=(*POSITIVE, *REAL), rule=ARITHMETIC, singular=True, cost=40,
 )  # fmt: skip
 row("sqrt", np.sqrt, lambda o, x: like(0.5, o) / o, lower=intrinsic("sqrt"), domain=POSITIVE, singular=True, cost=4)

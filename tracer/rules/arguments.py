@@ -13,12 +13,13 @@ from types import CellType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin as _Operators
 
 from ..control.trees import function_name, shown, structure_text
 from ..ir.aval import Aval, is_number
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ir.trees import tree_flatten, tree_unflatten
+from ..ir.trees import tree_flatten, tree_map, tree_unflatten
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, outranks, to_atom, wrap, wrap_array
 
@@ -27,26 +28,74 @@ R = TypeVar("R")  # its result
 FLOAT0 = np.dtype([("float0", "V")])  # of the tangents of integers, as in JAX: they hold nothing
 
 
-class SymbolicZero:
+class SymbolicZero(_Operators):
     """A tangent or cotangent that is known to be zero, as rules with ``symbolic_zeros=True`` get it, and may give it:
-    of this shape and dtype."""
+    of this shape and dtype.  Operators, functions and methods take it for an array of zeros, or a number where its
+    argument is one."""
 
     def __init__(self, aval: Aval) -> None:
         self.shape, self.ndim = aval.shape, len(aval.shape)
         self.dtype = aval.dtype if aval.is_inexact else FLOAT0
+        self._number = aval.weak and not aval.shape
+
+    def _zeros(self) -> Any:
+        zeros = np.zeros(self.shape, self.dtype)
+        return zeros.item() if self._number else zeros
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self._zeros(), dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*_materialised(inputs), **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return func(*_materialised(args), **_materialised(kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self._zeros()), name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.asarray(self._zeros())[index]
+
+    def __len__(self) -> int:
+        return len(np.asarray(self._zeros()))
+
+    def __bool__(self) -> bool:
+        return bool(self._zeros())
+
+    def __float__(self) -> float:
+        return float(self._zeros())
+
+    def __complex__(self) -> complex:
+        return complex(self._zeros())
+
+    __hash__ = object.__hash__
+    __iadd__, __isub__, __imul__ = _Operators.__add__, _Operators.__sub__, _Operators.__mul__  # type: ignore[assignment]
+    __itruediv__, __ipow__ = _Operators.__truediv__, _Operators.__pow__  # type: ignore[assignment]
+    __imatmul__ = _Operators.__matmul__  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"SymbolicZero({self.dtype}{[*self.shape]})"
 
 
+def _materialised(tree: Any) -> Any:
+    """*tree* with arrays of zeros in place of symbolic ones."""
+    return tree_map(lambda leaf: leaf._zeros() if type(leaf) is SymbolicZero else leaf, tree)
+
+
 def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments of a call by position, with the defaults of those that are not given."""
     try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except ValueError:  # a function in C that has no signature
+        signature = None if isinstance(function, np.ufunc) else inspect.signature(function)  # theirs has `out`
+    except ValueError:  # a function in C that has none
+        signature = None
+    if signature is None:
         if kwargs:
-            raise TypeError(f"{function_name(function)} has no signature: pass its arguments by position") from None
+            raise TypeError(f"{function_name(function)} has no signature: pass its arguments by position")
         return args
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     if bound.kwargs:
         raise TypeError(

@@ -19,7 +19,7 @@ from typing import Any
 from ..control.sub_program import FunctionRecorder
 from ..ir.aval import Aval
 from ..ir.equality import same_graph
-from ..ir.errors import BadIndexError, UnsupportedError, unrecordable
+from ..ir.errors import BadIndexError, DifferentiationError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ..ir.primitive import LOOP, PRIMITIVES, PRODUCT
 from ..ir.site import user_site
@@ -185,7 +185,7 @@ class _Region:
                 held = []
         with building(self.recorder):
             found = body.close(taken_apart(given), {}, [*outputs, *held])  # type: ignore[arg-type]
-        self.graph, self.inputs = found.graph, [*found.consts, *taken_apart(atoms)]
+        self.graph, self.inputs, self.consts = found.graph, [*found.consts, *taken_apart(atoms)], len(found.consts)
 
     def _run(self, call: Function, operands: Sequence[Any], atoms: Sequence[Atom]) -> None:
         recorder = self.recorder
@@ -196,7 +196,7 @@ class _Region:
             outputs = self._flattened(call([traced(v, x) for v, x in zip(values, operands, strict=True)]))
             nodes = live_nodes(recorder.nodes[start + len(given) :], outputs)
         self.graph, consts = closed(nodes, outputs, given)
-        self.inputs = [*consts, *taken_apart(atoms)]
+        self.inputs, self.consts = [*consts, *taken_apart(atoms)], len(consts)
 
     def _flattened(self, result: Any) -> list[Atom]:
         self.leaves, self.structure = tree_flatten(result)
@@ -220,7 +220,7 @@ class _Region:
         floats = [k for k, x in enumerate(found) if x.aval.is_float and isinstance(x, Var)]
         if floats:
             graph = Graph(graph.inputs, graph.nodes, [graph.outputs[k] for k in floats])
-            rule, push = Recomputed(self.what, graph, tuple(saved)), Pushed(self.what, graph, tuple(saved))
+            rule, push = (of(self.what, graph, tuple(saved), self.consts) for of in (Recomputed, Pushed))
             operands = [*self.inputs, *[known[v] for v in saved]]
             for k, out in zip(floats, named_anew([found[k] for k in floats], operands, rule, push), strict=True):  # type: ignore[misc]
                 found[k] = out
@@ -247,19 +247,36 @@ def recorder_alias(builder: Any, atom: Atom) -> Var:
 @dataclass(eq=False, slots=True)
 class Recomputed:
     """The pullback of ``graph``, which computes its values again but for the ``saved`` ones; operands of the rule are
-    the inputs, then these."""
+    the inputs, of which ``consts`` are what the function closes over, then these."""
 
     what: str
     graph: Graph
     saved: tuple[Var, ...]
+    consts: int
     _pulled: dict[Any, Graph] = field(default_factory=dict)
     closed = True
 
-    def __call__(self, cts: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Atom | None]:
+    def __call__(self, cts: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Any]:
+        wrt = [k for k, x in enumerate(self.graph.inputs) if isinstance(atoms[k], Var) and x.aval.is_float]
+        found: list[Any] = [None] * len(atoms)
+        try:
+            cotangents = self._cotangents(wrt, cts, atoms)
+        except DifferentiationError:  # perhaps with respect to what nobody wants: a constant that a rule closes over
+            operands = [k for k in wrt if k >= self.consts]
+            for group in ([operands] if operands else []) + [[k] for k in wrt if k < self.consts]:
+                lazy = functools.cache(functools.partial(self._cotangents, group, cts, atoms))
+                for k in group:
+                    found[k] = functools.partial(_one_of, lazy, k)
+            return found
+        for k, ct in cotangents.items():
+            found[k] = ct
+        return found
+
+    def _cotangents(self, wrt: Sequence[int], cts: Sequence[Atom | None], atoms: Sequence[Atom]) -> dict[int, Atom]:
+        """The cotangents of the inputs *wrt*, by number."""
         count = len(self.graph.inputs)
         inputs, saved = atoms[:count], list(atoms[count:])
         graph = derivatives[0].limited(self.graph, inputs)
-        wrt = [k for k, x in enumerate(inputs) if isinstance(x, Var) and x.aval.is_float]
         if graph is self.graph:
             pulled = self._pullback(wrt)
         else:  # loops whose capacity belongs to these values
@@ -267,10 +284,7 @@ class Recomputed:
         builder = current_builder()
         renamed = [recorder_alias(builder, x) if isinstance(x, Var) else x for x in inputs]
         seeds = [_materialised(ct, x.aval) for ct, x in zip(cts, self.graph.outputs, strict=True)]
-        found: list[Atom | None] = [None] * len(atoms)
-        for k, ct in zip(wrt, inlined(pulled, [*renamed, *saved, *seeds]), strict=True):
-            found[k] = ct
-        return found
+        return dict(zip(wrt, inlined(pulled, [*renamed, *saved, *seeds]), strict=True))
 
     def _pullback(self, wrt: Sequence[int]) -> Graph:
         key = tuple(wrt)
@@ -310,6 +324,10 @@ class Pushed(Recomputed):
             self._pulled[key] = derivatives[0].pushforward(self.graph, moving)
         given = [_materialised(tangents[k], atoms[k].aval) for k in moving]
         return inlined(self._pulled[key], [*atoms[:count], *given])
+
+
+def _one_of(found: Callable[[], dict[int, Atom]], k: int) -> Atom:
+    return found()[k]
 
 
 def _materialised(x: Atom | None, aval: Aval) -> Atom:

@@ -17,13 +17,26 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Atom, Graph
+from ..ir.graph import Atom, Graph, Var
 from ..ir.interrupts import kept
 from ..ir.site import Site, is_internal
+from ..ops.complex import taken_apart
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from .arguments import function_key
-from .programs import DEPTH, Apply, Deferred, FailedRule, LaterRule, Layout, OwnRule, PythonRule, RuleProgram, may_ask
+from .programs import (
+    DEPTH,
+    FORWARD,
+    Apply,
+    Deferred,
+    FailedRule,
+    LaterRule,
+    Layout,
+    OwnRule,
+    PythonRule,
+    RuleProgram,
+    may_ask,
+)
 
 _state = threading.local()
 
@@ -34,8 +47,10 @@ class _Open:
 
     key: Any
     program: RuleProgram
+    body: Recorder
     operands: Sequence[Atom]
     outs: Sequence[Atom]
+    given: Sequence[Atom]  # lanes of the tangents or cotangents
     results: Any
     part: Any  # of a rule by parts
 
@@ -57,6 +72,33 @@ kept(lambda: len(open_programs()), _close)
 def opened(key: Any) -> _Open | None:
     """The program of *key* that is being recorded, if there is one."""
     return next((x for x in reversed(open_programs()) if x.key == key), None)
+
+
+def linear_in_tangents(recorder: Recorder, operands: Sequence[Atom], key: Any) -> bool:
+    """Whether the call of *key* stands in a rule for tangents, of values that depend on these, and its own rule would
+    lead back to that one, or too deep.
+
+    A rule is linear in the tangents, so what it does with them is their derivative too, and the rule of such a call
+    (``t -> f(t)``, of a linear f) would be asked for its transpose without end."""
+    opened = open_programs()
+    if not opened or opened[-1].program.layout.direction != FORWARD:
+        return False
+    if len(opened) < DEPTH and all(x.key[:-2] != key[:-2] for x in opened):  # whatever the shapes and settings
+        return False
+    needed = {x for x in taken_apart(operands) if isinstance(x, Var)}
+    now: Recorder | None = recorder
+    while now is not None:
+        made: set[Var] = set()
+        for node in reversed(now.nodes):
+            made.update(node.outs)
+            if not needed.isdisjoint(node.outs):
+                needed.update([x for x in node.inputs if isinstance(x, Var)])
+        if now is opened[-1].body:
+            return not needed.isdisjoint(opened[-1].given)  # type: ignore[arg-type]
+        if not needed.isdisjoint(getattr(now, "own", set()) - made):
+            return True  # values of a loop, which may come from anywhere
+        now = now.parent
+    return False
 
 
 # of each recorder: the programs in it by key, with the objects that their rules saw
@@ -84,8 +126,8 @@ def rule_of(
     program = RuleProgram(label, layout, site)
 
     @contextmanager
-    def in_progress(operands: Sequence[Atom], outs: Sequence[Atom]) -> Iterator[None]:
-        open_programs().append(_Open(key, program, operands, outs, results, part))
+    def in_progress(body: Recorder, operands: Any, outs: Any, given: Any) -> Iterator[None]:
+        open_programs().append(_Open(key, program, body, operands, outs, given, results, part))
         try:
             yield
         finally:

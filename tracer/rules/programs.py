@@ -9,7 +9,8 @@ loop that calls the function is rolled.  Where the rule asks for values (``if x 
 which runs in the recording whenever a derivative is taken.  The backward of an ``autograd.Function`` is such a rule.
 
 A rule may call its own function.  Of the same operands that is the result, which is known.  Of others it is a node
-with the very program that is being recorded: derivatives of any order unfold it as often as they need.
+with the very program that is being recorded: derivatives of any order unfold it as often as they need.  Of tangents
+(``f(t)``, of a linear f) it is the function without a rule, as in JAX: the transpose of its rule would be its own.
 
 Derivatives by way of anything but the operands are errors, as in JAX: a rule says nothing of what the function closes
 over.  Constants from outside are operands for that reason, and the values, which depend on no operand: the function
@@ -273,8 +274,9 @@ class RuleProgram(OwnRule):
         self._missing: dict[int, Deferred] = {}
         self.present: list[Any] = []  # True for each that the rule gives, None, or a function that raises its error
 
-    def record(self, parent: Recorder, apply: Apply, opened: Callable[[Sequence[Atom], Sequence[Atom]], Any]) -> None:
-        """Record *apply*; *opened*: a context, of the variables for operands and results, in which that is done."""
+    def record(self, parent: Recorder, apply: Apply, opened: Callable[..., Any]) -> None:
+        """Record *apply*; *opened*: a context in which that is done, of the recorder, the variables for operands and
+        results, and the lanes of those for what is given."""
         body = FunctionRecorder(parent, 0, f"the rule of {self.label}")
         if may_ask(parent) and not parent.row_inputs:
             body.choices = None  # a rule that asks is none of its own; a second run would be made for nothing
@@ -284,7 +286,7 @@ class RuleProgram(OwnRule):
             for avals in (layout.operands, layout.outs, layout.given)
         )
         lanes = [taken_apart(x) for x in (operands, outs, given)]
-        with recording(body), opened(operands, outs):
+        with recording(body), opened(body, operands, outs, lanes[2]):
             found = _applied(layout, apply, lanes[0], lanes[1], lanes[2])
             self._missing = getattr(apply, "missing", {})
             outputs = [x for x in found if isinstance(x, (Var, Lit))]

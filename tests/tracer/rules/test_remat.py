@@ -143,3 +143,74 @@ def test_values_with_names() -> None:
     assert tg.checkpoint_name(tree, "t") == tree
     lengths = compile_grad(lambda x: np.sum(np.abs(tg.checkpoint_name(x + 1j, "z"))))
     np.testing.assert_allclose(lengths.grad(V3), V3 / np.abs(V3 + 1j))
+
+
+# ---- rules within ----------------------------------------------------------------------------------------------------
+
+GAINS = np.arange(3.0) + 1
+
+
+def _forward():
+    f = tg.custom_jvp(lambda x: np.sin(x * GAINS))
+    f.defjvp(lambda p, t: (f(*p), np.cos(p[0] * GAINS) * t[0] * (np.arange(3.0) + 1)))
+    return f
+
+
+def _linear():
+    f = tg.custom_jvp(lambda x: x * GAINS)
+    f.defjvp(lambda p, t: (f(*p), f(*t)))
+    return f
+
+
+def _reverse():
+    f = tg.custom_vjp(lambda x: x * GAINS)
+    f.defvjp(lambda x: (f(x), None), lambda _, g: (g * (np.arange(3.0) + 1),))
+    return f
+
+
+def _each():
+    f = tg.custom_jvp(lambda x, y: x * y * GAINS)
+    f.defjvps(lambda t, ans, x, y: t * y * GAINS, lambda t, ans, x, y: x * t * GAINS)
+    return lambda x: f(x, np.ones(3) * 2)
+
+
+RULES = {"jvp": _forward, "linear": _linear, "vjp": _reverse, "each argument": _each}
+LOOPS = {
+    "scan": lambda f, x: tg.scan(lambda c, _: (f(c), None), x, None, length=2)[0],
+    "scan of rows": lambda f, x: np.sum(tg.scan(lambda c, s: (c, f(c) * s), x, np.arange(2.0) + 1)[1], 0),
+    "while_loop": lambda f, x: tg.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, f(s[1])), (0, x))[1],
+    "fori_loop": lambda f, x: tg.fori_loop(0, 2, lambda i, c: f(c), x),
+    "cond": lambda f, x: tg.cond(np.sum(x) > 0, f, lambda x: f(f(x)), x),
+    "map": lambda f, x: np.sum(tg.map(lambda s: f(x * s), np.arange(2.0) + 1), 0),
+    "vmap": lambda f, x: np.sum(tg.vmap(lambda s: f(x * s))(np.arange(2.0) + 1), 0),
+    "scan in scan": lambda f, x: tg.scan(lambda c, _: (LOOPS["scan"](f, c), None), x, None, length=2)[0],
+    "step": lambda f, x: tg.scan(tg.checkpoint(lambda c, _: (f(c), None)), x, None, length=2)[0],
+    "checkpoint": lambda f, x: tg.checkpoint(f)(f(x)),
+    "python": lambda f, x: f(f(f(x))),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_that_read_constants(rule, loop) -> None:
+    """A rule says nothing of the constants that it reads, and nobody wants their cotangents."""
+    f = lambda x: LOOPS[loop](RULES[rule](), x)  # noqa: E731
+    again = tg.checkpoint(f)
+    for derive in (autograd.grad, lambda g: autograd.grad(lambda x: np.sum(autograd.grad(g)(x) * x))):
+        plain, kept = (derive(lambda x, g=g: np.sum(g(x) * x))(V3) for g in (f, again))
+        np.testing.assert_allclose(kept, plain, rtol=1e-12)
+    rows = np.stack([V3, 2 * V3])
+    np.testing.assert_allclose(tg.vmap(autograd.grad(lambda x: np.sum(again(x))))(rows), [
+        autograd.grad(lambda x: np.sum(f(x)))(row) for row in rows
+    ])  # fmt: skip
+
+
+def test_a_derivative_by_what_a_rule_closes_over_is_still_an_error() -> None:
+    def loss(w, x):
+        f = tg.custom_jvp(lambda x: x * w)
+        f.defjvp(lambda p, t: (f(*p), w * t[0]))
+        return np.sum(tg.checkpoint(lambda x: tg.scan(lambda c, _: (f(c), None), x, None, length=2)[0])(x))
+
+    np.testing.assert_allclose(autograd.grad(loss, 1)(GAINS, V3), GAINS**2)
+    with pytest.raises(tg.DifferentiationError, match="closes over"):
+        autograd.grad(loss, 0)(GAINS, V3)

@@ -110,3 +110,66 @@ def test_complex_operands() -> None:
     value, tangent = jvp(f, (z, w), (1j, 2.0 + 0j))
     np.testing.assert_allclose((value, tangent), (z * w, 1j * w + 2 * z))
     np.testing.assert_allclose(autograd.grad(lambda z: f(z, w), holomorphic=True)(z), w)
+
+
+# ---- zeros in expressions --------------------------------------------------------------------------------------------
+
+EXPRESSIONS: dict[str, Any] = {
+    "times": lambda z, x: z * x, "times, reflected": lambda z, x: x * z, "plus": lambda z, x: z + x,
+    "minus": lambda z, x: x - z, "negative": lambda z, x: -z, "positive": lambda z, x: +z, "over": lambda z, x: z / x,
+    "number": lambda z, x: 2.0 * z + 1, "power": lambda z, x: z**2 + abs(z), "in place": lambda z, x: iadd(z, x),
+    "compared": lambda z, x: np.where(z == 0, x, -x) + np.where(z < x, x, 0.0), "sine": lambda z, x: np.sin(z),
+    "where": lambda z, x: np.where(x > 0, z, x), "sum": lambda z, x: np.sum(z) + z.sum() * x,
+    "item": lambda z, x: z[0] * x,
+    "matrix": lambda z, x: z @ x, "dot": lambda z, x: np.dot(x, z), "stack": lambda z, x: np.stack([x, z]).sum(0),
+    "method": lambda z, x: z.reshape(-1).astype(float).T * x, "like": lambda z, x: np.zeros_like(z) + x,
+    "python": lambda z, x: sum([z, x, z]) * len(z), "truth": lambda z, x: x if not np.any(z) else z,
+    "maximum": lambda z, x: np.maximum(z, x), "einsum": lambda z, x: np.einsum("i,i->i", z, x),
+    "concatenate": lambda z, x: np.concatenate([z, x])[:3], "asarray": lambda z, x: np.asarray(z) + x,
+}  # fmt: skip
+
+
+def iadd(z: Any, x: Any) -> Any:
+    z += x
+    z *= x
+    return z
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_zeros_in_expressions(name: str) -> None:
+    expression, seen = EXPRESSIONS[name], []
+
+    @tg.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, y), out = primals, 0.0
+        for t, other in zip(tangents, (y, x), strict=True):
+            if type(t) is tg.SymbolicZero:
+                seen.append(name)
+                given, zeros = (expression(z, x) for z in (t, np.zeros(t.shape, t.dtype)))
+                out = out + np.sum(given) - np.sum(zeros)
+            out = out + t * other
+        return f(x, y), out
+
+    f.defjvp(rule, symbolic_zeros=True)
+    np.testing.assert_allclose(jvp(lambda x: f(x, 2 * x), (XS,), (np.ones(3),))[1], 4 * XS)
+    np.testing.assert_allclose(grad(lambda x: np.sum(f(x, XS)))(XS), XS)
+    np.testing.assert_allclose(vmap(grad(lambda x: np.sum(f(x, x))))(np.stack([XS, -XS])), [2 * XS, -2 * XS])
+    assert seen
+
+
+def test_cotangents_can_be_zeros_and_have_dtypes() -> None:
+    f = tg.custom_vjp(lambda x, y: (x * y, x + y))
+    f.defvjp(
+        lambda x, y: (f(x.value, y.value), (x.value, y.value)),
+        lambda r, g: (g[0] * r[1] + g[1], r[0] * g[0] + 1.0 * g[1]),
+        symbolic_zeros=True,
+    )
+    for k, want in ((0, (4.0, 3.0)), (1, (1.0, 1.0))):
+        assert grad(lambda x, y, k=k: f(x, y)[k], (0, 1))(3.0, 4.0) == want
+    low = np.float32([1, 2])
+    g = tg.custom_jvp(lambda x, y: x * y)
+    g.defjvp(lambda p, t: (g(*p), t[0] * p[1] + p[0] * t[1]), symbolic_zeros=True)
+    assert grad(lambda x: np.sum(g(x, 2 * low)))(low).dtype == np.float32

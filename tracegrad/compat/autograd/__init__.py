@@ -3,9 +3,12 @@ tracegrad.compat.autograd import grad``.  ``differential_operators.py`` is the f
 second.
 """
 
-from . import differential_operators, numpy
+from . import differential_operators, extend, numpy, tracer
 from .builtins import dict, isinstance, list, tuple, type
 from .differential_operators import *
 from .primitives import primitive
 
-__all__ = ["dict", "isinstance", "list", "numpy", "primitive", "tuple", "type", *differential_operators.__all__]
+__all__ = [
+    "dict", "extend", "isinstance", "list", "numpy", "primitive", "tracer", "tuple", "type",
+    *differential_operators.__all__,
+]  # fmt: skip

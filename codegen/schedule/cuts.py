@@ -9,27 +9,57 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...tracer.ir.primitive import ELEMENTWISE
+from ...tracer.ir.primitive import ELEMENTWISE, VIEW
 from ..lower.canonical import ONE, Canonical, Sym
 from .dependences import is_call
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
 MAX_SCALARS = 192  # values without axes that one root evaluates
+MAX_VALUES = 512  # values with axes that one root evaluates, and twice as many in one loop: LLVM takes more than twice
+# as long for twice as many
+MANY_FLOPS = 160  # of a value: evaluating it again costs far more than storing it
 
 
 def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None = MAX_SCALARS) -> set[Sym]:
     """Values that are to be stored, beside those that are *stored*, so that no root reads more than ``MAX_ARRAYS``
-    arrays by elementwise operations alone, or evaluates more than *most_scalars* values without axes."""
-    arrays = _Pieces(MAX_ARRAYS, stored)
+    arrays by elementwise operations alone, or evaluates more than ``MAX_VALUES`` values, and more than *most_scalars*
+    without axes."""
+    arrays, values = _Pieces(MAX_ARRAYS, stored), _Pieces(MAX_VALUES, stored)
     scalars = _Pieces(most_scalars, stored) if most_scalars is not None else None
     for op in program.ops:
         if is_call(op) or op.prim.kind != ELEMENTWISE:
             continue
         if any(d != ONE for d in op.out.dims):
-            arrays.add(op.out, [x for x in op.ins if isinstance(x, Sym) and any(d != ONE for d in x.dims)])
+            wide = [x for x in op.ins if isinstance(x, Sym) and any(d != ONE for d in x.dims)]
+            arrays.add(op.out, wide)
+            values.add(op.out, [x for x in wide if x in values.parts], itself=True)
         elif scalars is not None:
             scalars.add(op.out, [x for x in op.ins if isinstance(x, Sym) and x in scalars.parts], itself=True)
-    return arrays.cut | (scalars.cut if scalars is not None else set())
+    found = arrays.cut | values.cut | (scalars.cut if scalars is not None else set())
+    return found | _read_apart(program, found.union(stored))
+
+
+def _read_apart(program: Canonical, stored: Collection[Sym]) -> set[Sym]:
+    """Values of many operations that are read at several places, as the steps of a wave are: each root would find its
+    way through all the steps before it, at ever more places."""
+    places: dict[Sym, set[Sym | None]] = {}  # by value: the views of it, and None for other readers
+    for op in program.ops:
+        for x in op.ins:
+            if isinstance(x, Sym):
+                places.setdefault(x, set()).add(op.out if op.prim.kind == VIEW else None)
+    cut: set[Sym] = set()
+    flops: dict[Sym, int] = {}
+    for op in program.ops:
+        if op.prim.kind not in (ELEMENTWISE, VIEW) or op.out in stored:
+            continue
+        own = op.prim.cost if op.prim.kind == ELEMENTWISE else 0
+        found = own + sum([flops.get(x, 0) for x in op.ins if isinstance(x, Sym)])
+        apart = own and any(d != ONE for d in op.out.dims) and len(places.get(op.out, ())) > 1
+        if apart and found > MANY_FLOPS:
+            cut.add(op.out)
+        else:
+            flops[op.out] = min(found, MANY_FLOPS + 1)
+    return cut
 
 
 class _Pieces:

@@ -16,7 +16,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
-from .cuts import MAX_ARRAYS, MAX_SCALARS, cuts
+from .cuts import MAX_ARRAYS, MAX_SCALARS, MAX_VALUES, cuts
 from .dependences import Mask, Reads, carries, completion, domain, is_call, reads, reduced_depths
 from .index_maps import Condition, Indices
 from .loop_tree import (
@@ -62,6 +62,7 @@ class Placer:
         self.made: dict[int, set[Sym]] = {}  # id of a loop -> the stored values that it makes
         self.streamed: dict[int, set[Sym]] = {}  # id of a loop -> the arrays that it reads or writes
         self.memory: dict[int, set[Sym]] = {}  # id of a loop -> those of them that are not at hand
+        self.evaluated: dict[int, int] = {}  # id of a loop -> the values that are evaluated in it
         self.notes: list[str | Reason] = []
         self._places: dict[int, tuple[list[ScheduleItem], int]] = {}  # id of an item -> the body that it is in, where
         self._loops: dict[tuple[int, Dim], list[Loop]] = {}  # id of a body, dim -> the loops over it, in order
@@ -97,6 +98,7 @@ class Placer:
             if loop is None:
                 loop = Loop(dim)
                 self.made[id(loop)], self.streamed[id(loop)], self.memory[id(loop)] = set(), set(), set()
+                self.evaluated[id(loop)] = 0
                 self._append(body, loop)
             statement.path.append(loop)
             body = loop.body
@@ -106,6 +108,7 @@ class Placer:
             self.made[id(loop)].add(statement.out)
             self.streamed[id(loop)] |= mine
             self.memory[id(loop)] |= self._in_memory(loop, mine)
+            self.evaluated[id(loop)] += len(self.reads[statement.out].inlined)
 
     def _best_loop(
         self, body: list[ScheduleItem], first: int, statement: Statement, dim: Dim, depth: int
@@ -143,7 +146,9 @@ class Placer:
             if at is None or not self._same_row(producer, at, depth):
                 return self._refuse(Refusal.FUSE_ROW, statement, producer)
         arrays = self._in_memory(loop, {s for s, _ in mine.stored}) | {statement.out}
-        if len(self.memory[id(loop)] | arrays) > MAX_ARRAYS or len(inside) >= MAX_STATEMENTS:
+        evaluated = self.evaluated[id(loop)] + len(mine.inlined)
+        full = len(inside) >= MAX_STATEMENTS or evaluated > 2 * MAX_VALUES
+        if full or len(self.memory[id(loop)] | arrays) > MAX_ARRAYS:
             return self._refuse(Refusal.FUSE_ARRAYS, statement, last_statement(loop))
         return True
 

@@ -219,8 +219,10 @@ _TABLE: dict[str, Verdict] = {
 RUN_TIME = {
     f"{module}.{name}": Refusal.CALLS_WARN for module in ("_warnings", "warnings") for name in ("warn", "warn_explicit")
 }
-# Packages that run inside of ours (compilers, array libraries, tests) and may be seen there; elsewhere they are judged.
+# Packages that run inside of those above (compilers, array libraries, what pandas stores its columns in and computes
+# with, tests) and may be seen there; elsewhere they are judged.
 MACHINERY = (*PACKAGES, "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
+             "pyarrow", "dateutil", "pytz", "six", "numexpr", "bottleneck",
              "coverage", "hypothesis", "pydevd", "debugpy")  # fmt: skip
 # read attributes by themselves
 _COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace", "evolve", "assoc"}

@@ -17,6 +17,7 @@ import sys
 import threading
 import types
 import typing
+import warnings
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +32,7 @@ from ...tracer.ir.site import is_internal
 from ...tracer.numpy_api import made_in_code
 from ...tracer.record import constants
 from ...tracer.record.recorder import current_recorder, unwatched_contexts
-from ...tracer.record.reports import LOG_CODES
+from ...tracer.record.reports import LOG_CODES, filters
 from .code_scan import failing
 from .libraries import AMBIENT, ERRORS, FILTERS, RUN_TIME, ambient, impure
 from .native_filter import Filter, unavailable
@@ -42,6 +43,11 @@ from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, metho
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
 _DIRECT_ONLY = {"sys", "_thread", "gc", "weakref", "_weakref", "builtins", "_contextvars"}
+# Codes, by id, of functions that write a log or show a warning.
+_SHOWS = getattr(getattr(warnings, "_showwarnmsg", None), "__code__", None)
+_REPORTS = {
+    **dict.fromkeys(LOG_CODES, (Refusal.CALLS_LOG, "logging")), id(_SHOWS): (Refusal.CALLS_WARN, "warnings")
+}  # fmt: skip
 _AGAIN, _HERE, _ALWAYS = range(3)  # verdicts on a call of a C function
 _EVERYWHERE = Trust()  # library code for every function, whatever its settings trust besides
 _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
@@ -78,6 +84,7 @@ class Watch:
         self._seeds, self.draws = seeds, SeededDraws(seeds)
         self._ambient: list[Any] = []
         self._errors: Any = None
+        self._filters: Any = None  # of warnings, when this began
         self._imported = 0  # filters of warnings that late imports have added before
         self._filter: Filter | None = None
         self.reasons: list[Reason] = []
@@ -89,7 +96,7 @@ class Watch:
         gc.callbacks.append(self._collection)
         self._prior = sys.getprofile()
         self.draws, self._ambient, self._errors = SeededDraws(self._seeds), ambient(), ERRORS.read()
-        self._imported = len(added_filters)
+        self._filters, self._imported = filters(), len(added_filters)
         recorder = current_recorder()
         if recorder is not None:
             recorder.seeds = self.draws.seed_numpy
@@ -169,8 +176,8 @@ class Watch:
                     new_code(frame)
                 if id(frame.f_code) in shown:
                     show(frame)
-                elif id(frame.f_code) in LOG_CODES:
-                    self._impure(frame, Refusal.CALLS_LOG, "logging", frame.f_code.co_name)
+                elif (why := _REPORTS.get(id(frame.f_code))) is not None:
+                    self._impure(frame, why[0], why[1], frame.f_code.co_name)
             elif what == "c_call":
                 owner = getattr(arg, "__self__", None)
                 if kinds.get(type(owner), True):
@@ -191,8 +198,8 @@ class Watch:
                 self._new_code(frame)
             if id(code) in self._shown:
                 show(frame)
-            elif id(code) in LOG_CODES:
-                self._impure(frame, Refusal.CALLS_LOG, "logging", code.co_name)
+            elif (why := _REPORTS.get(id(code))) is not None:
+                self._impure(frame, why[0], why[1], code.co_name)
             else:
                 self._filter.learn(code, code, _library_code(code))
         elif what == "c_call":
@@ -219,12 +226,16 @@ class Watch:
             self._add(Refusal.CALLS_UNSEEN(what=code.co_name, site=where), frame)
 
     def _generated(self, frame: types.FrameType) -> bool:
-        """Code that a library made (the ``__init__`` of a dataclass) and calls itself, or makes in this run."""
+        """Code that a library made (the ``__init__`` of a dataclass, a named tuple) and calls itself, or makes in this
+        run."""
         if frame.f_code.co_filename != "<string>":
             return False
         if frame.f_code in self._made:
             return True
         at = frame.f_back
+        named_tuple = str(frame.f_globals.get("__name__", "")).startswith("namedtuple_")
+        if named_tuple and at is not None and self._trust.file(at.f_code.co_filename):
+            return True
         if at is not None and at.f_globals.get("__name__") in _MAKERS and self._trust.file(at.f_code.co_filename):
             self._made.update(nested(frame.f_code))
             return True
@@ -271,6 +282,8 @@ class Watch:
         direct = not self._trust.file(frame.f_code.co_filename)
         if not direct and (module in _DIRECT_ONLY or (module in ("_io", "io") and why is Refusal.CALLS_OBJECT)):
             return _HERE
+        if why is Refusal.CALLS_WARN and not direct and frame.f_code is not _SHOWS and filters() is not self._filters:
+            return _AGAIN  # a library has filters of its own: it warns if something is shown
         at: types.FrameType | None = frame
         while at is not None and (self._trust.file(at.f_code.co_filename) or at.f_code in self._collector):
             if at.f_code in self._collector:

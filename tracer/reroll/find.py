@@ -9,6 +9,7 @@ none.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ LONG = 512  # items in all of a loop that is rolled with fewer trips
 LOOP_WEIGHT = 100  # items that a loop in a block counts for
 MAX_PERIODS = 256  # distances that are tried in one recording
 MAX_AXES = 64  # more than any array has
+MAX_ENDS = 4  # values of no loop in a list of such values, as the first one of a trajectory is
 MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
 
 
@@ -73,7 +75,7 @@ def find_repeats(
             found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
-        elif isinstance(result, Repeat) and not _only_moves(items, first, result):
+        elif isinstance(result, Repeat) and not _only_moves(items, found, result, wholes_of):
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -86,14 +88,25 @@ def find_repeats(
     return found
 
 
-def _only_moves(items: Sequence[Item], first: Mapping[Var, int], repeat: Repeat) -> bool:
+def _only_moves(
+    items: Sequence[Item], found: FoundRepeats, repeat: Repeat, wholes_of: Callable[[Atom], Sequence[Atom]] | None
+) -> bool:
     """Whether *repeat* does nothing but move values that no loop makes one by one, since they are of unlike operations
     or stand there several times: a loop would move them once more, to have them in one array."""
     if any(not isinstance(step.item, Node) or step.item.prim.kind != VIEW for step in repeat.steps):
         return False
-    rows = [slot.atoms for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-    makers = [{items[first[x]].prim for x in atoms if x in first} for atoms in rows]  # type: ignore[union-attr]
-    return any(len(prims) > 1 for prims in makers) or any(len(set(atoms)) < len(atoms) for atoms in rows)
+    first, starts = found.first, [loop.start for loop in found.repeats]
+
+    def apart(atom: Var) -> bool:
+        """Whether *atom* is no value of a loop."""
+        at = bisect_right(starts, first.get(atom, -1)) - 1
+        return (at < 0 or first[atom] >= found.repeats[at].end) and not (wholes_of is not None and wholes_of(atom))
+
+    for atoms in [slot.atoms for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]:
+        unlike = len({items[first[x]].prim for x in atoms if x in first}) > 1  # type: ignore[union-attr]
+        if len(set(atoms)) < len(atoms) or (unlike and sum(map(apart, atoms)) > MAX_ENDS):
+            return True
+    return False
 
 
 def _proven(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,9 @@ from .loop_body import Block, Lines, MakeConst
 from .repeats import Carried, Invariant, Item, Repeat, Rows, Slot, Step, VaryingConstant, told
 from .windows import merged, row_at
 
-MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
+MAX_TURNS = 8  # items whose values come in turn
+MAX_STACK = 64  # values that are stacked one by one, where a loop of a few operations steps through them
+STACK_ITEMS = 8  # operations of a block, for one value that is stacked
 
 
 class Place(NamedTuple):
@@ -51,9 +53,32 @@ class Column(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
-def loose(parts: Iterable[Atom | Column]) -> list[Atom]:
+class Interleaved(NamedTuple):
+    """The rows of several columns of the same length, in turn."""
+
+    columns: tuple[Column, ...]
+
+
+Part: TypeAlias = Atom | Column | Interleaved
+
+
+def loose(parts: Iterable[Part]) -> list[Atom]:
     """The values among *parts* that belong to no column."""
-    return [part for part in parts if not isinstance(part, Column)]
+    return [part for part in parts if not isinstance(part, Column | Interleaved)]
+
+
+def columns_in(parts: Iterable[Part]) -> list[Column]:
+    """The columns among *parts*."""
+    found: list[Column] = []
+    for part in parts:
+        found += part.columns if isinstance(part, Interleaved) else [part] if isinstance(part, Column) else []
+    return found
+
+
+def worth_stacking(repeat: Repeat, stacked: int) -> bool:
+    """Whether a loop is better than its blocks one after another where as many slots as *stacked* step through values
+    that have to be stacked one by one (a heuristic): a block is much more than that."""
+    return repeat.period >= STACK_ITEMS * stacked
 
 
 class Rewriter:
@@ -76,8 +101,8 @@ class Rewriter:
         self.held: list[Var] = []
         self.defined: set[Var] = set()  # those of `given` that have been defined
         self.stacks: dict[tuple[int, int, int], Atom] = {}  # (repeat, item, out): its values in all blocks
-        self.parts: dict[int, list[Atom | Column]] = {}  # id(slot of rows) -> its atoms and columns
-        self.joined: dict[int, list[Atom | Column]] = {}  # id(concat node): its operands
+        self.parts: dict[int, list[Part]] = {}  # id(slot of rows) -> its atoms and columns
+        self.joined: dict[int, list[Part]] = {}  # id(concat node): its operands
 
     def run(self) -> tuple[list[Node], list[Guard]]:
         self._resolve_rows()
@@ -143,8 +168,9 @@ class Rewriter:
         every, self.repeats = self.repeats, kept
         for repeat in every:
             slots = [(step.item, slot) for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-            parts = {id(slot): [] if self._is_constant(slot) else self.parts_of(slot.atoms) for _, slot in slots}
+            parts = {id(slot): [] if self._is_constant(slot) else self._pieces(slot.atoms) for _, slot in slots}
             many = [(item, count) for item, slot in slots if (count := len(loose(parts[id(slot)]))) > MAX_STACK]
+            many = [] if worth_stacking(repeat, len(many)) else many
             if not many:
                 self.parts.update(parts)
                 kept.append(repeat)
@@ -173,15 +199,15 @@ class Rewriter:
 
     def _find_uses(self) -> None:
         used: set[Atom] = {*self.roots, *self._find_given()}
-        columns = [part for parts in self.parts.values() for part in parts if isinstance(part, Column)]
+        columns = [column for parts in self.parts.values() for column in columns_in(parts)]
         at = 0
         for repeat in [*self.repeats, None]:
             for item in self.items[at : repeat.start if repeat else len(self.items)]:
                 if isinstance(item, Guard):
                     used.add(item.atom)
                 elif item.prim is CONCAT and len(item.inputs) > 2:
-                    parts = self.joined[id(item)] = self.parts_of(item.inputs)
-                    columns += [p for p in parts if isinstance(p, Column)]
+                    parts = self.joined[id(item)] = self._pieces(item.inputs)
+                    columns += columns_in(parts)
                     used.update(loose(parts))
                 else:
                     used.update(item.inputs)
@@ -209,30 +235,62 @@ class Rewriter:
         parts: list[Atom | Column] = []
         k = 0
         while k < len(atoms):
-            end = self._end_of_column(atoms, k)
-            end = end if end - k > 2 else k + 1
+            count = self._evenly(atoms, k)
+            end = k + (count if count > 2 else 1)
             column = self._column(atoms[k:end])
             parts += atoms[k:end] if column is None else [column]
             k = end
         return parts
 
-    def _end_of_column(self, atoms: Sequence[Atom], start: int) -> int:
-        """The end of the run of *atoms* from *start* on that are values of one item in evenly spaced blocks."""
-        here = self.place(atoms[start])
-        there = self.place(atoms[start + 1]) if start + 1 < len(atoms) else None
-        if here is None or there is None or here._replace(block=there.block) != there:
-            return start + 1
-        stride, end = there.block - here.block, start + 2
-        while end < len(atoms) and self.place(atoms[end]) == here._replace(block=here.block + stride * (end - start)):
-            end += 1
-        return end
+    def _pieces(self, atoms: Sequence[Atom]) -> list[Part]:
+        """As ``parts_of``, and where values of several items come in turn, these as one part."""
+        pieces: list[Part] = []
+        at = end = 0
+        for part in self.parts_of(atoms):
+            if at >= end:
+                woven = None if isinstance(part, Column) else self._interleaved(atoms, at)
+                pieces.append(part if woven is None else woven)
+                end = at + (1 if woven is None else len(woven.columns) * woven.columns[0].count)
+            at += part.count if isinstance(part, Column) else 1
+        return pieces
 
-    def rows(self, column: Column) -> Atom:
-        """The values of *column*, stacked."""
-        k, item, out = column[:3]
+    def _interleaved(self, atoms: Sequence[Atom], start: int) -> Interleaved | None:
+        """The values from *start* on that are those of a few items in turn."""
+        for period in range(2, MAX_TURNS + 1):
+            if start + 3 * period > len(atoms) or self._evenly(atoms[start : start + 3 * period], 0, period) < 3:
+                continue
+            count = min(self._evenly(atoms, start + j, period) for j in range(period))
+            if count < 3:
+                continue
+            columns = [self._column(atoms[start + j : start + count * period : period]) for j in range(period)]
+            if None not in columns:
+                return Interleaved(tuple(columns))  # type: ignore[arg-type]
+        return None
+
+    def _evenly(self, atoms: Sequence[Atom], start: int, step: int = 1) -> int:
+        """The number of *atoms* from *start* on, *step* apart, that are values of one item in evenly spaced blocks."""
+        here = self.place(atoms[start])
+        there = self.place(atoms[start + step]) if start + step < len(atoms) else None
+        if here is None or there is None or here._replace(block=there.block) != there:
+            return 1
+        stride, count = there.block - here.block, 2
+        for at in range(start + 2 * step, len(atoms), step):
+            if self.place(atoms[at]) != here._replace(block=here.block + stride * count):
+                break
+            count += 1
+        return count
+
+    def rows(self, part: Column | Interleaved) -> Atom:
+        """The values of *part*, stacked."""
+        if isinstance(part, Interleaved):
+            each = [self.rows(column) for column in part.columns]
+            count, *rest = each[0].aval.shape
+            woven = concat([reshape(x, (count, 1, *rest)) for x in each], 1)
+            return reshape(woven, (count * len(each), *rest))
+        k, item, out = part[:3]
         x = self.stacks[k, item, out] if k >= 0 else self.followed[-1 - k].stacks[item, out]
         rest = x.aval.shape[1:]
-        return take_slice(x, (column.first, *[0] * len(rest)), (column.stride, *[1] * len(rest)), (column.count, *rest))
+        return take_slice(x, (part.first, *[0] * len(rest)), (part.stride, *[1] * len(rest)), (part.count, *rest))
 
     # ---- what is not repeated ------------------------------------------------------------------------------------
 
@@ -244,19 +302,19 @@ class Rewriter:
                 self.guards[id(item)] = item
             elif self.first[item.outs[0]] == at and not is_pending(self.followed, item.outs[0]):
                 parts = self.joined.get(id(item))
-                if parts is None or all(not isinstance(p, Column) for p in parts):
+                if parts is None or len(loose(parts)) == len(parts):
                     self._define(item.inputs)
                     self.out.append(item)
                 else:
                     self._define(loose(parts))
                     self._join(item, parts)
 
-    def _join(self, node: Node, parts: Sequence[Atom | Column]) -> None:
+    def _join(self, node: Node, parts: Sequence[Part]) -> None:
         axis, self.out.site_override = node.params["axis"], node.site
         with building(self.out):
             joined: list[Atom] = []
             for part in parts:
-                if isinstance(part, Column):
+                if isinstance(part, Column | Interleaved):
                     part = merged(self.rows(part), axis)
                 joined.append(part)
             self._name(concat(joined, axis), node.out)
@@ -363,7 +421,9 @@ class Rewriter:
         if self._is_constant(slot):
             return self.const(np.stack([self.contents[atom] for atom in slot.atoms]))
         parts = self.parts[id(slot)]
-        return concat([self.rows(p) if isinstance(p, Column) else reshape(p, (1, *p.aval.shape)) for p in parts], 0)
+        return concat(
+            [self.rows(p) if isinstance(p, Column | Interleaved) else reshape(p, (1, *p.aval.shape)) for p in parts], 0
+        )
 
     def _once(self, repeat: Repeat, j: int, step: Step) -> None:
         """Put a loop-invariant item before the loop, also where it is equal by chance to an earlier item of the block,

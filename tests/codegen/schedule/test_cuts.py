@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import lay_out
-from tracegrad.codegen.schedule.cuts import MAX_ARRAYS, MAX_SCALARS
+from tracegrad.codegen.schedule import schedule
+from tracegrad.codegen.schedule.cuts import MAX_ARRAYS, MAX_SCALARS, MAX_VALUES
+from tracegrad.codegen.schedule.loop_tree import statements_of
 from tracegrad.runtime.launch import kernel_cache
 
 
@@ -50,3 +53,54 @@ def test_scalars_are_evaluated_piece_by_piece(monkeypatch):
     layout, found = laid_out(monkeypatch, f, x)
     assert max(len(reads.inlined) for reads in layout.schedule.reads.values()) <= MAX_SCALARS + 8
     assert np.array_equal(found, f(x))
+
+
+def lines(count):
+    """A function of *count* lines over an array, each with another constant."""
+    body = "".join(f"    t = t * {1 + 1e-3 * (k % 7)!r} + np.sin(w * {0.1 * (k % 11)!r})\n" for k in range(count))
+    space = {"np": np}
+    exec(f"def f(w):\n    t = w\n{body}    return np.sum(t)\n", space)
+    return space["f"]
+
+
+def test_long_expressions_over_one_array_are_several_loops(monkeypatch):
+    f, w = lines(900), np.linspace(0.1, 0.5, 9)
+    layout, found = laid_out(monkeypatch, f, w)
+    reads = layout.schedule.reads
+    assert max(len(r.inlined) for r in reads.values()) <= MAX_VALUES + 8
+    for loop in layout.schedule.body:
+        assert sum(len(reads[s.out].inlined) for s in statements_of(loop)) <= 2 * MAX_VALUES
+    assert np.allclose(found, f(w), rtol=1e-13)
+
+
+def unrolled(w, waves):
+    """Steps of a wave, none of which is like the one before."""
+    u, v = w, np.zeros_like(w)
+    for k in waves:
+        axis = k % w.ndim
+        u = u * 0.99 if k % 3 == 0 else np.concatenate([u[1:], u[:1]]) * 0.5 + u if k % 3 == 1 else u + 0.1 * v
+        v = v + 0.1 * (np.roll(u, 1, axis) - 2 * u + np.roll(u, -1, axis)) * w
+    return u
+
+
+@pytest.mark.parametrize("shape", [(9,), (4, 5)])
+def test_steps_of_waves_are_stored_before_reads_go_through_all_of_them(monkeypatch, shape):
+    w = np.random.default_rng(0).random(shape)
+    waves = np.random.default_rng(1).integers(0, 6, 30).tolist()
+    layout, found = laid_out(monkeypatch, unrolled, w, waves)
+    assert max(sum(map(len, r.inlined.values())) for r in layout.schedule.reads.values()) < 200
+    np.testing.assert_allclose(found, unrolled(w, waves), rtol=1e-14)
+
+
+def test_reads_of_a_wave_are_few_from_the_start(monkeypatch):
+    """So that the time to place the steps does not depend on how many there are before."""
+    seen = []
+    real = schedule.reads
+    monkeypatch.setattr(schedule, "reads", lambda *args: seen.append(real(*args)) or seen[-1])
+    w = np.random.default_rng(0).random(9)
+    counts = []
+    for steps in (20, 60):
+        seen.clear()
+        laid_out(monkeypatch, unrolled, w, np.random.default_rng(1).integers(0, 6, steps).tolist())
+        counts.append(sum(sum(map(len, r.inlined.values())) for r in seen))
+    assert counts[1] < 5 * counts[0]

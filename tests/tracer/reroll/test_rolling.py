@@ -403,3 +403,100 @@ def test_a_loop_in_the_body_of_scan():
         return np.sum(last) + np.sum(ys)
 
     agree(fn, V, rolled=[40, [20]])
+
+
+def starts_with_a_value(w):
+    out, t = [w[0]], w[0]
+    for _ in range(40):
+        t = 0.9 * t + np.sin(w[1])
+        out.append(t)
+    return np.sum(np.array(out) ** 2)
+
+
+def reads_the_last(w):
+    out = [w[0], w[1]]
+    for _ in range(40):
+        out.append(0.9 * out[-1] + w[2] * np.tanh(out[-2]))
+    return np.sum(np.diff(np.asarray(out)) ** 2)
+
+
+def several_lists(w):
+    kept = {"x": [w[0]], "v": [w[1]]}
+    x, v = w[0], w[1]
+    for _ in range(40):
+        x, v = x + 0.1 * v, v - 0.1 * np.sin(x)
+        kept["x"].append(x)
+        kept["v"].append(v)
+    return np.sum(np.array(kept["x"]) ** 2) + np.mean(np.array(kept["v"]))
+
+
+def pairs(w):
+    x, v = w[0], w[1]
+    out = [[x, v]]
+    for _ in range(40):
+        x, v = x + 0.1 * v, v - 0.1 * np.sin(x)
+        out.append([x, v])
+    return np.sum(np.array(out)[:, 1] ** 2)
+
+
+def one_after_another(w):
+    x, v, out = w[0], w[1], []
+    for _ in range(40):
+        x, v = x + 0.1 * v, np.cos(v) * w[2]
+        out.append(x)
+        out.append(v)
+    return np.sum(np.array(out)[3:] ** 2)
+
+
+def by_turns(w):
+    out, t = [w[0]], w[0]
+    for k in range(80):
+        t = 0.9 * t + np.sin(w[1]) if k % 2 else 0.5 * t
+        out.append(t)
+    out.append(w[2])
+    return np.sum(np.array(out) ** 2)
+
+
+def three_by_turns(w):
+    out, t = [w[2]], w
+    for k in range(120):
+        t = np.sin(t) if k % 3 == 0 else 0.5 * t if k % 3 == 1 else t + w
+        out += [t[0], t[1]]
+    return np.sum(np.stack(out) ** 2)
+
+
+def vectors_between_others(w):
+    out, t = [w], w
+    for _ in range(40):
+        t = 0.9 * t + np.sin(w)
+        out.append(t)
+    out.insert(0, np.ones(3))
+    return np.sum(np.concatenate([*out, 2 * w]) ** 2) + np.sum(np.vstack(out)[:, 1])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [starts_with_a_value, reads_the_last, several_lists, pairs, one_after_another, by_turns, three_by_turns,
+     vectors_between_others],
+)  # fmt: skip
+def test_lists_that_loops_append_to_are_arrays_of_loops(fn):
+    """Whatever stands before and behind what the loop appends, in one list or several, and where lines take turns."""
+    agree(fn, V)
+    graph = compile_grad(fn)
+    call = flatten((V,), {}, graph._dispatcher.static)
+    plan = graph._dispatcher.plans.get(call)
+    nodes = record(fn, call, Mode(VALUE), plan, plan.snapshot(call.objects)).graph.nodes
+    assert len(nodes) < 45  # no slice for each turn
+
+
+def test_large_blocks_step_through_any_number_of_values():
+    def fields(c, sources):
+        u, v, kept = np.zeros(3), np.zeros(3), []
+        for source in sources:
+            k = np.sum(np.stack([np.roll(u, 1), u, np.roll(u, -1)]) * c, axis=0)
+            v = v + 0.1 * (source * c**2 + k)
+            u = u + 0.1 * v
+            kept.append(u)
+        return np.sum(np.array([0.3 * u[1] + 0.7 * u[2] for u in kept]) ** 2)
+
+    agree(fields, V, [RNG.normal(size=3) for _ in range(70)])

@@ -50,8 +50,8 @@ test-oldest:
 # Linear algebra and kernels with the oldest numba, the newest, and one between, each in an environment of its own: what
 # LLVM compiles, or numba's names and settings decide.
 test-matrix: PYTEST_ARGS := tests/codegen tests/runtime/launch tests/runtime/stored tests/runtime/ahead tests/tracer/ops \
-	tests/tracer/numpy_api/test_linalg.py tests/tracer/numpy_api/test_linalg_factors.py \
-	tests/tracer/numpy_api/test_scipy_linalg.py tests/tracer/scipy_api/test_scipy_linalg.py
+	tests/tracer/numpy_api/test_linalg.py tests/tracer/numpy_api/test_linalg_domains.py \
+	tests/tracer/numpy_api/test_linalg_factors.py tests/tracer/scipy_api/test_scipy_linalg.py
 test-matrix:
 	@PYTEST_ARGS='$(PYTEST_ARGS)' .ci/matrix $(MATRIX)
 

@@ -41,7 +41,7 @@ from ..launch import (
     perf_map,
     sub_kernels,  # noqa: F401  (registers itself)
 )
-from ..launch.kernel_cache import kernels
+from ..launch.kernel_cache import KNOWN, kernels
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
@@ -58,7 +58,7 @@ from ..state.state_plan import Snapshot, StatePlan, numbers_compared
 from ..state.values import partition
 from ..stats import PathStats, Stats
 from ..stored import keep
-from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone
+from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
 from ..tensor_library import TENSORS, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
@@ -119,6 +119,7 @@ class Dispatcher:
 
     def others(self, endpoint: Endpoint | First, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer to a call that the first slot does not know."""
+        refuse_solvers_of_numbers(endpoint.mode)
         own = self.endpoint(endpoint.mode) if isinstance(endpoint, First) else endpoint
         for slot in own.slots[1:]:
             found = slot(args, kwargs)
@@ -539,14 +540,15 @@ class Dispatcher:
         values = (recorded or path.recording).values(call, arrays)
         return values, run_path(path, profiling.timed_launch(launch), values)
 
-    def kernel(self, recording: Recording, arguments: int) -> tuple[Program, bool]:
-        """(the kernel of *recording*, was it there already); it is told to the log, and to profilers."""
-        program, hit = kernels.get(recording.canonical, arguments)
-        log.compiled(self.stats.name, recording, program, hit)
+    def kernel(self, recording: Recording, arguments: int) -> Program:
+        """The kernel of *recording*, which is counted, and told to the log and to profilers."""
+        program, found = kernels.get(recording.canonical, arguments)
+        self.stats.count_kernel(found)
+        log.compiled(self.stats.name, recording, program, found == KNOWN)
         if config.perf_map:
             for step in [step for step in program.step_names if isinstance(step, str)][:1]:
                 perf_map.add(self.stats.name, program.object_code.code, program.code, step)
-        return program, hit
+        return program
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
@@ -632,14 +634,12 @@ class FunctionDispatcher(Dispatcher):
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
-            path, hit = bind_device_path(recording, call.device.stays)
-        else:
-            with Working(f"compiling {self.stats.name}"):
-                program, hit = self.kernel(recording, recording.arguments)
-            path = bind_path(recording, program, call)
-        self.stats.compiles += not hit
-        self.stats.kernel_hits += hit
-        return path
+            path, known = bind_device_path(recording, call.device.stays)
+            self.stats.count_kernel(known)
+            return path
+        with Working(f"compiling {self.stats.name}"):
+            program = self.kernel(recording, recording.arguments)
+        return bind_path(recording, program, call)
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         if recording.draws:  # its Python has had its effects, so it is not run again where another thread has drawn
@@ -659,9 +659,9 @@ class FunctionDispatcher(Dispatcher):
         found = record_pieces(self.fn, call, endpoint.mode, plan)
         if isinstance(found, Recording):
             return self._run_whole(call, found, live)
-        results, compiles = profiling.timed_launch(segments.run)(found)
-        self.stats.compiles += compiles
-        self.stats.kernel_hits += not compiles
+        results, made = profiling.timed_launch(segments.run)(found)
+        for how in made or (KNOWN,):
+            self.stats.count_kernel(how)
         if not self._told:
             self._told = True
             tell(self.stats.name, live, found)
@@ -673,9 +673,9 @@ class FunctionDispatcher(Dispatcher):
         return self._run_whole(call, recording, live)
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
-        compiles = self.stats.compiles
+        hits = self.stats.kernel_hits
         path = self._bind(recording, call)
-        if self.stats.compiles != compiles:
+        if self.stats.kernel_hits == hits:
             live.compiled()
         values, found = self._run(path, path.launch, call, recording.captured)
         if type(found) is Missed:

@@ -56,9 +56,10 @@ from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take long for)
 from ..mode import VALUE, Mode
-from ..state.rebuild import changed_containers, grown_lists
+from ..state.rebuild import changed_containers, grown_lists, restore_containers
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
+from ..state.untaken_arms import ArmTakenError
 from .arguments import positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
@@ -408,6 +409,11 @@ def run_frozen(
         plan.trusts &= not isinstance(again, NotHeldError)
         if isinstance(again, KnowValuesError):
             plan.know_values()
+        if isinstance(again, ArmTakenError):
+            plan.take(again.arm)
+            if changed:
+                restore_containers(snapshot.graph.nodes)
+                changed = [*refused_changes, *plan.changes(snapshot, plan.after(snapshot, call.objects))]
         names = _captured_names(recorder, snapshot, again.captured)
         if changed or (names and not plan.keep_contents(names)):
             raise raised or again.error

@@ -201,7 +201,7 @@ def open_classes(walker: Walker) -> None:
     written = {name for (_, name), found in uses.items() if not found.isdisjoint(_WRITES)}
     for node in walker.nodes:
         leads = node.kind in ("sink", "history", "logger", "cached", "known") or node.label in names.changed
-        leads |= node.kind == "function" and node.obj.__code__ in names.chosen
+        leads |= node.kind == "function" and (node.code is not None or node.obj.__code__ in names.chosen)
         for edge in node.edges:
             if isinstance(edge.child, StateNode):
                 owners.setdefault(id(edge.child), []).append(node)

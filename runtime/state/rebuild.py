@@ -140,7 +140,7 @@ class Substitution:
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
         functions = [n for n in graph.nodes if n.kind == "function"] if enabled else []
-        codes = {id(n): code_of(n.obj) for n in functions}
+        codes = {id(n): n.code or code_of(n.obj) for n in functions}
         self.codes = {key: code for key, code in codes.items() if code is not None}  # id of a node -> its other code
         self._needed = _needed(graph, self.codes) if enabled else set()
         self._patches = [self._patch(n, e) for n, e in _in_classes(graph) if self._wanted(e)] if self._needed else []
@@ -626,13 +626,22 @@ def _read(c: _Replacement, picture: Any) -> Any:
 def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
     """The containers among *nodes* that are no longer as they were when these were made."""
     for node in nodes:
-        if node.kind in ("list", "dict", "set"):
-            parts = [edge.child for edge in node.edges if edge.how in ("item", "key", "element")]
-            before: Any = [part.obj if isinstance(part, StateNode) else part.value for part in parts]
-            if node.kind == "dict":
-                before = dict(zip(node.extra, before, strict=False))
-            if not same_contents(before, contents(node.obj)):
-                yield node
+        if node.kind in ("list", "dict", "set") and not same_contents(_before(node), contents(node.obj)):
+            yield node
+
+
+def _before(node: StateNode) -> Any:
+    """The contents of a container when its node was made."""
+    parts = [edge.child for edge in node.edges if edge.how in ("item", "key", "element")]
+    before: Any = [part.obj if isinstance(part, StateNode) else part.value for part in parts]
+    return dict(zip(node.extra, before, strict=False)) if node.kind == "dict" else before
+
+
+def restore_containers(nodes: Iterable[StateNode]) -> None:
+    """Put into the containers among *nodes* what was in them when these were made."""
+    for node in changed_containers(nodes):
+        node.obj.clear()
+        (node.obj.extend if isinstance(node.obj, list | deque) else node.obj.update)(_before(node))
 
 
 def grown_lists(nodes: Iterable[StateNode]) -> Iterator[StateNode]:

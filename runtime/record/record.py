@@ -346,7 +346,7 @@ def run_frozen(
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
-    recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
+    recorder.may_know_values = not plan.knows_values and (plan.compares_modules or not plan.asks_identity)
     new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
 

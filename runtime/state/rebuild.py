@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.shown_names import as_called, stand_in
+from ...tracer.bytecode.shown_names import as_called, is_known_module, stand_in
 from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.interrupts import kept, surely
@@ -505,7 +505,8 @@ class Substitution:
         self._pending.append(fill)
         return self._mutable(node, copy)
 
-    _library = _module
+    def _library(self, node: StateNode) -> Any:
+        return self._known(node) if is_known_module(node.obj) else self._module(node)
 
     def _method(self, node: StateNode) -> Any:
         func, owner = node.edges
@@ -550,11 +551,13 @@ def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
     for node in graph.nodes:
         if node.sub and holds_copies(node):
             for edge in node.edges:
-                if not edge.fixed and edge.how != "class" and isinstance(edge.child, StateNode):
+                in_place = edge.fixed or edge.how == "class" or _is_called_by_name(edge)
+                if not in_place and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
     parts = [n for n in graph.nodes if n.sub and (n.kind != "function" or holds_copies(n))]
-    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n) or id(n) in also]
+    modules = [n for n in parts if graph.names.values and is_known_module(n.obj)]
+    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n) or id(n) in also] + modules
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):
@@ -562,6 +565,11 @@ def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
                 needed.add(id(owner))
                 stack.append(owner)
     return needed
+
+
+def _is_called_by_name(edge: Edge) -> bool:
+    """Whether a module is the value of a global variable, in place of which frames are shown another."""
+    return edge.how == "global" and isinstance(edge.child, StateNode) and is_known_module(edge.child.obj)
 
 
 def leads_to_effects(node: StateNode) -> bool:

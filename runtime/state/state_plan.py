@@ -35,7 +35,7 @@ from ...tracer.bytecode.identity import (
     asks_truth_identity,
     compared_numbers,
 )
-from ...tracer.bytecode.shown_names import asks, nested
+from ...tracer.bytecode.shown_names import asks, compares_modules, nested
 from ...tracer.control.arms import Choices
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
@@ -179,6 +179,7 @@ class StatePlan:
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
         # or True or False; and whether it may have NumPy raise floating-point errors.
         self.asks_identity = self.asks_int_identity = self.asks_truth_identity = self.sets_float_errors = False
+        self.compares_modules = False  # whether, if it asks if two values are one object, they are modules
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
@@ -232,6 +233,9 @@ class StatePlan:
             functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
             codes = graph.codes.values()
             self.asks_identity = any(map(asks_identity, codes))
+            self.compares_modules = all(
+                compares_modules(n.obj) for n in graph.nodes if type(n.obj) is types.FunctionType and not n.extra
+            )
             self.asks_int_identity = any(map(asks_int_identity, codes))
             self.asks_truth_identity = any(map(asks_truth_identity, codes))
             self.sets_float_errors = any(map(sets_float_errors, codes))

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 import pytest
-from numpy import array as A
+from numpy import array as from_numpy
 
 import tracegrad as tg
 from tracegrad import compile_grad
@@ -59,7 +59,7 @@ def compared(x, xp=np):
     return x[0]
 
 
-def by_function(x, make=np.array, zeros=np.zeros, from_import=A):
+def by_function(x, make=np.array, zeros=np.zeros, from_import=from_numpy):
     out = zeros(2)
     out[1] = x[2]
     return np.sum(make([x[0] * x[1], x[2]]) * out + from_import([x[0], x[1]]))

@@ -74,7 +74,6 @@ def build(
         walker = _walk(fn, arguments, labels, Walker(trust, names, ends=ends), classes)
         if not walker.roots:
             break
-    walker.ends = False
     if names.dates and names.moment:
         walker.refuse(Refusal.CALLS_CLOCK, 'np.datetime64("now")', names.moment)
     for node in walker.nodes:
@@ -128,6 +127,7 @@ def _walk(
     except UnknownError as error:
         walker.reasons.setdefault(error.reason)
         roots.clear()
+    walker.ends = False
     open_classes(walker)
     mark(roots, walker.nodes)
     settle_places(walker)

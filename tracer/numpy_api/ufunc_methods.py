@@ -158,7 +158,7 @@ def _at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
     if ufunc in _EXTREMES:
         access.base._write(access.written(_EXTREMES[ufunc], fitted(v, access.result_shape())))
         return
-    if ufunc not in _AT_ONCE:
+    if ufunc not in _AT_ONCE or not np.can_cast(given.aval.dtype, target.dtype, "same_kind"):  # rounded each time
         _in_turns(ufunc, target, indices, values, name)
         return
     order = tuple(int(p) for p in np.argsort(access.result_order()))

@@ -24,7 +24,7 @@ _SHARED = {
     "return the array from the function and write it outside": (
         "save savetxt savez savez_compressed tofile tobytes dump dumps"
     ),
-    "a traced array has no memory": "data ctypes base frombuffer setflags getfield setfield to_device",
+    "a traced array has no memory": "data ctypes base frombuffer setflags getfield setfield",
     "dates are no numbers: count days outside the compiled function and pass them in": (
         "busday_count busday_offset is_busday datetime_as_string isnat"
     ),

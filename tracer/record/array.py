@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import math
+import operator
 import os
 import sys
 from _abc import _abc_init  # type: ignore[import-not-found]
@@ -539,7 +540,7 @@ class TracedArray(metaclass=_StandIn):
         """The value as a Python number: a float keeps its gradient, an integer is a number of the run; a bool is a
         question, and so is all that our own code asks for (a Tensor's item)."""
         if len(index) == 1 and not isinstance(index[0], tuple):
-            index = np.unravel_index(index[0], self._atom.aval.shape)
+            index = np.unravel_index(operator.index(index[0]), self._atom.aval.shape)
         value = self[index[0] if len(index) == 1 else index] if index else self
         if value._atom.aval.is_inexact and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDER):
             return value.number()

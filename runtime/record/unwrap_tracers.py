@@ -280,8 +280,22 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
             _names(getattr(obj, "__dict__", None), None, anything)
         elif node.kind == "function" and not node.extra:
             _function(obj, unwrap)
+        elif node.kind == "cached":
+            _settle_cache(obj, unwrap)
         for edge in node.edges:
             _edge(node, edge, unwrap)
+
+
+def _settle_cache(cached: Any, unwrap: Settled) -> None:
+    """Settle what ``functools.lru_cache`` keeps: keys around traced arrays; results that are some go."""
+    held = [x for x in gc.get_referents(cached) if x is not cached.__dict__ and x is not cached.__wrapped__]
+    held += [y for x in held if type(x) is dict for y in (*x, *x.values())]
+    parts = [y for x in held for y in (x if type(x) is tuple else (x,))]
+    for part in parts:
+        if type(part) is not dict:
+            unwrap(part)
+    if any(type(part) is TracedArray for part in parts):
+        cached.cache_clear()
 
 
 class NewAttributes:

@@ -465,6 +465,7 @@ def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNo
     """A function with a cache: calls of it are made again, or go past the cache (``kept_cache.py``)."""
     if not walker.names.effects:
         return walker.unknown(Refusal.STATE_CACHE, value, label, site)
+    walker.names.compares |= {"in", "=="}  # of its keys
     node = walker.node("cached", value, label, site, extra=walker.names.holders)
     node.edge("const", "__wrapped__", walker.visit(value.__wrapped__, label, site))
     return node

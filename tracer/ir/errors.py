@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from .debuggers import looks_on
 from .site import Site, at_site
 
 
@@ -64,7 +65,8 @@ class UnrecordableError(TracegradError):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
-        unrecordable.add(self)
+        if not looks_on():
+            unrecordable.add(self)
 
 
 class UnsupportedError(UnrecordableError, TypeError):

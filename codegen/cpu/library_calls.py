@@ -175,7 +175,7 @@ class CallEmitter:
         b.store(new, target)
 
     def _combined(self, op: CanonicalOp, old: ir.Value, new: ir.Value) -> ir.Value:
-        """What a position holds after a write of *new*."""
+        """The value of a position after a write of *new*."""
         b, kind = self.b, op.out.dtype.kind
         if op.prim.name == "scatter_add":
             return b.fadd(old, new) if kind in FLOAT_KINDS else b.add(old, new)

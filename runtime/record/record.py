@@ -60,7 +60,7 @@ from ..state.rebuild import changed_containers, grown_lists, restore_containers
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
 from ..state.untaken_arms import ArmTakenError
-from .arguments import positional_names, shows_memory
+from .arguments import explain_lists, positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
@@ -94,6 +94,7 @@ def record(
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
             return record(fn, call, mode, plan, snapshot, capacities, look)
         if not isinstance(error, UnseenReaderError):
+            explain_lists(error, fn, call)
             raise
         found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
     assert isinstance(found, Recording)

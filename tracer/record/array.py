@@ -64,6 +64,22 @@ _NO_SEQUENCE = (
 )
 
 
+# Attributes that arrays of other libraries have.
+_OTHERS = {
+    "at": ": x.at[i].set(v) is JAX's; write y = x.copy(), then y[i] = v (y[i] += v for .add)",
+    "detach": ": write tracegrad.stop_gradient(x)",
+    "numpy": ": it is a NumPy array; leave .numpy() out",
+    "cpu": ": it is a NumPy array; leave .cpu() out",
+    "backward": ": take the gradient outside, by f.grad(...)",
+    "grad": ": take the gradient outside, by f.grad(...)",
+    "requires_grad": ": argnums says what gradients are taken of",
+    "unsqueeze": ": write x[:, None], or np.expand_dims(x, axis)",
+    "view": ": write x.reshape(...), or x.view() without arguments",
+    "permute": ": write x.transpose(...)",
+    "block_until_ready": ": leave it out",
+}
+
+
 class _NoMethods:
     """A class without methods: ``__hash__``, which all objects have, is None."""
 
@@ -592,6 +608,7 @@ class TracedArray(metaclass=_StandIn):
         if has_attribute(np.ndarray, name):
             raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
         there = f": np.{name}(x, ...) is a function of NumPy" if callable(getattr(np, name, None)) else ""
+        there = _OTHERS.get(name, there)
         raise AttributeError(at_site(f"'numpy.ndarray' object has no attribute {name!r}{there}"), name=name, obj=self)
 
     if TYPE_CHECKING:  # dispatch.py makes these

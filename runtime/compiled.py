@@ -13,13 +13,13 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from ..tracer.ir import forks
 from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.tracebacks import for_users, shorten
 from .ahead_of_time import AheadOfTime
-from .declare import check_function, positions, shifted_positions, static_positions
+from .declare import check_function, positions, refuse_arguments, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
@@ -44,6 +44,31 @@ class _Once:
     def __get__(self, instance: Any, owner: type) -> Any:
         found = instance.__dict__[self._make.__name__] = self._make(instance)
         return found
+
+
+class _Other:
+    """An attribute that compiled functions do not have, under a name of other libraries."""
+
+    def __init__(self, name: str, ours: str) -> None:
+        self._name, self._ours = name, ours
+
+    def __get__(self, owner: Any, cls: Any = None) -> NoReturn:
+        text = f"a compiled function has no attribute {self._name!r}: write {self._ours}"
+        with for_users:
+            raise AttributeError(text, name=self._name, obj=owner)
+
+
+# What other libraries call it -> what to write.
+_NEAR = {
+    **dict.fromkeys(("gradient", "gradients", "get_grad", "backward", "derivative", "deriv", "diff"), "f.grad(...)"),
+    **dict.fromkeys(
+        ("value_grad", "val_and_grad", "value_and_gradient", "value_and_gradients", "grad_and_value"),
+        "f.value_and_grad(...)",
+    ),
+    **dict.fromkeys(("jac", "jacobi", "jacrev", "jacfwd"), "f.jacobian(...)"),
+    **dict.fromkeys(("hess", "hessians"), "f.hessian(...)"),
+    **dict.fromkeys(("forward", "apply", "value"), "f(...)"),
+}
 
 
 class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
@@ -100,6 +125,9 @@ class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
         if made is not None:
             made.stats = stats
             made.count_paths()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _NEAR]
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows. Each
     # is the outermost frame of the library's, which shortens the tracebacks of errors.
@@ -341,6 +369,11 @@ class BoundFunction(AheadOfTime, Generic[P, R]):
         return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)
 
 
+for _name, _ours in _NEAR.items():
+    for _class in (CompiledFunction, BoundFunction):
+        setattr(_class, _name, _Other(_name, _ours))
+
+
 class _ClassMethod(classmethod):  # type: ignore[type-arg]
     """A class method that is a compiled method of the class.  (A ``classmethod`` of a compiled function is a plain
     method, without a gradient, from Python 3.13 on.)"""
@@ -371,7 +404,7 @@ def compile_grad(
 
 def compile_grad(
     fn: Any = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
-    static_argnames: str | Iterable[str] = (), target: str = "cpu",
+    static_argnames: str | Iterable[str] = (), target: str = "cpu", **unknown: Any,
 ) -> Any:  # fmt: skip
     """Compile *fn*, a function of NumPy arrays and floats, and its gradient.
 
@@ -387,9 +420,11 @@ def compile_grad(
     """
     if fn is None:
         return lambda f: compile_grad(
-            f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target
+            f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target, **unknown
         )
     with for_users:
+        if unknown:
+            refuse_arguments("compile_grad", unknown, fn)
         if isinstance(fn, (classmethod, staticmethod)):
             made = CompiledFunction(fn.__func__, argnums, has_aux, static_argnames, target)
             return _ClassMethod(made) if isinstance(fn, classmethod) else staticmethod(made)

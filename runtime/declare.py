@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tracer.ir.errors import TracegradError, UnsupportedError
+from ..tracer.ir.errors import TracegradError, UnsupportedError, need_function
 from ..tracer.ir.site import at_site
 
 TARGETS = ("cpu", "cuda", "auto")
 
 
+# An argument of other libraries, or nearly one of ours -> what to write.
+_ARGUMENTS = {
+    **dict.fromkeys(
+        ("argnum", "arg_num", "argnames", "wrt", "arg", "args"),
+        "write argnums=0, the position of the argument, or argnums=(0, 1)",
+    ),
+    **dict.fromkeys(
+        ("static_argnums", "static_args", "static", "nondiff_argnums"),
+        "name the settings: static_argnames=({names},)",
+    ),
+    **dict.fromkeys(("backend", "device"), 'write target="cpu", "cuda" or "auto"'),
+    **dict.fromkeys(("jit", "nopython", "cache", "parallel", "fastmath", "donate_argnums", "inline"), "leave it out"),
+    **dict.fromkeys(("in_dims", "in_axis", "axis"), "write in_axes=0"),
+    **dict.fromkeys(("out_dims", "out_axis"), "write out_axes=0"),
+    **dict.fromkeys(("aux", "return_aux"), "write has_aux=True"),
+    "allow_int": "pass x.astype(float)",
+}
+
+
+def refuse_arguments(what: str, unknown: Mapping[str, Any], fn: Any = None) -> None:
+    """Raise for arguments of *what* that it does not have, given for the function *fn*."""
+    for name, value in unknown.items():
+        names = ", ".join(map(repr, _names_at(fn, value)))
+        hint = _ARGUMENTS.get(name, "").format(names=names)
+        raise TypeError(at_site(f"{what} has no argument `{name}`{hint and ': '}{hint}"))
+
+
+def _names_at(fn: Any, places: Any) -> list[str]:
+    """The names of the parameters of *fn* at these places."""
+    try:
+        names = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        names = []
+    wanted = (places,) if isinstance(places, int) else places if isinstance(places, (tuple, list)) else ()
+    return [names[k] for k in wanted if isinstance(k, int) and -len(names) <= k < len(names)] or ["name"]
+
+
 def check_function(fn: Any, target: str) -> None:
     """Raise for objects that are no functions with a value, and for unknown targets.  Devices are looked for when the
     function is called: one that is only defined needs none."""
-    if not callable(fn):
-        raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
+    need_function("compile_grad", fn)
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise UnsupportedError.here(
             f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; "

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..tracer.control.arms import MANY_PATHS
 from ..tracer.ir.aval import COMPLEX, Aval
-from ..tracer.ir.errors import UnsupportedError
+from ..tracer.ir.errors import UnsupportedError, need_function
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.shape_struct import ShapeDtypeStruct, shape_struct
 from ..tracer.ir.text import print_with_names
@@ -151,8 +151,7 @@ def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...
             if endpoint.mode.kind == fn.__func__.__name__:  # f.grad, f.value_and_grad
                 python, _, first, static, target = _parts(owner, what)
                 return python, endpoint.mode, first, static, target
-    if not callable(fn):
-        raise TypeError(f"{what} needs a function, not {type(fn).__name__}")
+    need_function(what, fn)
     check_function(fn, "auto")
     return fn, Mode(VALUE), (), static_positions(fn, ()), "auto"
 

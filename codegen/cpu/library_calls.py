@@ -25,7 +25,7 @@ from .products import OF_ONE_THREAD, ProductKind, batch_work, element, product_f
 from .scalar import I1, I64, counting, least, memory_type, ranging, to_memory
 from .small_matrices import is_small
 
-SCATTERS = ("scatter", "scatter_add")
+SCATTERS = ("scatter", "scatter_add", "scatter_max", "scatter_min")
 COLUMNS = 16  # that are written at once, if not all: two lines of the cache
 
 
@@ -170,7 +170,18 @@ class CallEmitter:
         b, kind, width = self.b, memory_type(op.out.dtype), self._count(op.out.dims[1:])
         target = b.gep(self.pointer(op.out), [b.add(b.mul(position, width), c)], source_etype=kind)
         new = b.load(b.gep(self._buffer(op.ins[2]), [b.add(b.mul(r, width), c)], source_etype=kind), typ=kind)
-        if op.prim.name == "scatter_add":
-            old = b.load(target, typ=kind)
-            new = b.fadd(old, new) if op.out.dtype.kind in FLOAT_KINDS else b.add(old, new)
+        if op.prim.name != "scatter":
+            new = self._combined(op, b.load(target, typ=kind), new)
         b.store(new, target)
+
+    def _combined(self, op: CanonicalOp, old: ir.Value, new: ir.Value) -> ir.Value:
+        """The value of a position after a write of *new*."""
+        b, kind = self.b, op.out.dtype.kind
+        if op.prim.name == "scatter_add":
+            return b.fadd(old, new) if kind in FLOAT_KINDS else b.add(old, new)
+        order = ">=" if op.prim.name == "scatter_max" else "<="
+        if kind in FLOAT_KINDS:  # NaN stays
+            stays = b.or_(b.fcmp_ordered(order, old, new), b.fcmp_unordered("uno", old, old))
+        else:
+            stays = (b.icmp_signed if kind == "i" else b.icmp_unsigned)(order, old, new)
+        return b.select(stays, old, new)

@@ -1,12 +1,13 @@
-"""Indexed writes as kernels: ``x[positions] = v`` (the last one wins, as in NumPy) and ``x[positions] += v``.
+"""Indexed writes as kernels: ``x[positions] = v`` (the last one wins, as in NumPy), ``x[positions] += v``, and the
+largest or smallest of what is there and *v*.
 
 The results do not depend on which thread comes first, in one of these ways (``how_to_write``):
 
 - ``BY_LOOKING``: few positions, whose number is known: each element of the result looks at all of them, in order.
 - ``BY_WINNER``: the number of the last write to each row is found by an atomic maximum; each element then takes what
   that write has for it.
-- ``BY_ORDER``: sums of floats, which depend on their order: the positions are sorted (stably: an ``Order`` step, by
-  the array module), and each element adds up its run of them, found by bisection.
+- ``BY_ORDER``: sums of floats, which depend on their order, and the largest or smallest: the positions are sorted
+  (stably: an ``Order`` step, by the array module), and each element adds up its run of them, found by bisection.
 - ``BY_ADDING``: atomic additions: for integers, and for floats where ``Geometry.deterministic`` is off.
 
 An element is a column of a row.  Positions out of bounds are left out: the guard on them fails.
@@ -31,16 +32,16 @@ BEGIN, LOOK, CLEAR, FIND, TAKE, SUM, ADD = "begin", "look", "clear", "find", "ta
 
 def how_to_write(program: Canonical, op: CanonicalOp, geometry: Geometry) -> str:
     """One of the ways above; "" where no kernel can do it."""
-    adds = op.prim.name == "scatter_add"
-    if (adds and op.out.dtype.kind not in "fiu") or not all(isinstance(x, Sym) for x in op.ins[1:]):
+    combines = op.prim.name != "scatter"
+    if (combines and op.out.dtype.kind not in "fiu") or not all(isinstance(x, Sym) for x in op.ins[1:]):
         return ""
     positions = math.prod(program.static.get(d, SMALL + 1) for d in op.ins[1].dims)
     if positions <= SMALL:
         return BY_LOOKING
-    if not adds:
+    if not combines:
         return BY_WINNER
     atomic = op.out.dtype.itemsize >= 4 and (op.out.dtype.kind in "iu" or not geometry.deterministic)
-    return BY_ADDING if atomic else BY_ORDER
+    return BY_ADDING if atomic and op.prim.name == "scatter_add" else BY_ORDER
 
 
 def stages(op: CanonicalOp, how: str) -> list[tuple[str, tuple[Dim, ...]]]:
@@ -121,7 +122,7 @@ class _ScatterWriter(ThreadCalls):
         b.position_at_end(share)
         value = b.load(self._value_at(b.add(b.mul(r, self.width), column)), typ=kind)
         k.add_incoming(b.add(k, I64(1)), share)
-        total.add_incoming(b.fadd(total, value) if self.op.out.dtype.kind == "f" else b.add(total, value), share)
+        total.add_incoming(self._combined(self.op, total, value), share)
         b.branch(head)
         b.position_at_end(after)
         b.store(total, b.gep(self.pointer(self.op.out), [place], source_etype=kind))

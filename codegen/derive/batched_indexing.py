@@ -107,6 +107,8 @@ INDEXED: dict[str, Rule] = {
     "gather": _gather_rows,
     "scatter": _scatter_rows,
     "scatter_add": _scatter_rows,
+    "scatter_max": _scatter_rows,
+    "scatter_min": _scatter_rows,
     "searchsorted": _search_rows,
     "nonzero": _nonzero_rows,
 }

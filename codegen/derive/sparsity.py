@@ -35,7 +35,13 @@ from .index_sets import IndexSets, TooManyError, as_csr, nothing, numbers, stack
 from .transpose import LinearPart, linear_part, pull_of, push_of
 
 VIEWS = frozenset(("broadcast", "reshape", "transpose", "slice", "pad", "update", "concat", "gather", "scatter"))
-_PLACED = {"gather": 1, "scatter": 1, "scatter_add": 1}  # the operand that holds positions
+_PLACED = {
+    "gather": 1,
+    "scatter": 1,
+    "scatter_add": 1,
+    "scatter_max": 1,
+    "scatter_min": 1,
+}  # the operand that holds positions
 _FEW = 24  # parts of one value
 _TRIANGLE = 1 << 22  # numbers in the sets of a cumulative sum; beyond that all along its axis may meet
 
@@ -197,7 +203,7 @@ class Analysis:
         if places is None or index is not None:
             if prim.name in VIEWS:
                 return [self._viewed(node, index)]
-            if prim.name == "scatter_add" and index is not None:
+            if prim.name.startswith("scatter_") and index is not None:
                 return [self._added(node, index)]
         rest: list[Sets] = [self.mixed(node.inputs, out) for out in node.outs[1:]]
         return [joined([self._by_axes(node, k) for k in range(len(node.inputs))]), *rest]

@@ -185,6 +185,32 @@ def _scatter_add(m: Modules, x: Any, index: Any, v: Any) -> Any:
     return xp.where(written[:, None], flat + sums[last], flat).reshape(x.shape)
 
 
+def _extremes(m: Modules, x: Any, index: Any, v: Any, pick: Any) -> Any:
+    if not v.size:
+        return x.copy()
+    xp, count = m.xp, index.size
+    order, last, written = _by_position(m, index, x.shape[0])
+    keys = index.reshape(-1)[order]
+    found = v.reshape(count, -1)[order]
+    step = 1
+    while step < count:  # as above
+        same = (keys[step:] == keys[:-step])[:, None]
+        found = xp.concatenate([found[:step], xp.where(same, pick(found[step:], found[:-step]), found[step:])])
+        step *= 2
+    flat = x.reshape(x.shape[0], -1)
+    return xp.where(written[:, None], pick(flat, found[last]), flat).reshape(x.shape)
+
+
+@_exception
+def _scatter_max(m: Modules, x: Any, index: Any, v: Any) -> Any:
+    return _extremes(m, x, index, v, m.xp.maximum)
+
+
+@_exception
+def _scatter_min(m: Modules, x: Any, index: Any, v: Any) -> Any:
+    return _extremes(m, x, index, v, m.xp.minimum)
+
+
 @_exception
 def _scatter(m: Modules, x: Any, index: Any, v: Any) -> Any:
     if not v.size:

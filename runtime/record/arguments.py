@@ -21,6 +21,7 @@ import optree
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
+from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
 from ..state.state_graph import StateNode
@@ -192,3 +193,28 @@ class Arguments:
         """Make the caller's containers as the run has left them; *plain* gives values their final form."""
         for c in self._changed():
             apply_changes(c.original, c.before, c.now, plain)
+
+
+def explain_lists(error: Exception, fn: Callable[..., Any], call: Any) -> None:
+    """Have an error that Python has made of a list of numbers among the arguments of *call* say what to pass."""
+    text = error.args[0] if len(error.args) == 1 else None
+    if type(error) not in (TypeError, AttributeError) or not isinstance(text, str) or not _of_list(text):
+        return
+    args, kwargs = call.arguments
+    given = [*zip(positional_names(fn), args, strict=False), *kwargs.items()]
+    lists = [(name, value) for name, value in given if type(value) in (list, tuple) and _holds_numbers(value)]
+    last = last_frame(error.__traceback__)
+    if lists and last is not None and not is_raise(last):
+        name, value = lists[0]
+        error.args = (f"{text}: the argument `{name}` is a {type(value).__name__}; pass np.array({name})",)
+
+
+def _of_list(text: str) -> bool:
+    return "'list'" in text or "'tuple'" in text or "sequence" in text
+
+
+def _holds_numbers(value: Any) -> bool:
+    numbers = int | float | complex | np.generic
+    return bool(value) and all(
+        isinstance(x, numbers) or (type(x) in (list, tuple) and _holds_numbers(x)) for x in value
+    )

@@ -60,7 +60,8 @@ from ..mode import VALUE, Mode
 from ..state.rebuild import Pictures, changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
-from .arguments import positional_names, shows_memory
+from ..state.untaken_arms import ArmTakenError
+from .arguments import explain_lists, positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
@@ -102,6 +103,7 @@ def record(
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
             return record(fn, call, mode, plan, snapshot, capacities, look)
         if not isinstance(error, UnseenReaderError):
+            explain_lists(error, fn, call)
             raise
         found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
     assert isinstance(found, Recording)
@@ -198,7 +200,7 @@ def _record(
 
             def reached() -> None:
                 plain(tuple(recorder.handed))
-                settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name, recorder.hashed)
+                settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
             both = given.found_outside(before)
             holders.begin()
@@ -363,7 +365,7 @@ def run_frozen(
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
-    recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
+    recorder.may_know_values = not plan.knows_values and (plan.compares_modules or not plan.asks_identity)
     both = given.found_outside(snapshot.graph.nodes)
     new_attributes, pictures = NewAttributes(snapshot.graph.nodes), Pictures(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
@@ -376,7 +378,7 @@ def run_frozen(
                 keys(owner)
         after = plan.after(snapshot, call.objects)
         left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
-        settle(left, plain, plan.writes_by_name, recorder.hashed)
+        settle(left, plain, plan.writes_by_name)
         plain(tuple(recorder.handed))
         return after, new_attributes.settle(plain)
 
@@ -515,6 +517,8 @@ def _make_again(
     plan.trusts &= not isinstance(again, NotHeldError)
     if isinstance(again, KnowValuesError):
         plan.know_values()
+    if isinstance(again, ArmTakenError):
+        plan.take(again.arm)
     if isinstance(again, HasCopyError):
         asked = substitution.asked()
         learned = plan.learn_grown(asked)

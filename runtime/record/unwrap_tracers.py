@@ -391,9 +391,9 @@ def _is_value(leaf: Any) -> bool:
     return issubclass(type(leaf), kinds) or is_leaf(leaf)
 
 
-def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool, hashed: bool) -> None:
+def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
     """Replace traced arrays in the objects of a *state* that was walked since the run.  *by_name*: the run may have
-    written under names that are not in its code; *hashed*: it has hashed traced numbers."""
+    written under names that are not in its code."""
     anything = unwrap if by_name else lambda value: _settled(value, unwrap)
     for node in state:
         obj = node.obj
@@ -413,10 +413,22 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool, hashed: b
             _function(obj, unwrap)
         elif node.kind == "partial":
             _partial(obj, unwrap)
-        elif node.kind == "cached" and hashed:
-            _cache(obj, unwrap)
+        elif node.kind == "cached":
+            _settle_cache(obj, unwrap)
         for edge in node.edges:
             _edge(node, edge, unwrap)
+
+
+def _settle_cache(cached: Any, unwrap: Settled) -> None:
+    """Settle the keys and results of ``functools.lru_cache``, and what they hold.  One that forgets keeps them where
+    nobody can write to, and is emptied where one of them is a traced value itself."""
+    held = [x for x in gc.get_referents(cached) if not (x is vars(cached) or isinstance(x, type | types.FunctionType))]
+    parts = [part for x in held if type(x) is not dict for part in (x if type(x) is tuple else (x,))]
+    if any([unwrap(part) is not part for part in parts]):  # of all, as what they hold is settled
+        cached.cache_clear()
+    elif cached.cache_parameters()["maxsize"] is None:
+        for results in [x for x in held if type(x) is dict]:
+            unwrap.inside(results)
 
 
 class NewAttributes:
@@ -478,24 +490,6 @@ def _plain_keys(values: Any, plain: Unwrap) -> None:
         set.update(values, keys)
     for key, part in zip(keys, parts, strict=False):
         kind.__setitem__(values, key, part)
-
-
-def _cache(cached: Any, unwrap: Settled) -> None:
-    """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links that nobody can
-    write to, and is emptied where a traced value is among them."""
-    for known in gc.get_referents(cached):
-        if type(known) is not dict or known is vars(cached):
-            continue
-        links = [
-            part
-            for link in known.values()
-            if type(link).__name__ == "_lru_list_elem"
-            for part in gc.get_referents(link)
-        ]
-        if any(_settled(part, unwrap) is not part for part in links):
-            cached.cache_clear()
-        elif not links:
-            unwrap.inside(known)
 
 
 def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:

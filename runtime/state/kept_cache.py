@@ -9,21 +9,27 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.errors import UnsupportedError, unrecordable
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, class_of
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_recorded
 from ...tracer.record.stands_for import StandsFor
+from .c_state import keeps_c_state
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
 
 CACHE: Any = type(functools.lru_cache(len))
 _MAX_PARTS = 1000
+_DEPTH = 4  # of objects in one another that are looked into
+_OF_OBJECTS = (
+    "{} keeps its results by an object around a traced array; call it with plain values, or leave the cache out"
+)
 
 
 class Cached:
@@ -31,10 +37,14 @@ class Cached:
 
     __slots__ = ("_args", "_arrays", "_cached", "_key", "_kwargs", "answer")
 
-    def __init__(self, cached: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> None:
+    def __init__(
+        self, cached: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any,
+        outside: Container[int] = (),
+    ) -> None:  # fmt: skip
+        """:param outside: ids of objects that each run finds; others among the values are made by the run."""
         self._cached, self._args, self._kwargs, self.answer = cached, args, kwargs, answer
         self._arrays = _arrays(answer) or ()
-        given = *[_key(x) for x in args], *[(name, _key(x)) for name, x in kwargs.items()]
+        given = *[_key(x, outside) for x in args], *[(name, _key(x, outside)) for name, x in kwargs.items()]
         shown = token(answer) if is_leaf(answer) else identity(answer)
         self._key = id(cached), given, shown, *[_content(array) for array in self._arrays]
 
@@ -52,8 +62,45 @@ class Cached:
         return hash(self._key)
 
 
-def _key(value: Any) -> Any:
-    return token(value) if is_leaf(value) else identity(value)
+def _key(value: Any, outside: Container[int], depth: int = 0) -> Any:
+    if is_leaf(value):
+        return token(value)
+    if type(value) is tuple:
+        return tuple([_key(x, outside, depth) for x in value])
+    if type(value) is np.ndarray and not value.dtype.hasobject and value.nbytes <= MAX_CONTENT:
+        return _content(value)
+    if id(value) in outside or depth > _DEPTH or not _is_plain_object(value):
+        return identity(value)
+    return type(value), *[(name, _key(x, outside, depth + 1)) for name, x in sorted(_attributes(value).items())]
+
+
+def _attributes(obj: Any) -> dict[str, Any]:
+    slots = {
+        name: getattr(obj, name)
+        for cls in type(obj).__mro__
+        for name, member in vars(cls).items()
+        if type(member) is types.MemberDescriptorType and hasattr(obj, name)
+    }
+    return {**getattr(obj, "__dict__", {}), **slots}
+
+
+def _is_plain_object(value: Any) -> bool:
+    """Whether all of an object is its attributes."""
+    return type(value).__flags__ & (1 << 9) != 0 and not keeps_c_state(type(value))
+
+
+def _traced_within(value: Any, depth: int = 0) -> Iterator[TracedArray]:
+    """The traced arrays in an object, a container or a tuple."""
+    if type(value) is TracedArray:
+        yield value
+    elif depth <= _DEPTH and not is_leaf(value):
+        parts: Any = ()
+        if type(value) in (tuple, list, set, frozenset, dict):
+            parts = [*value.values()] if type(value) is dict else value
+        elif _is_plain_object(value) and not isinstance(value, type | types.FunctionType):
+            parts = _attributes(value).values()
+        for part in parts:
+            yield from _traced_within(part, depth + 1)
 
 
 def _content(array: np.ndarray) -> Any:
@@ -101,15 +148,24 @@ class KeptCache(StandsFor):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = [*args, *kwargs.values()]
-        if any(map(_is_traced, values)):
+        made = [x for x in values if id(x) not in self._originals]
+        within = [t for x in made for t in _traced_within(x)]
+        recorder = current_recorder()
+        if recorder is not None and within and not any(map(_is_traced, values)):
+            error = UnsupportedError.here(_OF_OBJECTS.format(self._real.__name__))
+            for traced in within:  # of what comes from outside, the run is made again over the arrays themselves
+                recorder.refused(traced.atom, error)
+            unrecordable.discard(error)
+        if within:
             for value in values:
-                if self._has_effects or (type(value) is TracedArray and class_of(value) is np.ndarray):
+                if (self._has_effects and _is_traced(value)) or (
+                    type(value) is TracedArray and class_of(value) is np.ndarray
+                ):
                     hash(value)  # an error
             key = *[_identity(x) for x in args], *[(name, _identity(x)) for name, x in kwargs.items()]
             if key not in self._known:
                 self._known[key] = values, self._function(*args, **kwargs)
             return self._known[key][1]
-        recorder = current_recorder()
         if self._only_leaves and not all(is_leaf(x) or type(x) is TracedInt for x in values):
             self._unkept()
             return self._function(*args, **kwargs)
@@ -126,7 +182,7 @@ class KeptCache(StandsFor):
                 recorder.again(HasCopyError(self._why()))
             self._unkept()
         elif recorder is not None:
-            found = Cached(self._real, args, kwargs, answer)
+            found = Cached(self._real, args, kwargs, answer, recorder.from_outside)
             if found not in recorder.questions:
                 recorder.questions.append(found)
         return answer

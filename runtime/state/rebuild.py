@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.shown_names import as_called, stand_in
+from ...tracer.bytecode.shown_names import as_called, is_known_module, stand_in
 from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.interrupts import kept, surely
@@ -208,7 +208,7 @@ class Substitution:
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
         functions = [n for n in graph.nodes if n.kind == "function"] if enabled else []
-        codes = {id(n): code_of(n.obj) for n in functions}
+        codes = {id(n): n.code or code_of(n.obj) for n in functions}
         self.codes = {key: code for key, code in codes.items() if code is not None}  # id of a node -> its other code
         self._needed = _needed(graph, self.codes) if enabled else set()
         self._patches = [self._patch(n, e) for n, e in _in_classes(graph) if self._wanted(e)] if self._needed else []
@@ -643,7 +643,8 @@ class Substitution:
         self._pending.append(fill)
         return self._mutable(node, copy)
 
-    _library = _module
+    def _library(self, node: StateNode) -> Any:
+        return self._known(node) if is_known_module(node.obj) else self._module(node)
 
     def _method(self, node: StateNode) -> Any:
         func, owner = node.edges
@@ -688,11 +689,13 @@ def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
     for node in graph.nodes:
         if node.sub and holds_copies(node):
             for edge in node.edges:
-                if not edge.fixed and edge.how != "class" and isinstance(edge.child, StateNode):
+                in_place = edge.fixed or edge.how == "class" or _is_called_by_name(edge)
+                if not in_place and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
     parts = [n for n in graph.nodes if n.sub and (n.kind != "function" or holds_copies(n))]
-    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n) or id(n) in also]
+    modules = [n for n in parts if graph.names.values and is_known_module(n.obj)]
+    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n) or id(n) in also] + modules
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):
@@ -700,6 +703,11 @@ def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
                 needed.add(id(owner))
                 stack.append(owner)
     return needed
+
+
+def _is_called_by_name(edge: Edge) -> bool:
+    """Whether a module is the value of a global variable, in place of which frames are shown another."""
+    return edge.how == "global" and isinstance(edge.child, StateNode) and is_known_module(edge.child.obj)
 
 
 def leads_to_effects(node: StateNode) -> bool:
@@ -764,13 +772,15 @@ def _read(c: _Replacement, picture: Any) -> Any:
 def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
     """The containers among *nodes* that are no longer as they were when these were made."""
     for node in nodes:
-        if node.kind in ("list", "dict", "set"):
-            parts = [edge.child for edge in node.edges if edge.how in ("item", "key", "element")]
-            before: Any = [part.obj if isinstance(part, StateNode) else part.value for part in parts]
-            if node.kind == "dict":
-                before = dict(zip(node.extra, before, strict=False))
-            if not same_contents(before, contents(node.obj)):
-                yield node
+        if node.kind in ("list", "dict", "set") and not same_contents(_before(node), contents(node.obj)):
+            yield node
+
+
+def _before(node: StateNode) -> Any:
+    """The contents of a container when its node was made."""
+    parts = [edge.child for edge in node.edges if edge.how in ("item", "key", "element")]
+    before: Any = [part.obj if isinstance(part, StateNode) else part.value for part in parts]
+    return dict(zip(node.extra, before, strict=False)) if node.kind == "dict" else before
 
 
 def grown_lists(nodes: Iterable[StateNode]) -> Iterator[StateNode]:

@@ -16,6 +16,7 @@ from ...tracer.ir.refusals import Reason
 from .kept_list import Part
 from .libraries import LibrarySetting
 from .pins import Pins
+from .untaken_arms import Arm
 from .uses import READ, Uses
 
 _READ: Set[Hashable] = frozenset((READ,))
@@ -54,6 +55,7 @@ class StateNode:
     fixed: bool = False
     changes: bool = False  # a container that the function may change in any way, of which a run has a copy
     hashed: bool = False  # a key of a dict, or an element of a set
+    code: types.CodeType | None = None  # by which a function runs in place of its own, without some arms
 
     def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
         self.edges.append(Edge(how, arg, child, fixed))
@@ -150,11 +152,13 @@ class Names:
     values: bool = False  # whether functions that are known by name are known as values
     chosen: frozenset[types.CodeType] = frozenset()  # code in place of which other code runs (control/arms.py)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
+    lean: bool = False  # whether arms of branches are left out
+    taken: set[Arm] = field(default_factory=set)  # those that are not
 
     def state(self) -> tuple[int, ...]:
         sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts, self.grown
         flags = self.supers, self.everything, self.absence, self.dates, self.formats, bool(self.moment), self.unbound
-        counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values()))
+        counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values())), len(self.taken)
         return *map(len, sets), *counts, *flags
 
     @property

@@ -35,7 +35,7 @@ from ...tracer.bytecode.identity import (
     asks_truth_identity,
     compared_numbers,
 )
-from ...tracer.bytecode.shown_names import asks, nested
+from ...tracer.bytecode.shown_names import asks, compares_modules, nested
 from ...tracer.control.arms import Choices
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
@@ -49,6 +49,7 @@ from .rebuild import Substitution
 from .seeded_draws import may_seed
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
+from .untaken_arms import ALL_ARMS, Arm, original_of
 from .uses import READ, Place
 from .values import is_nan
 from .walk import build, reached
@@ -56,6 +57,7 @@ from .watch import Watch
 
 _MAX_LEARNED = 32  # names of what runs change
 _BY_NAME = (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES, Refusal.CALLS_INTERPRETER, Refusal.STATE_COMPUTED)
+_MAX_TAKEN = 64  # arms of branches, one run for each
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
 
@@ -179,6 +181,7 @@ class StatePlan:
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
         # or True or False; and whether it may have NumPy raise floating-point errors.
         self.asks_identity = self.asks_int_identity = self.asks_truth_identity = self.sets_float_errors = False
+        self.compares_modules = False  # whether, if it asks if two values are one object, they are modules
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
@@ -206,7 +209,7 @@ class StatePlan:
     @property
     def codes(self) -> Collection[types.CodeType]:
         """The code that the function may reach."""
-        return self._codes.values()
+        return [original_of(code) for code in self._codes.values()]
 
     def floats(self, state: Iterable[StateNode]) -> set[float]:
         """The floats that stand in the code, and in places of the *state*."""
@@ -223,7 +226,7 @@ class StatePlan:
         now = self._names
         names = (now if after is None else after.graph.names).copy()
         hook_loaded()
-        graph = build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes)
+        graph = self._build(objects, names, None if after is not None else now)
         if graph.codes.keys() != self._codes.keys() and hook_loaded(graph.codes.values()):
             return self.snapshot(objects, after)
         if self._names is now and (after is None or after.graph.names is now):  # another thread may have learned more
@@ -233,20 +236,45 @@ class StatePlan:
             functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
             codes = graph.codes.values()
             self.asks_identity = any(map(asks_identity, codes))
+            self.compares_modules = all(
+                compares_modules(n.obj) for n in graph.nodes if type(n.obj) is types.FunctionType and not n.extra
+            )
             self.asks_int_identity = any(map(asks_int_identity, codes))
             self.asks_truth_identity = any(map(asks_truth_identity, codes))
             self.sets_float_errors = any(map(sets_float_errors, codes))
             spaces = {id(code): fn.__globals__ for fn in functions for code in nested(fn.__code__)}
             self._asks = any(asks(code, spaces.get(id(code), {})) for code in codes)
-            self.type_holders = [
-                node.label
-                for node in graph.nodes
-                for edge in node.edges
-                if isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
-                and node.obj is not builtins and not self._trust.package(_code_of(node.obj))
-            ]  # fmt: skip
+            self.type_holders = _holders_of_type(graph, self._trust)
         self._codes = graph.codes
         return Snapshot(*digest(graph), graph)
+
+    def _build(self, objects: Sequence[Any], names: Names, now: Names | None) -> StateGraph:
+        """The graph of the state by *names*, which grow.  Where those of *now* are given, and it can't be compared as a
+        whole: without the arms of branches that no run has taken, if that helps."""
+
+        def made(names: Names, ends: bool) -> StateGraph:
+            return build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes, ends)
+
+        def known(graph: StateGraph) -> bool:
+            return not (graph.reasons or _holders_of_type(graph, self._trust))
+
+        tries = now is not None and names.effects
+        graph = made(names, tries)
+        if now is None or not tries or known(graph):
+            return graph
+        lean, whole = now.copy(), now.copy()
+        if not names.lean:
+            lean.lean = True
+            found = made(lean, True)
+            if known(found) and any(node.code is not None for node in found.nodes):
+                return found
+        whole.lean, whole.taken = False, set()
+        return made(whole, False)
+
+    def take(self, arm: Arm) -> None:
+        """Analyse an arm of a branch, too, from now on."""
+        names = self._revised()
+        names.taken.add(arm if len(names.taken) < _MAX_TAKEN else (arm[0], ALL_ARMS))
 
     def _labels_of(self, objects: Sequence[Any]) -> tuple[str, ...]:
         """Names of these objects: those given, or else of the first parameters."""
@@ -435,6 +463,16 @@ class StatePlan:
 def _code_of(obj: Any) -> Any:
     """The function, class or module that the object is, or its class."""
     return obj if isinstance(obj, types.FunctionType | types.ModuleType | type) else type(obj)
+
+
+def _holders_of_type(graph: StateGraph, trust: Trust) -> list[str]:
+    return [
+        node.label
+        for node in graph.nodes
+        for edge in node.edges
+        if isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
+        and node.obj is not builtins and not trust.package(_code_of(node.obj))
+    ]  # fmt: skip
 
 
 def numbers_compared(state: Iterable[StateNode], *kinds: type) -> dict[str, Any]:

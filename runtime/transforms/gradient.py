@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, Never
 
-from ...tracer.ir.tracebacks import shorten
+from ...tracer.ir.errors import need_function
+from ...tracer.ir.tracebacks import for_users, shorten
 from ..compiled import BoundFunction, CompiledFunction, explained
-from ..declare import positions, shifted_positions
+from ..declare import positions, refuse_arguments, shifted_positions
 from ..memo import OWNERS, kept
 from ..mode import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from ..stats import Stats
@@ -79,16 +80,22 @@ def _derivative(fn: Callable[P, Any], *settings: Any) -> Derivative[P, Any]:
 
 
 def grad(
-    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Derivative[P, Any]:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    **unknown: Never,
+) -> Derivative[P, Any]:  # fmt: skip
     """The gradient of *fn*, which returns a real scalar, as a function; with *holomorphic* the derivative of one that
     takes and returns complex numbers.  A function decorated with ``compile_grad`` shares its kernels."""
+    if unknown or isinstance(fn, type):
+        with for_users:
+            refuse_arguments("grad", unknown, fn)
+            need_function("grad", fn)
     return _derivative(fn, GRAD, positions(argnums), has_aux, holomorphic)
 
 
 def value_and_grad(
-    fn: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Derivative[P, tuple[R, Any]]:
+    fn: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    **unknown: Never,
+) -> Derivative[P, tuple[R, Any]]:  # fmt: skip
     """``(value, gradient)`` of *fn* in one kernel; *holomorphic* as in :func:`grad`.
 
         value, (of_w, of_b) = value_and_grad(loss, argnums=(0, 1))(w, b, x)
@@ -96,4 +103,8 @@ def value_and_grad(
 
     :raises DifferentiationError: where an argument is no float, or the result is no scalar.
     """
+    if unknown or isinstance(fn, type):
+        with for_users:
+            refuse_arguments("value_and_grad", unknown, fn)
+            need_function("value_and_grad", fn)
     return _derivative(fn, VALUE_AND_GRAD, positions(argnums), has_aux, holomorphic)

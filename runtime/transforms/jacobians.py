@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
-from ..declare import positions
+from ...tracer.ir.tracebacks import for_users
+from ..declare import positions, refuse_arguments
 from ..wrapper import P
 from .transform import Transform, TransformRule, rule_of, transformed
 
@@ -54,8 +55,9 @@ class HessianProduct(TransformRule):
 
 
 def jacobian(
-    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform[P, Any]:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    **unknown: Never,
+) -> Transform[P, Any]:  # fmt: skip
     """The Jacobian of *fn* with respect to the arguments *argnums*: arrays of the shape of the result, then of the
     argument, in the structure of the result, then of the arguments.
 
@@ -69,26 +71,38 @@ def jacobian(
     :param holomorphic: the complex derivative of a function of complex numbers.
     :raises DifferentiationError: where an argument or a result is not floating point.
     """
+    if unknown:
+        with for_users:
+            refuse_arguments("jacobian", unknown, fn)
     return transformed(rule_of(Jacobian, positions(argnums), CHEAPEST, has_aux, holomorphic), fn)
 
 
 def jacfwd(
-    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform[P, Any]:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    **unknown: Never,
+) -> Transform[P, Any]:  # fmt: skip
     """As :func:`jacobian`, by forward mode: one tangent for each input."""
+    if unknown:
+        with for_users:
+            refuse_arguments("jacfwd", unknown, fn)
     return transformed(rule_of(Jacobian, positions(argnums), FORWARD, has_aux, holomorphic), fn)
 
 
 def jacrev(
-    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform[P, Any]:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    **unknown: Never,
+) -> Transform[P, Any]:  # fmt: skip
     """As :func:`jacobian`, by reverse mode: one cotangent for each result."""
+    if unknown:
+        with for_users:
+            refuse_arguments("jacrev", unknown, fn)
     return transformed(rule_of(Jacobian, positions(argnums), REVERSE, has_aux, holomorphic), fn)
 
 
 def hessian(
-    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transform[P, Any]:
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    **unknown: Never,
+) -> Transform[P, Any]:  # fmt: skip
     """The second derivatives of *fn*: the forward Jacobian of the reverse one.  Of a scalar function of one array an
     array (*shape, *shape); of trees, or of several *argnums*, a tree of the structure of the arguments in each place of
     such a tree; of a function that returns an array, with the shape of that in front.
@@ -99,6 +113,9 @@ def hessian(
     :param has_aux: *fn* returns (value, aux); the result is (Hessian, aux).
     :raises DifferentiationError: where an argument or a result is not floating point.
     """
+    if unknown:
+        with for_users:
+            refuse_arguments("hessian", unknown, fn)
     return transformed(rule_of(Hessian, positions(argnums), has_aux, holomorphic), fn)
 
 

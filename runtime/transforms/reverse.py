@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, Never, overload
 
-from ..declare import positions
+from ...tracer.ir.tracebacks import for_users
+from ..declare import positions, refuse_arguments
 from ..wrapper import P, R
 from .transform import Transform, TransformRule, rule_of, transformed
 
@@ -56,9 +57,12 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return transformed(rule_of(Vjp, has_aux), fn)(*primals)
 
 
-def elementwise_grad(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Transform[P, Any]:
+def elementwise_grad(fn: Callable[P, Any], argnums: int | Sequence[int] = 0, **unknown: Never) -> Transform[P, Any]:
     """The gradient of the sum of the results of *fn*: where *fn* works element by element the derivatives of all
     elements, by one reverse pass."""
+    if unknown:
+        with for_users:
+            refuse_arguments("elementwise_grad", unknown, fn)
     return transformed(rule_of(ElementwiseGrad, positions(argnums)), fn)
 
 

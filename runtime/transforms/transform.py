@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...tracer.ir.errors import need_function
 from ...tracer.ir.late_modules import imported
 from ..compiled import BoundFunction, CompiledFunction, explained, module_of_runtime
 from ..memo import kept
@@ -119,6 +120,5 @@ def transformed(
 ) -> Transform[P, Any]:
     """*fn* transformed by *rule*: the same object for the same function and rule, for as long as the function lives.
     *parameters*: the names of its arguments, where they are not those of the function."""
-    if not callable(fn):
-        raise TypeError(f"{rule.name} needs a function, not {type(fn).__name__}")
+    need_function(rule.name, fn)
     return kept(fn, rule, lambda: Transform(RuleApplied(fn, rule, parameters)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
 from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.tracebacks import for_users
+from ..declare import refuse_arguments
 from ..wrapper import P
 from .transform import Transform, TransformRule, rule_of, transformed
 
@@ -81,7 +83,7 @@ def _trees() -> Any:
 
 def vmap(
     fn: Callable[P, Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
-    spmd_axis_name: Any = None,
+    spmd_axis_name: Any = None, **unknown: Never,
 ) -> Transform[P, Any]:  # fmt: skip
     """*fn*, a function of one row, for many rows at once.
 
@@ -99,6 +101,9 @@ def vmap(
     :raises ShapeError: where axes do not fit, or have different lengths.
     :raises UnsupportedError: where Python asks for a value that differs from row to row, as an ``if`` does.
     """
+    if unknown:
+        with for_users:
+            refuse_arguments("vmap", unknown, fn)
     if axis_name is not None or spmd_axis_name is not None:
         raise UnsupportedError.here(
             "vmap has no collectives, which axis_name is for: what all rows are needed for stands outside of it, as in "

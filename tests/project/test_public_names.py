@@ -15,7 +15,8 @@ def names_of(path: str) -> set[str]:
     """``__all__`` of a module, each of which is there; the public attributes of a class."""
     parent, _, last = path.rpartition(".")
     if last[0].isupper():
-        return {name for name in dir(getattr(importlib.import_module(parent), last)) if not name.startswith("_")}
+        found = getattr(importlib.import_module(parent), last)
+        return {name for name in dir(found) if not name.startswith("_") and hasattr(found, name)}
     module = importlib.import_module(path)
     return {name for name in module.__all__ if getattr(module, name) is not None}
 

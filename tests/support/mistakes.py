@@ -58,6 +58,36 @@ GROUPS: dict[str, list[Mistake]] = {
             autograd.grad(loss(x))
             """, "TypeError", "got float64", "write grad(f)(x), not grad(f(x))"),
         _of("A number in place of a function", "compile_grad(3.0)", "TypeError", "needs a function, not float"),
+        _of("A class in place of a function", """
+            @compile_grad
+            class Model:
+                def loss(self, w):
+                    return np.sum(w**2)
+            """, "TypeError", "needs a function, not the class Model", "its methods can be decorated"),
+        _of("A class whose objects are called", """
+            class Model:
+                def __call__(self, w):
+                    return np.sum(w**2)
+
+            autograd.grad(Model)
+            """, "TypeError", "grad needs a function, not the class Model", "pass an object of it, Model(...)"),
+        _of("static_argnums", """
+            def loss(w, n):
+                return np.sum(w**n)
+
+            compile_grad(loss, static_argnums=1)
+            """, "TypeError", "compile_grad has no argument `static_argnums`", "static_argnames=('n',)"),
+        _of("argnum", "autograd.value_and_grad(lambda w: np.sum(w**2), argnum=0)",
+            "TypeError", "value_and_grad has no argument `argnum`", "write argnums=0"),
+        _of("f.gradient", "compile_grad(lambda w: np.sum(w**2)).gradient(x)",
+            "AttributeError", "no attribute 'gradient'", "write f.grad(...)"),
+        _of("A list of numbers", """
+            @compile_grad
+            def loss(w):
+                return np.sum(w**2)
+
+            loss.grad([1.0, 2.0, 3.0])
+            """, "TypeError", "'list' and 'int'", "the argument `w` is a list; pass np.array(w)"),
         _of("A table with a column of texts", """
             import pandas as pd
 
@@ -100,6 +130,8 @@ GROUPS: dict[str, list[Mistake]] = {
             "ShapeError", "cannot reshape array of size 5 into shape (2, 3)", line=1),
     ],
     "Writing": [
+        _of("x.at[...]", "compile_grad(lambda w: np.sum(w.at[0].set(0.0))).grad(x)",
+            "AttributeError", "has no attribute 'at'", "write y = x.copy(), then y[i] = v", line=1),
         _of("Into an argument", """
             def loss(w):
                 w[0] = 0.0

@@ -41,7 +41,7 @@ def package(tmp_path, monkeypatch):
     folder = tmp_path / "site-packages" / "installed_tools"
     folder.mkdir(parents=True)
     chains = [("short", 100), ("long", 1900)]
-    steps = [f"def {n}{k}(x): return {n}{k + 1}(x) if x is None else x * rate\n" for n, m in chains for k in range(m)]
+    steps = [f"def {n}{k}(x): return ({n}{k + 1}, x * rate)[1]\n" for n, m in chains for k in range(m)]
     ends = [f"def {n}{m}(x): return x\n" for n, m in chains]
     (folder / "__init__.py").write_text(PACKAGE + "".join(steps + ends))
     monkeypatch.syspath_prepend(str(folder.parent))

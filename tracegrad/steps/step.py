@@ -36,6 +36,7 @@ from ..runtime.wrapper import P, R, Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.node import epoch
+from ..tracer.ir.errors import need_function
 from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.tracebacks import shorten
@@ -278,6 +279,7 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if fn is None:
         return compile
+    need_function("compile", fn)
     return CompiledStep(fn)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from .concretize import UNKNOWN, Path, found_by, instructions_of
 from .versions import PYTHON
 
-_NAMES = frozenset(("shares_memory", "may_share_memory", "is_", "is_not", "id"))
+IDENTITY_NAMES = frozenset(("shares_memory", "may_share_memory", "is_", "is_not", "id"))
 _IS_OP = dis.opmap["IS_OP"]
 _VALUES = frozenset(vars(builtins))
 
@@ -67,12 +67,18 @@ def asks_identity(code: CodeType) -> bool:
     """Whether *code* may ask if two of its values are one object, other than None, a constant or a builtin class."""
     if code.co_name == "__eq__" and code.co_filename == "<string>":  # of a dataclass: a short cut, from 3.13 on
         return False
-    if not _NAMES.isdisjoint(code.co_names):
+    if not IDENTITY_NAMES.isdisjoint(code.co_names):
         return True
-    return any(
-        not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in sides)
+    return bool(unlike_constants(code))
+
+
+def unlike_constants(code: CodeType) -> list[list[Path | None]]:
+    """The loads of the two sides of each ``is`` in *code* neither of which is None, a constant or a builtin class."""
+    return [
+        sides
         for sides in _compared_by_identity(code)
-    )
+        if not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in sides)
+    ]
 
 
 def _sides(code: CodeType, k: int) -> list[Path | None]:
@@ -131,7 +137,7 @@ def _compared(code: CodeType) -> tuple[Path, ...]:
     """The loads of what *code*, or code in it, compares by identity; of all, where a function compares."""
     if not asks_identity(code):
         paths: list[Path] = []
-    elif _NAMES.isdisjoint(code.co_names) and PYTHON is not None:
+    elif IDENTITY_NAMES.isdisjoint(code.co_names) and PYTHON is not None:
         paths = [side for sides in _compared_by_identity(code) for side in sides if side is not None]
     else:
         paths = [(("global", name),) for name in code.co_names]

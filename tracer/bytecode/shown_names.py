@@ -35,6 +35,7 @@ from ..ir.forks import lock
 from ..ir.interrupts import kept
 from ..ir.site import is_internal
 from .concretize import Called, called_path, instructions_of, resolve
+from .identity import IDENTITY_NAMES, asks_identity, unlike_constants
 from .versions import PYTHON
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
@@ -122,8 +123,10 @@ class _Globals(dict):
 
 
 def stand_in(value: Any) -> Any:
-    """The object that recorded code finds in place of *value*: a function that is known, an instance of a class of
-    ``OBJECTS``, or a method of one."""
+    """The object that recorded code finds in place of *value*: a function or a module that is known, an instance of a
+    class of ``OBJECTS``, or a method of one."""
+    if isinstance(value, ModuleType):
+        return _module(value)
     if type(value) in OBJECTS:
         return OBJECTS[type(value)](value)
     owner = getattr(value, "__self__", None)
@@ -199,6 +202,12 @@ def is_known_value(value: Any) -> bool:
     if known is None or known[0] is not value or isinstance(value, type) or id(known[1]) in _for_lists:
         return False
     return (getattr(value, "__module__", None) or "").partition(".")[0] in _MODULES_OF_VALUES
+
+
+def is_known_module(value: Any) -> bool:
+    """Whether *value* is a module of functions that can be known as values."""
+    known = CALLED_OF.get(id(value))
+    return known is not None and known[0] is value and value.__name__.partition(".")[0] in _MODULES_OF_VALUES
 
 
 def calling_frame(depth: int) -> FrameType:
@@ -312,6 +321,22 @@ def _global_calls(code: CodeType) -> frozenset[tuple[str, Called]]:
     return frozenset((found.all[found.index[at]].argval, called) for at, called in _counting(code).items())
 
 
+def compares_modules(fn: FunctionType) -> bool:
+    """Whether all objects that *fn* may compare by identity are modules that stand for themselves wherever its code
+    finds them (``xp is np``)."""
+    if _offset is None or not _reads_only(fn.__code__):
+        return False
+    return all(
+        not asks_identity(code)
+        or (_OF_MODULES.isdisjoint(code.co_names) and all(
+            any(s is not None and len(s) == 1 and s[0][0] == "global" and is_known_module(fn.__globals__.get(s[0][1]))
+                for s in sides)
+            for sides in unlike_constants(code)
+        ))
+        for code in nested(fn.__code__)
+    )  # fmt: skip
+
+
 @lru_cache(maxsize=4096)
 def _reads_only(code: CodeType) -> bool:
     """Whether *code*, and the functions that it makes, do nothing with their globals but read names."""
@@ -340,6 +365,13 @@ class _Module(ModuleType):
             return found
         return _as_value(found, False) if getattr(_run, "values", False) else ours
 
+    def __eq__(self, other: object) -> bool:
+        real = object.__getattribute__(self, "_real")
+        return (object.__getattribute__(other, "_real") if type(other) is _Module else other) is real
+
+    def __hash__(self) -> int:
+        return hash(object.__getattribute__(self, "_real"))
+
 
 _modules: dict[int, _Module] = {}
 
@@ -362,6 +394,7 @@ def _imports(code: CodeType) -> frozenset[str]:
 
 _MODULES_OF_VALUES = frozenset(("math", "cmath", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
+_OF_MODULES = IDENTITY_NAMES | {"modules", "import_module", "__import__", "array_namespace", "get_namespace"}
 _READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
 _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))

@@ -9,6 +9,7 @@ float16 and bfloat16 (``HALF``) are dtypes of arrays, not of arithmetic: values 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -187,10 +188,13 @@ def canonical_axes(axes: int | Sequence[int] | None, ndim: int, what: str) -> In
     """Non-negative, sorted, distinct axes; None means all."""
     if axes is None:
         return tuple(range(ndim))
-    listed = (axes,) if isinstance(axes, (int, np.integer)) else tuple(axes)
+    try:
+        listed: tuple[int, ...] = (operator.index(axes),)  # type: ignore[arg-type]
+    except TypeError:
+        listed = tuple(axes)  # type: ignore[arg-type]
     result = []
     for axis in listed:
-        axis = int(axis)
+        axis = operator.index(axis)
         if not -ndim <= axis < ndim:
             raise ShapeError.here(f"{what}: axis {axis} is out of bounds for an array of {ndim} dimensions")
         result.append(axis % ndim)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
+from .debuggers import looks_on
 from .site import Site, at_site
 
 
@@ -64,7 +65,8 @@ class UnrecordableError(TracegradError):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
-        unrecordable.add(self)
+        if not looks_on():
+            unrecordable.add(self)
 
 
 class UnsupportedError(UnrecordableError, TypeError):
@@ -119,3 +121,17 @@ class OutOfMemoryError(DeviceError, MemoryError):
     """A device has no memory left for a call, which has changed nothing."""
 
     __module__ = "tracegrad"
+
+def need_function(what: str, fn: Any) -> None:
+    """Raise where *fn* is no function, or object that is called."""
+    if isinstance(fn, type):
+        name = fn.__name__
+        there = f"pass an object of it, {name}(...)" if _has_call(fn) else "its methods can be decorated one by one"
+        raise TypeError(at_site(f"{what} needs a function, not the class {name}: {there}"))
+    if not callable(fn):
+        raise TypeError(f"{what} needs a function, not {type(fn).__name__}")
+
+
+def _has_call(cls: type) -> bool:
+    """Whether objects of the class are called."""
+    return any("__call__" in vars(base) for base in cls.__mro__)

@@ -6,6 +6,7 @@ The number of True elements of a traced mask is a guard too.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,17 @@ from ..ops.indexing import NONZERO
 from ..ops.reduce import reduce
 from ..ops.shape import reshape
 from ..record.array import TracedArray, constant, is_traced, to_atom, wrap
+from ..record.integers import TracedInt
 from ..record.recorder import require_recorder
+from ..record.undecided import Undecided
+
+
+def is_index(item: Any) -> bool:
+    """Whether *item* is an object of another class that stands for a whole number by its ``__index__``."""
+    kind = type(item)
+    if kind is int or not hasattr(kind, "__index__") or hasattr(kind, "dtype") or hasattr(kind, "__array__"):
+        return False
+    return not issubclass(kind, (int, TracedInt, Undecided))
 
 
 def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
@@ -35,6 +46,8 @@ def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
     if is_traced(index):
         return positions(wrap(to_atom(index)), size, axis, mode=mode)
     array = np.asarray(index)
+    if array.dtype.hasobject and all(map(is_index, array.flat)):
+        array = np.array(list(map(operator.index, array.flat)), INT).reshape(array.shape)
     if not array.size:
         array = array.astype(INT)
     if array.dtype.kind not in "iu":

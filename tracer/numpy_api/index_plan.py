@@ -26,7 +26,7 @@ from ..record.buffers import PickStep, SliceStep
 from ..record.integers import TracedInt, recorded
 from ..record.recorder import require_recorder
 from ..record.undecided import Undecided
-from .bounds import from_front, positions, true_positions
+from .bounds import from_front, is_index, positions, true_positions
 
 
 class IndexItem(NamedTuple):
@@ -58,7 +58,7 @@ def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
             consumed += 1
         elif item is None or item is Ellipsis:
             continue
-        elif _is_integer(item):
+        elif _is_integer(item) or is_index(item):
             consumed += 1
         else:
             return None
@@ -134,6 +134,8 @@ def _classify(item: Any) -> Any:
         return _as_index_array(item)
     if item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item):
         return item
+    if is_index(item):
+        return operator.index(item)
     array = np.asarray(item)  # a range, a Series
     if array.ndim and (array.dtype.kind in "iub" or not array.size):
         return _as_index_array(array)

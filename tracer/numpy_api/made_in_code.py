@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from itertools import islice
 from types import FrameType
@@ -48,6 +49,7 @@ def _maker(plain: Callable[..., Any]) -> Callable[..., Any]:
     """*plain*, which makes an array by rule."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
+        _unlike(kwargs)
         found = plain(*args, **kwargs)
         return _made(found) if current_recorder() is not None and type(found) is np.ndarray else found
 
@@ -58,6 +60,7 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
     """*plain*, which makes an array full of *value*; ``np.empty`` has zeros in it."""
 
     def fill(*args: Any, **kwargs: Any) -> Any:
+        _unlike(kwargs)
         found = plain(*args, **kwargs)
         if current_recorder() is None or found.dtype not in SUPPORTED:
             return found
@@ -75,6 +78,7 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **kwargs: Any) -> Any:
     if is_traced(fill_value):
         return filled(wrap_array(nested_atom(fill_value)), shape_of(shape), dtype, c_order=order == "C")
+    _unlike(kwargs)
     found = np.full(shape, fill_value, dtype, order, **kwargs)
     return found if current_recorder() is None else _made(found)
 
@@ -83,6 +87,7 @@ def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndm
     a = recorded(a)
     if is_traced(a):
         return _of_traced(a, dtype, copy, order, ndmin)
+    _unlike(kwargs)
     try:
         found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
     except ValueError:
@@ -94,6 +99,7 @@ def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndm
 
 def _arange(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     """``np.arange``; of traced numbers the size is a question."""
+    _unlike(kwargs)
     if not is_traced(args) and not is_traced(tuple(kwargs.values())):
         found = np.arange(*args, dtype=dtype, **kwargs)
         return found if current_recorder() is None else _made(found)
@@ -125,6 +131,7 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
         a = recorded(a)
         if is_traced(a):
             return _of_traced(a, dtype, kwargs.get("copy"), kwargs.get("order", args[0] if args else order), 0)
+        _unlike(kwargs)
         if isinstance(a, Elementwise):
             return convert(a.array, dtype, *args, **kwargs)
         try:
@@ -140,6 +147,12 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
     return convert
 
 
+def _unlike(kwargs: dict[str, Any]) -> None:
+    """Leave out ``like=``, of which NumPy would ask a traced array for the function."""
+    if is_traced(kwargs.get("like")):
+        del kwargs["like"]
+
+
 def _traced_form(a: Any) -> Any:
     """The traced array that *a* gives of itself, if it does."""
     own = a.__array__() if hasattr(type(a), "__array__") else None
@@ -148,16 +161,30 @@ def _traced_form(a: Any) -> Any:
 
 def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> Any:
     """An array of traced *values*, nested lists or one of them."""
+    copies, may_copy = _copying(copy)
     if type(values) is TracedArray and class_of(values) is np.ndarray:
         found = values if dtype is None else values.astype(dtype, copy=False)
-        if order in ("C", "F") and not in_c_order(found):
-            copy = True
-        found = found.copy() if copy and found is values else found
+        if found is values and (copies or (order in ("C", "F") and not in_c_order(found))):
+            found = found.copy()
     else:
         atom = nested_atom(values)
         found = wrap_array(cast_with_warning(atom, atom.aval.dtype if dtype is None else np.dtype(dtype)))
+    if not may_copy and found is not values:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    ndmin = operator.index(ndmin)
     return found.reshape((1,) * (ndmin - found.ndim) + found.shape) if found.ndim < ndmin else found
 
+
+def _copying(copy: Any) -> tuple[bool, bool]:
+    """(whether there is to be a copy, whether there may be one) by the argument *copy*, a ``_CopyMode`` perhaps."""
+    if copy is None or copy is _MODES.IF_NEEDED:
+        return False, True
+    copies = bool(copy.value if isinstance(copy, _MODES) else copy)
+    return copies, copies or (_BEFORE_2 and not isinstance(copy, _MODES))
+
+
+_MODES: Any = np._CopyMode  # type: ignore[attr-defined]
+_BEFORE_2 = np.lib.NumpyVersion(np.__version__) < "2.0.0"
 
 _ARRAYS = {
     "array": _array, "full": _full, "arange": _arange, "fromiter": _fromiter,

@@ -77,7 +77,8 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
         if ndim != 2:
             raise ShapeError.here("Improper number of dimensions to norm.")
         return wrap(_matrix_norm(x, (0, 1), ord, keepdims))
-    if isinstance(axis, (int, np.integer)) or len(axis) == 1:
+    axis = tuple(axis) if np.iterable(axis) else (axis,)
+    if len(axis) == 1:
         return wrap(_vector_norm(x, canonical_axes(axis, ndim, "np.linalg.norm"), ord, keepdims))
     if len(axis) != 2:
         raise ShapeError.here("Improper number of dimensions to norm.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -66,10 +67,10 @@ def into(result: Any, out: Any) -> Any:
 
 def one_axis(axis: Any, ndim: int, what: str) -> int:
     """*axis* as a non-negative int."""
-    if isinstance(axis, TracedArray):
-        axis = int(axis)
-    if not isinstance(axis, (int, np.integer)):
-        raise UnsupportedError.here(f"{what}: axis must be an integer, not {axis!r}")
+    try:
+        axis = int(axis) if isinstance(axis, TracedArray) else operator.index(axis)
+    except TypeError:
+        raise UnsupportedError.here(f"{what}: axis must be an integer, not {axis!r}") from None
     if not -ndim <= axis < ndim:
         raise ShapeError.here(f"{what}: axis {axis} is out of bounds for array of dimension {ndim}")
     return int(axis) % ndim

@@ -117,7 +117,7 @@ def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     array = as_traced(a)
     sources, targets = (
-        [one_axis(v, array.ndim, "np.moveaxis") for v in ([axes] if isinstance(axes, (int, np.integer)) else axes)]
+        [one_axis(v, array.ndim, "np.moveaxis") for v in (axes if np.iterable(axes) else [axes])]
         for axes in (source, destination)
     )
     if len(sources) != len(targets):
@@ -137,6 +137,13 @@ def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 
 implements(np.matrix_transpose)(lambda x, /: x.mT)
+
+
+@implements(method="to_device")
+def _to_device(self: TracedArray, device: str, /, *, stream: Any = None) -> Any:
+    if device != "cpu" or stream is not None:
+        raise ValueError(f"Unsupported device: {device}." if stream is None else "stream argument is not supported.")
+    return self
 
 
 # ---- axes of size 1 -----------------------------------------------------------------------------------------------
@@ -232,7 +239,7 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     array = as_traced(ary)
     axis = one_axis(axis, array.ndim, "np.split")
     size = array.shape[axis]
-    if isinstance(indices_or_sections, (int, np.integer)):
+    if not np.iterable(indices_or_sections):
         sections = int(indices_or_sections)
         if sections <= 0:
             raise ShapeError.here("number sections must be larger than 0")

@@ -24,7 +24,7 @@ _SHARED = {
     "return the array from the function and write it outside": (
         "save savetxt savez savez_compressed tofile tobytes dump dumps"
     ),
-    "a traced array has no memory": "data ctypes base frombuffer setflags getfield setfield to_device",
+    "a traced array has no memory": "data ctypes base frombuffer setflags getfield setfield",
     "dates are no numbers: count days outside the compiled function and pass them in": (
         "busday_count busday_offset is_busday datetime_as_string isnat"
     ),
@@ -48,7 +48,7 @@ HINTS.update(
 
 _OF_MATRICES = {
     "use np.linalg.eig, or np.linalg.eigh of a symmetric matrix: w, v = np.linalg.eigh(a); (v * f(w)) @ v.T": (
-        "schur rsf2csf cdf2rdf hessenberg funm expm_cond"
+        "rsf2csf cdf2rdf hessenberg funm expm_cond"
     ),
     "use scipy.linalg.solve(a, b, assume_a='sym'), or scipy.linalg.cholesky of a positive definite matrix": "ldl",
     "use scipy.linalg.eig(a, b), or eigh(a, b) of symmetric matrices": "qz ordqz",

@@ -1,9 +1,9 @@
 """Indexing by arrays, sorting and searching.
 
 Every advanced index is reduced to flat positions: ``gather`` reads ``x[idx]`` along axis 0 of a reshaped array,
-``scatter_add`` is its transpose, ``scatter`` is assignment (the last write to a position wins, as in NumPy).  Indices
-are non-negative and in bounds by the time they arrive here: the front end normalises them and records the bounds check
-as a guard.
+``scatter_add`` is its transpose, ``scatter`` is assignment (the last write to a position wins, as in NumPy), and
+``scatter_max`` and ``scatter_min`` keep the largest and the smallest.  Indices are non-negative and in bounds by the
+time they arrive here: the front end normalises them and records the bounds check as a guard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..ir.axes import NUMBERED, SORTED, WRITTEN, Axes, Params, Shape, Shapes, la
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import HOST, SCATTER, VIEW, Primitive, register
-from .elementwise import F, broadcast_to, like
+from .elementwise import F, broadcast_to, cast, like
 from .reduce import expand
 from .shape import iota, or_zeros, reshape, zeros
 
@@ -88,6 +88,56 @@ SCATTER_ADD: Primitive = register(
         ),
         axes=_scatter_axes, domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
     )
+)  # fmt: skip
+
+
+# ---- the largest and the smallest at each position: ties share the cotangent evenly
+
+
+def _extreme_at(ufunc: Any) -> Any:
+    def impl(x: Any, index: Any, v: Any) -> Any:
+        result = np.array(x)
+        ufunc.at(result, index, v)
+        return result
+
+    return impl
+
+
+def _is_extreme(y: Atom, out: Atom) -> Atom:
+    return F.logical_or(F.eq(y, out), F.logical_and(F.ne(y, y), F.ne(out, out)))
+
+
+def _winners(out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Atom, Atom, Var]:
+    """(which elements of *x* and of *v* are those of the result, how many there are for each)"""
+    mine, theirs = _is_extreme(x, out), _is_extreme(v, gather(out, index))
+    number = out.dtype
+    return mine, theirs, bind(SCATTER_ADD, cast(mine, number), index, cast(theirs, number))
+
+
+def _extreme_vjp(ct: Var, out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Var, None, Var]:
+    mine, theirs, count = _winners(out, x, index, v)
+    share = F.div(ct, count)
+    seen = gather(share, index)
+    return F.select(mine, share, like(0, share)), None, F.select(theirs, seen, like(0, seen))
+
+
+def _extreme_jvp(tangents: Any, out: Var, x: Atom, index: Atom, v: Atom) -> Atom:
+    mine, theirs, count = _winners(out, x, index, v)
+    parts = [
+        F.select(winner, or_zeros(tangent, y), zeros(y.aval.shape, out.dtype))
+        for winner, tangent, y in ((mine, tangents[0], x), (theirs, tangents[2], v))
+    ]
+    return F.div(bind(SCATTER_ADD, parts[0], index, parts[1]), count)
+
+
+SCATTER_MAX, SCATTER_MIN = (
+    register(
+        Primitive(
+            name, SCATTER, _extreme_at(ufunc), _scatter_infer, vjp=_extreme_vjp, jvp=_extreme_jvp,
+            axes=_scatter_axes, masking=True, domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
+        )
+    )
+    for name, ufunc in (("scatter_max", np.maximum), ("scatter_min", np.minimum))
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import math
+import operator
 import os
 import sys
 from _abc import _abc_init  # type: ignore[import-not-found]
@@ -26,6 +27,7 @@ from ..bytecode.concretize import array_refusal, called_by_name, check_number_al
 from ..bytecode.settled_text import printed, settled, template
 from ..bytecode.shown_names import expect_lists
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
+from ..ir.debuggers import looks_on
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, Var, literal
 from ..ir.refusals import Refusal
@@ -69,6 +71,22 @@ _NO_SEQUENCE = (
     "`case [...]` asks here if a traced number is a sequence, which cannot be answered: with this version of NumPy "
     "arrays are; put `case float():` before it, or ask by np.ndim(x)"
 )
+
+
+# Attributes that arrays of other libraries have.
+_OTHERS = {
+    "at": ": x.at[i].set(v) is JAX's; write y = x.copy(), then y[i] = v (y[i] += v for .add)",
+    "detach": ": write tracegrad.stop_gradient(x)",
+    "numpy": ": it is a NumPy array; leave .numpy() out",
+    "cpu": ": it is a NumPy array; leave .cpu() out",
+    "backward": ": take the gradient outside, by f.grad(...)",
+    "grad": ": take the gradient outside, by f.grad(...)",
+    "requires_grad": ": argnums says what gradients are taken of",
+    "unsqueeze": ": write x[:, None], or np.expand_dims(x, axis)",
+    "view": ": write x.reshape(...), or x.view() without arguments",
+    "permute": ": write x.transpose(...)",
+    "block_until_ready": ": leave it out",
+}
 
 
 class _NoMethods:
@@ -451,6 +469,8 @@ class TracedArray(metaclass=_StandIn):
     def _concrete(self, kind: str) -> Any:
         self._check_one_element(kind)
         atom = rounded(reshape(self.atom, ()))
+        if looks_on():
+            return np.asarray(self._recorder.value(atom))[()]
         value = self._recorder.guard(atom, kind)
         observer = self._recorder.observer
         if kind == "bool" and observer is not None:
@@ -495,6 +515,8 @@ class TracedArray(metaclass=_StandIn):
                 return self.number()
             if (stands := self._written(sys._getframe(1))) is not None:
                 return stands
+            if looks_on():
+                return float(self._concrete("float"))
             self._recorder.shown.append(self.atom)  # by "%.3f" % t
             try:
                 check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
@@ -569,7 +591,7 @@ class TracedArray(metaclass=_StandIn):
         """The value as a Python number: a float keeps its gradient, an integer is a number of the run; a bool is a
         question, and so is all that our own code asks for (a Tensor's item)."""
         if len(index) == 1 and not isinstance(index[0], tuple):
-            index = np.unravel_index(index[0], self._atom.aval.shape)
+            index = np.unravel_index(operator.index(index[0]), self._atom.aval.shape)
         value = self[index[0] if len(index) == 1 else index] if index else self
         if value._atom.aval.is_inexact and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDER):
             return value.number()
@@ -590,6 +612,8 @@ class TracedArray(metaclass=_StandIn):
             if aval.shape:
                 return np.array(self._recorder.value(self.atom), dtype)  # of this run alone
             return np.asarray(self._concrete("item"), dtype)  # no gradient is lost, and the value is guarded
+        if looks_on():
+            return np.array(self._recorder.value(self.atom), dtype)
         error = array_refusal()
         if expect_lists():
             self._recorder.again(RecordAgainError(error))
@@ -617,6 +641,7 @@ class TracedArray(metaclass=_StandIn):
         if has_attribute(np.ndarray, name):
             raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
         there = f": np.{name}(x, ...) is a function of NumPy" if callable(getattr(np, name, None)) else ""
+        there = _OTHERS.get(name, there)
         shown = kind.__name__ if kind.__module__ == "builtins" else f"numpy.{kind.__name__}"
         raise AttributeError(at_site(f"'{shown}' object has no attribute {name!r}{there}"), name=name, obj=self)
 

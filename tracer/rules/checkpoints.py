@@ -19,7 +19,7 @@ from typing import Any
 from ..control.sub_program import FunctionRecorder
 from ..ir.aval import Aval
 from ..ir.equality import same_graph
-from ..ir.errors import BadIndexError, DifferentiationError, UnsupportedError, unrecordable
+from ..ir.errors import BadIndexError, DifferentiationError, UnsupportedError, need_function, unrecordable
 from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ..ir.primitive import LOOP, PRIMITIVES, PRODUCT
 from ..ir.site import user_site
@@ -107,6 +107,7 @@ def checkpoint(
     :param prevent_cse: taken for compatibility: values of the derivative are never those from before.
     :param static_argnums: positions of arguments that are settings.  Other settings than numbers in arrays are found.
     """
+    need_function("checkpoint", fun)
     static = positions_of(fun, static_argnums, ())
     if policy is not None and not callable(policy):
         raise TypeError(f"policy is one of tracegrad.checkpoint_policies or a function, not {policy!r}")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from ..control.trees import function_name, structure_text
-from ..ir.errors import ShapeError, TracegradError
+from ..ir.errors import ShapeError, TracegradError, need_function
 from ..ir.graph import Atom, Lit
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_leaves
@@ -166,6 +166,7 @@ def custom_vjp(fun: Callable[P, R_co], nondiff_argnums: Any = (), nondiff_argnam
     :raises ShapeError: a rule gives another structure, shape or dtype than the arguments or the result have.
     :raises DifferentiationError: a derivative with respect to what *fun* closes over.
     """
+    need_function("custom_vjp", fun)
     nondiff = positions_of(fun, nondiff_argnums, nondiff_argnames)
     rules: list[Any] = []  # fwd, bwd, symbolic: in a cell, so that their code is part of what a recording looks at
 
@@ -287,6 +288,7 @@ def custom_jvp(fun: Callable[P, R_co], nondiff_argnums: Any = (), nondiff_argnam
     :raises ShapeError: a rule gives another structure, shape or dtype than the result has.
     :raises DifferentiationError: a derivative with respect to what *fun* closes over.
     """
+    need_function("custom_jvp", fun)
     nondiff = positions_of(fun, nondiff_argnums, nondiff_argnames)
     rules: list[Any] = []  # one for all arguments, or a tuple with one for each; whether with symbolic zeros
 

@@ -11,6 +11,7 @@ linalg_functions    its functions of matrices
 linalg_spaces       its pseudo-inverses and spaces of columns
 linalg_matrices     its matrices of a structure
 linalg_banded       its banded matrices
+linalg_schur        its Schur form
 linalg_solvers.py   its equations and factors: solve, lu, cho_factor
 fft.py              scipy.fft and scipy.fftpack
 reads.py             what a call of SciPy may read
@@ -46,7 +47,7 @@ from . import namespace  # noqa: F401  (fills the tables)
 
 _FILES = {
     "fft": "fft", "integrate": "integrate quadrature", "interpolate": "interpolate interpolate_splines",
-    "linalg": "linalg linalg_banded linalg_functions linalg_matrices linalg_solvers linalg_spaces",
+    "linalg": "linalg linalg_banded linalg_functions linalg_matrices linalg_schur linalg_solvers linalg_spaces",
     "ndimage": "ndimage", "optimize": "optimize", "signal": "signal",
     "sparse": "sparse sparse_solvers sparse_structure", "spatial": "spatial", "special": "special special_harmonics",
     "stats": "stats_distributions stats_formulas stats_multivariate stats_summaries",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,20 +31,29 @@ def _picked(values: Atom, index: np.ndarray) -> Any:
     return wrap(values)[..., index]
 
 
-def _first_and_last(c: Any, r: Any, unit: Any) -> tuple[Atom, Atom]:
+def _first_and_last(name: str, c: Any, r: Any, unit: Any) -> tuple[Atom, Atom]:
+    """The first columns and the other vectors of a batch of matrices, along the last axis."""
     column = _vector(c)
     row = unit(column) if r is None else _vector(r)
     column, row = promote(column, row)
-    for x in (column, row):
-        if x.aval.ndim > 1:
-            raise UnsupportedError.here("only columns and rows of one dimension are supported: flatten them")
-    return column, row
+    if max(column.aval.ndim, row.aval.ndim) > 1 and not _makes_batches(name):
+        return reshape(column, (column.aval.size,)), reshape(row, (row.aval.size,))
+    batch = broadcast_shapes(column.aval.shape[:-1], row.aval.shape[:-1], what=f"scipy.linalg.{name}")
+    return broadcast_to(column, (*batch, column.aval.shape[-1])), broadcast_to(row, (*batch, row.aval.shape[-1]))
+
+
+@lru_cache(None)
+def _makes_batches(name: str) -> bool:
+    """Whether this SciPy takes further axes for those of a batch, and does not flatten them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(scipy.linalg, name)(np.zeros((2, 1)), np.zeros((2, 1))).ndim == 3
 
 
 def toeplitz_of(c: Any, r: Any) -> Any:
-    column, row = _first_and_last(c, r, conjugate)
-    m, n = column.aval.size, row.aval.size
-    values = concat([slice_axis(column, 0, m - 1, m, -1), slice_axis(row, 0, 1, n - 1)], 0)
+    column, row = _first_and_last("toeplitz", c, r, conjugate)
+    axis, m, n = column.aval.ndim - 1, column.aval.shape[-1], row.aval.shape[-1]
+    values = concat([slice_axis(column, axis, m - 1, m, -1), slice_axis(row, axis, 1, n - 1)], axis)
     return _picked(values, m - 1 + np.arange(n) - np.arange(m)[:, None])
 
 
@@ -53,9 +64,9 @@ def _toeplitz(c: Any, r: Any = None) -> Any:
 
 @hooked("hankel")
 def _hankel(c: Any, r: Any = None) -> Any:
-    column, row = _first_and_last(c, r, lambda x: full(like(0, x), x.aval.shape))
-    m, n = column.aval.size, row.aval.size
-    return _picked(concat([column, slice_axis(row, 0, 1, n - 1)], 0), np.arange(m)[:, None] + np.arange(n))
+    column, row = _first_and_last("hankel", c, r, lambda x: full(like(0, x), x.aval.shape))
+    axis, m, n = column.aval.ndim - 1, column.aval.shape[-1], row.aval.shape[-1]
+    return _picked(concat([column, slice_axis(row, axis, 1, n - 1)], axis), np.arange(m)[:, None] + np.arange(n))
 
 
 @hooked("circulant")
@@ -163,7 +174,9 @@ def _khatri_rao(a: Any, b: Any) -> Any:
 @hooked("matmul_toeplitz")
 def _matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
-    column, row = (wrap(in_double(v)) for v in _first_and_last(c, r, conjugate))
+    column, row = (wrap(in_double(v)) for v in _first_and_last("toeplitz", c, r, conjugate))
+    if column.ndim > 1:
+        raise UnsupportedError.here("matmul_toeplitz takes one column and one row: write toeplitz(c, r) @ x for many")
     vectors = wrap(in_double(_vector(x)))
     columns = vectors[:, None] if vectors.ndim == 1 else vectors
     if columns.shape[0] != row.size:

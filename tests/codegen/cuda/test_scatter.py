@@ -21,7 +21,7 @@ from tracegrad.codegen.cuda.scatter import BY_ADDING, BY_LOOKING, BY_ORDER, BY_W
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.graph import bind
 from tracegrad.tracer.ir.primitive import SCATTER
-from tracegrad.tracer.ops.indexing import SCATTER_ADD, SCATTER_SET
+from tracegrad.tracer.ops.indexing import SCATTER_ADD, SCATTER_MAX, SCATTER_MIN, SCATTER_SET
 
 rng = np.random.default_rng(3)
 UNORDERED = Geometry(threads=SMALL.threads, warp=SMALL.warp, deterministic=False)
@@ -39,7 +39,7 @@ def graph_and_arguments(prim, shape, positions, dtype):
 
 @pytest.mark.parametrize("shape, positions", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32", "uint8", "bool"])
-@pytest.mark.parametrize("prim", [SCATTER_ADD, SCATTER_SET], ids=lambda p: p.name)
+@pytest.mark.parametrize("prim", [SCATTER_ADD, SCATTER_SET, SCATTER_MAX, SCATTER_MIN], ids=lambda p: p.name)
 def test_bit_for_bit_like_numpy(prim, dtype, shape, positions):
     graph, given = graph_and_arguments(prim, shape, positions, dtype)
     _, found, _ = simulated(graph, given)
@@ -67,6 +67,7 @@ def test_how():
     assert how(SCATTER_ADD, (9, 5), (40,), geometry=UNORDERED) == (BY_ADDING, [Kernel, Kernel])
     assert how(SCATTER_ADD, (9, 5), ()) == (BY_LOOKING, [Kernel])
     assert how(SCATTER_SET, (9, 5), (40,)) == (BY_WINNER, [Kernel] * 3)
+    assert how(SCATTER_MAX, (9, 5), (40,)) == how(SCATTER_MIN, (9, 5), (40,), "int64") == (BY_ORDER, [Order, Kernel])
 
 
 def test_an_embedding_and_its_gradient():
@@ -84,7 +85,7 @@ def test_an_embedding_and_its_gradient():
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
 @pytest.mark.parametrize("geometry", [Geometry(), Geometry(deterministic=False)], ids=["ordered", "unordered"])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
-@pytest.mark.parametrize("prim", [SCATTER_ADD, SCATTER_SET], ids=lambda p: p.name)
+@pytest.mark.parametrize("prim", [SCATTER_ADD, SCATTER_SET, SCATTER_MAX, SCATTER_MIN], ids=lambda p: p.name)
 def test_machine_code(prim, dtype, geometry, cc):
     program, _ = cuda_program(graph_and_arguments(prim, (9, 5), (40,), dtype)[0], geometry)
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=geometry.threads)

@@ -103,6 +103,7 @@ CASES = [
     Case("numpy.maximum", lambda x: np.maximum.accumulate(x), [ROW], label="accumulate"),
     Case("numpy.multiply", lambda x, y: np.multiply.outer(x, y), PAIR, label="outer"),
     Case("numpy.add", lambda x: np.add.reduceat(x, [0, 2]), [ROW], label="reduceat"),
+    Case("numpy.maximum", lambda x: np.maximum.reduceat(x, np.arange(len(x))[::2]), [ROW], label="reduceat"),
     Case("numpy.add", _added_at, [POSITIVE], label="at"),
     # of lists of traced values
     Case("numpy.maximum", lambda x, y: np.maximum.reduce([x, 2.2 * y, -x]), [ROW, POSITIVE], label="reduce-list"),

@@ -104,6 +104,8 @@ CASES = [
     Case("scipy.linalg.sqrtm", sl.sqrtm, [S]),
     Case("scipy.linalg.signm", sl.signm, [S - 2 * np.eye(3)], tol=1e-5),
     Case("scipy.linalg.fractional_matrix_power", lambda a: sl.fractional_matrix_power(a, 0.5), [REAL]),
+    Case("scipy.linalg.schur", lambda a: sl.schur(a)[0], [REAL]),
+    Case("scipy.linalg.schur", lambda a: sl.schur(a)[1], [REAL], label="vectors"),
     # matrices of a structure
     Case("scipy.linalg.block_diag", sl.block_diag, [M, B]),
     Case("scipy.linalg.circulant", sl.circulant, [C]),

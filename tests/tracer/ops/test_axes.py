@@ -47,6 +47,8 @@ MORE: dict[str, list[tuple[dict[str, Any], tuple[tuple[int, ...], ...]]]] = {
     "gather": [({}, ((4, 2, 3), (3, 5))), ({}, ((4,), (3,))), ({}, ((4, 2), ()))],
     "scatter": [({}, ((4, 2, 3), (3, 5), (3, 5, 2, 3))), ({}, ((4,), (3,), (3,))), ({}, ((4, 2), (), (2,)))],
     "scatter_add": [({}, ((4, 2, 3), (3, 5), (3, 5, 2, 3))), ({}, ((4,), (3,), (3,)))],
+    "scatter_max": [({}, ((4, 2, 3), (3, 5), (3, 5, 2, 3))), ({}, ((4,), (3,), (3,)))],
+    "scatter_min": [({}, ((4, 2, 3), (3, 5), (3, 5, 2, 3))), ({}, ((4,), (3,), (3,)))],
     "searchsorted": [({"side": "right"}, ((4,), (3, 5)))],
     "argsort": [({"stable": True}, ((5,),)), ({"stable": True}, ((3, 4, 5),))],
     "linrec": [({"reverse": True}, ((2, 3, 5),) * 2), ({"reverse": False}, ((5,),) * 2)],
@@ -138,7 +140,15 @@ def takes_one_more_axis(prim: Primitive, params: Any, shapes: Any) -> bool:
     return bool(shapes) and not (is_elementwise(prim) and len(set(shapes)) > 1)
 
 
-NEEDS_A_RULE = {"gather", "scatter", "scatter_add", "searchsorted", "nonzero"}  # to be done for many at once
+NEEDS_A_RULE = {
+    "gather",
+    "scatter",
+    "scatter_add",
+    "scatter_max",
+    "scatter_min",
+    "searchsorted",
+    "nonzero",
+}  # to be done for many at once
 
 
 @pytest.mark.parametrize(("prim", "params", "shapes"), [c for c in CASES if takes_one_more_axis(*c.values)])

@@ -211,7 +211,7 @@ EXACT = {  # computed by one correctly rounded operation, or none: the same bits
     "add", "sub", "mul", "div", "neg", "abs", "sign", "square", "reciprocal", "sqrt", "floor", "ceil", "trunc", "rint",
     "copysign", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "maximum", "minimum", "fmax", "fmin",
     "mulz", "select", "cast", "broadcast", "reshape", "transpose", "slice", "pad", "update", "concat", "iota", "gather",
-    "scatter", "reduce_max", "reduce_min", "argmax", "argmin", "integer_pow",
+    "scatter", "scatter_max", "scatter_min", "reduce_max", "reduce_min", "argmax", "argmin", "integer_pow",
 }  # fmt: skip
 ULPS = {  # relative to NumPy, where more than the usual is allowed
     "logaddexp": 8, "ndtr": 16, "ndtri": 8, "erfinv": 8, "expit": 8, "logit": 16, "pow": 8, "polygamma": 8, "xlogy": 8,
@@ -566,6 +566,11 @@ def test_indexing(run, dtype):
         expected[index] = v
         (found,) = run(primitive_graph(PRIMITIVES["scatter"], avals), [x, index, v])
         assert_same_bits(found, expected, "scatter")
+        for name, ufunc in (("scatter_max", np.maximum), ("scatter_min", np.minimum)):
+            expected = x.copy()
+            ufunc.at(expected, index, v)
+            (found,) = run(primitive_graph(PRIMITIVES[name], avals), [x, index, v])
+            assert_same_bits(found, expected, name)
         if dtype != BOOL:
             expected = x.copy()
             np.add.at(expected, index, v)

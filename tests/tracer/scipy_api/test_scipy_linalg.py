@@ -198,7 +198,7 @@ def test_errors():
     for f in (sl.sqrtm, sl.logm):
         with pytest.raises(tracegrad.UnsupportedError, match="complex"):
             Traced(f, [-np.eye(2)])
-    for f in (sl.schur, sl.ldl, lambda a: sl.funm(a, np.exp)):
+    for f in (sl.hessenberg, sl.ldl, lambda a: sl.funm(a, np.exp)):
         with pytest.raises(tracegrad.UnsupportedError, match=r"scipy.linalg.* use "):
             Traced(f, [POSITIVE])
     for f, a, message in [

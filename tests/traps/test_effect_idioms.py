@@ -205,3 +205,34 @@ def test_histories_that_are_read_in_any_way(read, first):
         x = np.arange(2.0) + k
         np.testing.assert_allclose(compiled(x), plain["f"](x), rtol=1e-13)
         assert _picture(mine["rows"]) == _picture(plain["rows"])
+
+
+# C code that goes past the methods of a list's class, with another order for each value
+STORAGE = [
+    "heapq.heappush(rows, v)", "heapq.heappush(rows, v)\n if len(rows) > 3: w = heapq.heappop(rows)",
+    "heapq.heappush(rows, v); w = heapq.heappushpop(rows, x[0])", "w = heapq.heapreplace(rows, v); rows.append(w)",
+    "rows.append(x[1] - v); heapq.heapify(rows)", "heappush(rows, -v)\n if len(rows) > 2: w = heappop(rows)",
+    "heapq.heappush(tasks, (v, 'a'))\n if len(tasks) > 3: w = heapq.heappop(tasks)[0]",
+    "push(rows, v)\n if len(rows) > 3: w = owner.pop(rows)", "rows.append(2.0); w = sum(array.array('d', rows))",
+    "bisect.insort(rows, v)\n if len(rows) > 4: w = rows.pop(0)", "rows.append(v); rows.sort(reverse=True); w = rows[0]",
+]  # fmt: skip
+STORAGE_HEAD = """
+import array, bisect, heapq
+from heapq import heappop, heappush
+from types import SimpleNamespace
+import numpy as np
+rows, tasks, push, owner = [1.0, 3.0], [], heapq.heappush, SimpleNamespace(pop=heapq.heappop)
+"""
+
+
+@pytest.mark.parametrize("body", STORAGE)
+def test_lists_whose_storage_c_code_orders(body):
+    mine, plain = {}, {}
+    for space in (mine, plain):
+        exec(f"{STORAGE_HEAD}def f(x):\n v = w = np.sum(x * x)\n {body}\n return v + w", space)
+    compiled = compile_grad(mine["f"])
+    for k in (0, 3, 1, 4, 2, 5, 1, 0.5, 6):
+        x = np.arange(2.0) + k
+        np.testing.assert_allclose(compiled(x), plain["f"](x), rtol=1e-13)
+        assert _picture(mine["rows"]) == _picture(plain["rows"])
+        assert repr(mine["tasks"]) == repr(plain["tasks"])

@@ -83,6 +83,10 @@ _OWN_FOLDERS = tuple([os.path.join(_OWN_FOLDER, layer, "") for layer in ("tracer
 _OF_RULES = f"{_OURS}runtime.transforms."
 
 
+def _is_nan(x: Any) -> bool:
+    return isinstance(x, (float, complex, np.inexact)) and bool(x != x)
+
+
 class NotStoredError(Exception):
     """Why a recording is not kept on disk, in words."""
 
@@ -137,6 +141,8 @@ class _Walk:
             raise NotStoredError(f"it reads more than {_MOST} values")
         self.held[id(x)] = x
         kind = type(x)
+        if _is_nan(x):  # containers ask which one it is
+            return self._met(x, kind)
         if kind in _SIMPLE:
             return x if kind is not str else ("str", x)
         if x is NotImplemented or x is ...:
@@ -159,6 +165,8 @@ class _Walk:
         return "part", place
 
     def _part(self, x: Any, kind: type) -> Any:
+        if _is_nan(x):
+            return "nan", kind.__name__, np.asarray(x).tobytes()
         if kind is types.FunctionType:
             return self._function(x)
         if kind is types.ModuleType:
@@ -200,7 +208,8 @@ class _Walk:
         return self._class(x) if isinstance(x, type) else self._object(x, kind)
 
     def _key(self, key: Any) -> Any:
-        if type(key) not in _SIMPLE and not (type(key) is tuple and all(type(part) in _SIMPLE for part in key)):
+        parts = key if type(key) is tuple else (key,)
+        if any(type(part) not in _SIMPLE or _is_nan(part) for part in parts):
             raise NotStoredError(f"it reads a dict or set with {_described(key)} among its keys")
         self.held[id(key)] = key
         return key

@@ -120,6 +120,26 @@ def test_a_change_between_such_calls_is_seen(edit, cache, monkeypatch) -> None:
     check(f, module.loss, W, X)
 
 
+@pytest.mark.parametrize(
+    "asked", ["n in VALUES", "VALUES.count(n)", "VALUES == OTHERS", "(n, 1) in PAIRS", "TABLE == {'k': n}"]
+)
+def test_which_nan_a_container_holds_is_part_of_the_plan(asked, cache) -> None:
+    source = f"""
+    import numpy as np
+    n = float("nan")
+    VALUES, OTHERS, PAIRS, TABLE = [1.0, n], [1.0, n], [(n, 1)], {{"k": n}}
+    def loss(w):
+        return np.sum(w * w) * (2.0 if {asked} else 3.0)
+    """
+    for turn, edit in enumerate(("", "", "n = float('nan'); OTHERS = [1.0, n]")):
+        module = process(model=source)
+        exec(edit, module.__dict__)
+        f = compile_grad(module.loss)
+        for _ in range(2):
+            check(f, module.loss, W)
+        assert f.stats.from_disk == (turn == 1), f.stats.not_kept
+
+
 def test_the_comparing_has_a_limit(cache, monkeypatch) -> None:
     monkeypatch.setattr(config, "disk_answers", 10)
     monkeypatch.setattr(first_call, "PATIENCE", 0.0)

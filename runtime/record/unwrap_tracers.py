@@ -402,19 +402,13 @@ def _plain_keys(values: Any, plain: Unwrap) -> None:
 def _cache(cached: Any, unwrap: Settled) -> None:
     """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links that nobody can
     write to, and is emptied where a traced value is among them."""
-    for known in gc.get_referents(cached):
-        if type(known) is not dict or known is vars(cached):
+    own = vars(cached)
+    for part in gc.get_referents(cached):  # the keys and results in links, then a dict
+        if part is own or issubclass(type(part), (type, types.FunctionType)):
             continue
-        links = [
-            part
-            for link in known.values()
-            if type(link).__name__ == "_lru_list_elem"
-            for part in gc.get_referents(link)
-        ]
-        if any(_settled(part, unwrap) is not part for part in links):
+        if unwrap(part) is not part:
             cached.cache_clear()
-        elif not links:
-            unwrap.inside(known)
+            return
 
 
 def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:

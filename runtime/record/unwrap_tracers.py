@@ -420,15 +420,15 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
 
 
 def _settle_cache(cached: Any, unwrap: Settled) -> None:
-    """Settle the keys and results of ``functools.lru_cache``, and what they hold.  One that forgets keeps them where
-    nobody can write to, and is emptied where one of them is a traced value itself."""
-    held = [x for x in gc.get_referents(cached) if not (x is vars(cached) or isinstance(x, type | types.FunctionType))]
-    parts = [part for x in held if type(x) is not dict for part in (x if type(x) is tuple else (x,))]
-    if any([unwrap(part) is not part for part in parts]):  # of all, as what they hold is settled
-        cached.cache_clear()
-    elif cached.cache_parameters()["maxsize"] is None:
-        for results in [x for x in held if type(x) is dict]:
-            unwrap.inside(results)
+    """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links that nobody can
+    write to, and is emptied where a traced value is among them."""
+    own = vars(cached)
+    for part in gc.get_referents(cached):  # the keys and results in links, then a dict
+        if part is own or issubclass(type(part), (type, types.FunctionType)):
+            continue
+        if unwrap(part) is not part:
+            cached.cache_clear()
+            return
 
 
 class NewAttributes:

@@ -384,8 +384,7 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
         return
     value = child.value if isinstance(child, Leaf) else child.obj
     unseen = isinstance(child, Leaf) and (not child.by_value or child.effect == STORE)
-    aside = unseen and not issubclass(type(value), _FUNCTIONS)
-    new = unwrap(value) if aside else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
+    new = unwrap(value) if unseen else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
     if new is value:
         return
     if edge.how == "attr":

@@ -383,7 +383,8 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    unseen = isinstance(child, Leaf) and (not child.by_value or child.effect == STORE)
+    stored = isinstance(child, Leaf) and child.effect == STORE
+    unseen = stored or (isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS))
     new = unwrap(value) if unseen else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
     if new is value:
         return

@@ -217,11 +217,11 @@ class HeldError(UnsupportedError):
 HeldError.__module__, HeldError.__name__, HeldError.__qualname__ = "tracegrad", *["UnsupportedError"] * 2
 
 
-def refuse_held(function: str, found: Any) -> HeldError:
-    """The error for what *function*, its name, returns, with *found* in it."""
+def refuse_held(function: str, found: Any, verb: str = "returns") -> HeldError:
+    """The error for what *function*, its name, returns or keeps, with *found* in it."""
     what = noun_of(found)
     error = HeldError(
-        at_site(f"{function} returns {what}, which holds traced values that are to be read later: {_instead(found)}")
+        at_site(f"{function} {verb} {what}, which holds traced values that are to be read later: {_instead(found)}")
     )
     error.what = what
     return error

@@ -491,6 +491,10 @@ def run_frozen(
         changes = effects.refused
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
+    if changes and raised is None and not changed and (left := _unsettled(plain, substitution)):
+        held = refuse_held(name_of(plan.fn), left[-1], "keeps")
+        held.done = False
+        raise held
     if changes or raised is not None:
         learns |= plan.learn_grown(asked) | plan.learn_grown(
             {node.label: set() for node in [*grown_lists(snapshot.graph.nodes), *substitution.grown()]}
@@ -530,6 +534,14 @@ def _make_again(
     if recorder.choices is not None and recorder.choices.wanted:
         plan.choose(recorder.guards)
     raise again
+
+def _unsettled(plain: Settled, substitution: Substitution) -> list[Any]:
+    """The objects among those that a run has left in copies that can't be handed out, all of which are settled."""
+    for _, edge, now in substitution.effects():
+        left = now[1] if edge is None and type(now) is tuple else now
+        for value in left.values() if type(left) is dict else left if type(left) is list else (left,):
+            plain(value)
+    return plain.unsettled
 
 
 def _decided(out: Any, differentiated: bool) -> Any:

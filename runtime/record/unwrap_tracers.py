@@ -509,9 +509,8 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
         return
     value = child.value if isinstance(child, Leaf) else child.obj
     stored = isinstance(child, Leaf) and child.effect == STORE
-    unseen = isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS)
-    # (nobody has looked into a value that is set aside)
-    new = unwrap(value) if stored or unseen else _settled(value, unwrap)
+    unseen = stored or (isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS))
+    new = unwrap(value) if unseen else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
     if new is value:
         return
     if edge.how == "attr":

@@ -42,7 +42,7 @@ ASKED = {
     "count": (lambda a, b: b.count(a), lambda n: (n, [n, n, nan()]), lambda n: (n, [n, nan(), nan()])),
     "remove": (lambda a, b: removed(b, a), lambda n: (n, [n, 2.0]), lambda n: (n, [nan(), 2.0])),
     "lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([n], [n]), lambda n: ([n], [nan()])),
-    "tuples in lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([(n, 1)],) * 2, lambda n: ([(n, 1)], [(nan(), 1)])),
+    "tuples in lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([(n,)],) * 2, lambda n: ([(n,)], [(nan(),)])),
     "dicts": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ({"k": n}, {"k": n}), lambda n: ({"k": nan()}, {"k": n})),
     "a key": (lambda a, b: b.get(a, 7.0), lambda n: (n, {n: 3.0}), lambda n: (nan(), {n: 3.0})),
     "another key": (lambda a, b: b.get(a, 7.0), lambda n: (n, {n: 3.0}), lambda n: (n, {nan(): 3.0})),

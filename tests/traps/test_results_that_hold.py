@@ -261,3 +261,29 @@ def test_a_traced_array_after_its_run_gives_an_ordinary_error(use):
         lost = TracedArray(recorder.add_input(np.ones(2), "x"), recorder)
     with pytest.raises((TracegradError, ValueError)):  # NumPy wraps some
         USES[use](lost)
+
+
+NOT_KEPT = {"methodcaller", "its instance"}  # whose parts effects do not look into
+
+
+@pytest.mark.parametrize("name", [name for name in [*SETTLED, *LATER] if name not in NOT_KEPT])
+def test_what_is_kept(name):
+    function, look = (SETTLED | LATER)[name]
+    holder, history = types.SimpleNamespace(last=None), []
+
+    @compile_grad
+    def f(x):
+        holder.last = function(x)
+        history.append(function(x))
+        return np.sum(x * x)
+
+    for k in range(3):
+        x = np.ones(3) + k
+        try:
+            assert f(x) == np.sum(x * x)
+        except UnsupportedError as error:
+            assert "keeps" in str(error)
+            continue
+        for found in (holder.last, history[-1]):
+            assert not leaves_traced(found)
+            assert repr(look(found)) == repr(look(function(x)))

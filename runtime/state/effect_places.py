@@ -361,6 +361,8 @@ def _as_input(
     variable = variable_of(node, edge)
     if variable in walker.variables:
         edge.child = walker.variables[variable]
+    elif edge.how in ("item", "key") and isinstance(child, Leaf) and child.value != child.value:
+        pass  # nan, which containers tell from another by identity
     elif isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
         made = edge.child = StateNode("number", child.value, label, node.site, extra=varies, sub=True)
         walker.nodes.append(made)

@@ -464,7 +464,9 @@ def _plain_keys(values: Any, plain: Unwrap) -> None:
     """Put plain keys in a dict, or plain members in a set, in the order in which they are."""
     if _PLAIN_KEYS.issuperset(map(type, values)):
         return
-    kind: Any = next(kind for kind in (OrderedDict, dict, set) if issubclass(type(values), kind))
+    kind: Any = next((kind for kind in (OrderedDict, dict, set) if issubclass(type(values), kind)), None)
+    if kind is None:  # a frozen set is another one where it is held
+        return
     before = [*kind.__iter__(values)]
     keys = [plain(key) for key in before]
     if all(new is key for new, key in zip(keys, before, strict=True)):
@@ -480,19 +482,13 @@ def _plain_keys(values: Any, plain: Unwrap) -> None:
 def _cache(cached: Any, unwrap: Settled) -> None:
     """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links that nobody can
     write to, and is emptied where a traced value is among them."""
-    for known in gc.get_referents(cached):
-        if type(known) is not dict or known is vars(cached):
+    own = vars(cached)
+    for part in gc.get_referents(cached):  # the keys and results in links, then a dict
+        if part is own or issubclass(type(part), (type, types.FunctionType)):
             continue
-        links = [
-            part
-            for link in known.values()
-            if type(link).__name__ == "_lru_list_elem"
-            for part in gc.get_referents(link)
-        ]
-        if any(_settled(part, unwrap) is not part for part in links):
+        if unwrap(part) is not part:
             cached.cache_clear()
-        elif not links:
-            unwrap.inside(known)
+            return
 
 
 def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:

@@ -258,6 +258,12 @@ def test_calls_that_raise(number: str, ends: str) -> None:
     histories(text, compile_grad, in_order())
 
 
+@pytest.mark.parametrize("place", [*PLACES])
+def test_functions_whose_python_runs_in_each_call(place: str) -> None:
+    result = "(np.sum(x), {np.argmax(x)})"  # of which the caller may ask which set it is
+    histories(program("sum of truths", place, "member", result=result), compile_grad, in_order())
+
+
 @pytest.mark.parametrize(
     "result", ["{N: np.sum(x)}", "(np.sum(x), {N})", "(y, {(N, 1): frozenset([N])})", "[N, {N: N}]"]
 )

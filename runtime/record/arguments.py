@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
@@ -18,9 +18,12 @@ from typing import Any
 import numpy as np
 import optree
 
+from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
+from ..state.state_graph import StateNode
 from ..state.values import distinct
 from ..tensor_library import TENSORS
 from .plain_objects import is_object, kept_results
@@ -151,6 +154,26 @@ class Arguments:
     def copies(self) -> bool:
         """Whether the function was given a copy of a container."""
         return any(c.given is not c.original for c in self.containers)
+
+    def found_outside(self, nodes: Iterable[StateNode]) -> list[tuple[Container, StateNode, Any]]:
+        """(container, node, what is in it) of the containers that the function was given copies of, and finds outside,
+        too."""
+        copied = {id(c.original): c for c in self.containers if c.given is not c.original}
+        both = [(copied[id(node.obj)], node) for node in nodes if id(node.obj) in copied] if copied else []
+        return [(c, node, contents(c.original)) for c, node in both]
+
+    def refuse_two_ways(self, both: Sequence[tuple[Container, StateNode, Any]], written: Collection[int] = ()) -> None:
+        """An error where the run has changed one of *both*, by one way or the other: by the copy, the container itself,
+        or the copy of the state, whose original is among *written*, by id."""
+        for c, node, before in both:
+            there = id(c.original) in written or not same_contents(before, contents(c.original))
+            if there or not same_contents(c.before, _contents(c.given)):
+                raise MutationError(
+                    at_site(
+                        f"`{c.name}`, of which gradients are taken, is also found as `{node.label}`, and is written "
+                        "into: what is done to it by one way is not seen by the other; use the argument alone"
+                    )
+                )
 
     def _changed(self) -> list[Container]:
         """The containers that the run has changed."""

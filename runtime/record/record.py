@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -200,11 +200,13 @@ def _record(
                 plain(tuple(recorder.handed))
                 settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name, recorder.hashed)
 
+            both = given.found_outside(before)
             holders.begin()
             try:
                 with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):
                     out = fn(*given.args, **given.kwargs)
                     out = unlabelled(out) if wrt else out
+                given.refuse_two_ways(both)
                 held = plan.knows_values or any(array() is not None for array in recorder.made)
                 left = given.copies or held or not holders.only([out])
                 if recorder.hashed:
@@ -362,6 +364,7 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
     recorder.may_know_values = not (plan.knows_values or plan.asks_identity)
+    both = given.found_outside(snapshot.graph.nodes)
     new_attributes, pictures = NewAttributes(snapshot.graph.nodes), Pictures(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
 
@@ -424,6 +427,12 @@ def run_frozen(
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
         integers.ask([n.label for n in numbers if n.extra or (every and type(n.obj) is int)])
         integers.ask([ITEMS] * integers.has_items)
+    if both and raised is None:
+        try:
+            given.refuse_two_ways(both, {id(one) for one in substitution.touched()})
+        except MutationError:
+            pictures.put_back()
+            raise
     written, refused_changes = given.changed()
     changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
     changed = changed or [Refusal.REPLAY_CHANGES(name=name) for name in pictures.changed()]
@@ -433,19 +442,7 @@ def run_frozen(
         changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
-        plan.trusts &= not isinstance(again, NotHeldError)
-        if isinstance(again, KnowValuesError):
-            plan.know_values()
-        if isinstance(again, HasCopyError):
-            plan.learn_grown(substitution.asked())
-            if again.reason is not None:
-                plan.refuse(again.reason)
-        names = _captured_names(recorder, snapshot, again.captured)
-        if changed or (names and not plan.keep_contents(names)):
-            raise again.error if raised is None or isinstance(raised, RecordAgainError) else raised
-        if recorder.choices is not None and recorder.choices.wanted:
-            plan.choose(recorder.guards)
-        raise again
+        _make_again(again, raised, bool(changed), plan, recorder, snapshot, substitution)
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
         raise NotSelectedError
     if torn is not None:
@@ -507,6 +504,28 @@ def run_frozen(
         finally:
             raised = None  # no cycle through its traceback
     return out, changes, effects
+
+
+def _make_again(
+    again: RecordAgainError, raised: BaseException | None, changed: bool, plan: StatePlan, recorder: Recorder,
+    snapshot: Snapshot, substitution: Substitution,
+) -> NoReturn:  # fmt: skip
+    """End a run that is to be made again, by what was learned from it; by an error where it has *changed* the caller's
+    own objects."""
+    plan.trusts &= not isinstance(again, NotHeldError)
+    if isinstance(again, KnowValuesError):
+        plan.know_values()
+    if isinstance(again, HasCopyError):
+        asked = substitution.asked()
+        learned = plan.learn_grown(asked)
+        if again.reason is not None or not learned:  # else the next run is as this one
+            plan.refuse(again.reason or Refusal.REPLAY_CHANGES(name=next(iter(asked), "a list")))
+    names = _captured_names(recorder, snapshot, again.captured)
+    if changed or (names and not plan.keep_contents(names)):
+        raise again.error if raised is None or isinstance(raised, RecordAgainError) else raised
+    if recorder.choices is not None and recorder.choices.wanted:
+        plan.choose(recorder.guards)
+    raise again
 
 
 def _decided(out: Any, differentiated: bool) -> Any:

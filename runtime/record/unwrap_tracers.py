@@ -319,11 +319,12 @@ class Holders:
                 results.extend(value)
             elif not (type(value) is TracedArray or is_leaf(value) or settled):  # an object has been settled
                 return False
-        results[:] = [value for value in results if type(value) is TracedArray]
+        # what else is in the results has been settled, if anything has
+        results[:] = [x for x in results if (type(x) is TracedArray if settled else not is_leaf(x))]
         del value
         more, *others = map(operator.sub, _counts(self._watched), self._before)
-        arrays = [*results]
-        places = [{id(x) for x in arrays}, {id(x) for x in settled}]  # each is in one more there, and in our list
+        arrays = [value for value in results if type(value) is TracedArray]
+        places = [{id(x) for x in results}, {id(x) for x in settled}]  # each is in one more there, and in our list
         arrays += [x for x in settled if id(x) not in places[0]]
         made = len(arrays) + len({id(x._storage) for x in arrays if x._storage.home is self._watched[0]})
         del arrays
@@ -331,9 +332,9 @@ class Holders:
             return False
         free = _counts([object()])[0] - 1  # in no place
 
-        def are_there(arrays: Sequence[TracedArray]) -> bool:
-            counts = _counts(arrays)
-            expected = [free + 2 * sum(id(x) in ids for ids in places) for x in arrays]
+        def are_there(values: Sequence[Any]) -> bool:
+            counts = _counts(values)
+            expected = [free + 2 * sum(id(x) in ids for ids in places) for x in values]
             return counts == expected
 
         return are_there(results) and are_there(settled)

@@ -112,16 +112,17 @@ class Pictures:
         self._before = [(node, _picture(node)) for node in nodes if node.kind in kinds]
 
     def changed(self) -> Iterator[str]:
-        """The names of what now is another object, even if it is like the one that was there."""
+        """The names of parts that now are other objects, even if these are like the ones that were there.  (Numbers are
+        compared otherwise, if they count.)"""
         for node, before in self._before:
             now = _picture(node)
-            if same_contents(before, now):
-                continue
-            if node.kind in ("list", "dict", "set"):
+            pairs = enumerate(zip(before, now, strict=False)) if isinstance(now, list) else _common(before, now)
+            others = [name for name, (a, b) in pairs if a is not b and not (is_leaf(a) or is_leaf(b))]
+            if others and node.kind in ("list", "dict", "set"):
                 yield node.label
-            else:
+            elif others:
                 owner = node.obj.__name__ if node.kind == "class" else node.label
-                yield from [f"{owner}.{name}" for name in before if now.get(name, before[name]) is not before[name]]
+                yield from [f"{owner}.{name}" for name in others]
 
     def put_back(self) -> None:
         """Make these objects as they were."""
@@ -534,7 +535,7 @@ class Substitution:
                 node.obj,
                 function,
                 self.originals,
-                self._touched,
+                self.touched,
                 leads_to_effects(node),
                 node.extra,
                 self.has_copy,
@@ -548,14 +549,14 @@ class Substitution:
     def _jitted(self, node: StateNode) -> Any:
         return self._done(node, JittedOver(node.obj, self._part(node.edges[0].child, node.obj.__wrapped__)))
 
-    def _touched(self) -> list[Any]:
+    def touched(self) -> list[Any]:
         """The originals of the copies that the run has changed."""
         return [c.original for c in self._copies if not same_contents(c.before, _shown(c))]
 
     def _has_stored(self) -> bool:
         """Whether the run has stored or changed anything so far."""
         in_classes = any(lookup(*patch.edge.arg) is not patch.part for patch in self._patches)
-        return in_classes or any(self.effects()) or bool(self._touched())
+        return in_classes or any(self.effects()) or bool(self.touched())
 
     def _sink(self, node: StateNode) -> Any:
         empty = StoredItems(node.obj) if isinstance(node.obj, np.ndarray) else type(node.obj)()
@@ -844,6 +845,11 @@ def same_contents(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return all(x is y for x, y in zip(a, b, strict=True))
     return all(x == y for x, y in zip(a, b, strict=True)) and all(a[k] is b[k] for k in a)
+
+
+def _common(before: dict[Any, Any], now: dict[Any, Any]) -> Iterator[tuple[Any, tuple[Any, Any]]]:
+    """(name, (value before, value now)) of the names in both pictures."""
+    return ((name, (value, now[name])) for name, value in before.items() if name in now)
 
 
 def _picture(node: StateNode) -> Any:

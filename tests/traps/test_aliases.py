@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from worlds import MODES, World, disagreement
 
-from tracegrad import compile_grad
+from tracegrad import MutationError, compile_grad
 
 pytestmark = [pytest.mark.usefixtures("fresh_kernels"), pytest.mark.filterwarnings("ignore")]
 
@@ -75,6 +75,23 @@ def make():
     def pull(): return c[0] + 2 * d[1]
     return turn, pull
 turn, pull = make()
+class Sim:
+    def __init__(self): self.cur, self.prev, self.n, self.st = [1.0, 2.0, 3.0], [0.0] * 3, 0, {"u": [1.0], "v": [3.0]}
+    def step(self, x):
+        for i in range(3): self.cur[i] = self.prev[i] * 0.5 + x[i]
+        self.cur, self.prev = self.prev, self.cur
+        self.n += 1
+    def energy(self): return self.prev[0] + 2 * self.cur[1]
+class Node:
+    last, seen = None, {}
+    def __init__(self, v, nxt=None): self.v, self.nxt = v, nxt
+    @classmethod
+    def make(cls, v): cls.last = cls.seen["last"] = Node(v); return cls.last
+sim, sims, observers, stack = Sim(), [Sim(), Sim()], [], [[1.0]]
+c3 = Node(3.0); c2 = Node(2.0, c3); c1 = head = Node(1.0, c2)
+sims[1].cur = sims[0].cur; Node.make(0.5)
+observers.append(lambda v: s.d.update(p=v)); observers.append(lambda v: s.kept.update(q=s.d["p"] + v))
+def push(v): stack.append([v]); stack[-1][0] = v + 1
 ARGS = lambda: (ARGUMENTS,)
 def f(x, a):
     GLOBALS
@@ -85,7 +102,7 @@ def f(x, a):
 
 
 def world(body, arguments="0.0"):
-    names = [name for name in ("G", "F", "A", "B", "p") if f"{name} = " in body or f"{name}, " in body]
+    names = [name for name in ("G", "F", "A", "B", "p", "head") if f"{name} = " in body or f"{name}, " in body]
     declared = f"global {', '.join(names)}" if names else "pass"
     return WORLD.replace("GLOBALS", declared).replace("BODY", body).replace("ARGUMENTS", arguments)
 
@@ -167,6 +184,38 @@ ORDER = {
     "in a loop": "\n    for k in range(3): s.cur[0] = s.cur[0] * 0.5 + x[k]; s.cur, s.prev = s.prev, s.cur",
     "in a branch": "s.cur[0] = np.sum(x)\n    if np.sum(x) > 2: s.cur, s.prev = s.prev, s.cur",
 }
+SIMULATIONS = {
+    "a step": "sim.step(x); r = sim.energy()",
+    "steps": "\n    for _ in range(3): sim.step(x)\n    r = sim.energy()",
+    "two that share a list": "\n    for q in sims: q.step(x)\n    r = sims[0].energy() - sims[1].energy()",
+    "two that change places": "sims[0].cur[0] = np.sum(x); r = sims[1].cur[0]; sims[0], sims[1] = sims[1], sims[0]",
+    "a state in a dict": "sim.st['u'][0] = np.sum(x); sim.st['u'], sim.st['v'] = sim.st['v'], sim.st['u']",
+    "a state in another dict": "sim.st['u'][0] = np.sum(x); sim.st = {'u': sim.st['v'], 'v': sim.st['u']}",
+    "an entry that moves": "sim.st['u'][0] = np.sum(x); sim.st['u'], sim.st['v'] = sim.st['v'], sim.st.pop('u')",
+    "a copy": "q = sim.cur.copy(); sim.cur[0] = np.sum(x); sim.prev, sim.cur = sim.cur, q",
+    "lists made anew": "sim.cur[0] = np.sum(x); sim.cur, sim.prev = list(sim.prev), list(sim.cur)",
+    "a slice that grows": "sim.cur += [x[0]]; sim.prev, sim.cur = sim.cur, sim.prev[:3]; r = sim.prev[-1]",
+    "an error that is caught": (
+        "\n    try: sim.cur[0] = np.sum(x); sim.cur, sim.prev = sim.prev, sim.cur; raise ValueError"
+        "\n    except ValueError: r = sim.prev[0]"
+    ),
+    "an inner function": (
+        "\n    def put(v): sim.cur[0] = v; sim.cur, sim.prev = sim.prev, sim.cur"
+        "\n    put(np.sum(x)); put(x[0]); r = sim.prev[0]"
+    ),
+    "a linked list that is reversed": (
+        "\n    q, rest = None, head\n    while rest: rest.nxt, q, rest = q, rest, rest.nxt"
+        "\n    head = q; head.v = np.sum(x); r = c3.v + c1.v"
+    ),
+    "a linked list that is walked": "n = head\n    while n: n.v = n.v * 0.5 + np.sum(x); n = n.nxt\n    r = c3.v",
+    "the last one made, by its class": "Node.make(np.sum(x)); r = Node.last.v + Node.seen['last'].v",
+    "the last one made, replaced": "Node.last.v = np.sum(x); Node.last = Node(1.0); r = Node.seen['last'].v",
+    "observers": "\n    for tell in observers: tell(np.sum(x))\n    r = s.d['p'] + s.kept['q']",
+    "a stack": "push(np.sum(x)); push(x[0]); r = stack.pop()[0] - stack.pop()[0]",
+    "by setattr": "t = sim.cur; t[0] = np.sum(x); setattr(sim, 'cur', sim.prev); setattr(sim, 'prev', t)",
+    "by its dict": "sim.cur[0] = np.sum(x); vars(sim).update(cur=sim.prev, prev=sim.cur)",
+    "rows of a loop": "\n    for k, row in enumerate(s.grid): row[0] = x[k]; s.grid[k] = list(row)",
+}
 CHANGES = {3: "s.cur = [7.0, 8.0]", 4: "p.r = 0.9"}
 
 
@@ -182,10 +231,43 @@ def test_an_argument_is_one_of_the_ways(name, mode):
     assert disagreement(world(*WITH_ARGUMENT[name]), mode=mode) is None
 
 
+@pytest.mark.parametrize("live", [False, True], ids=["recorded", "live"])
+@pytest.mark.parametrize(
+    ("body", "argument"),
+    [
+        ("a.w = a.w * 2; r = np.sum(p.w ** 2)", "p"),
+        ("p.w = p.w * 2; r = np.sum(a.w ** 2)", "p"),
+        ("a['l'][0] = np.sum(x); r = s.cur[0] * a['l'][1]", "{'l': s.cur}"),
+        ("s.cur[0] = np.sum(x); r = a[0] * 2", "s.cur"),
+        ("many[0].r = np.sum(x); r = a[0].r * 2", "[p, other]"),
+    ],
+)
+def test_an_argument_of_which_gradients_are_taken_is_one_of_the_ways(body, argument, live):
+    with World(world(("vars(s); " if live else "") + body, argument)) as ours:
+        compiled = compile_grad(ours.user.f, argnums=1)
+        before = ours.state()[0]
+        for _ in range(2):
+            with pytest.raises(MutationError, match="is also found as"):
+                compiled.value_and_grad(np.ones(3), *ours.args)
+            assert live or ours.state()[0] == before
+
+
+def test_what_is_only_read_may_be_such_an_argument():
+    with World(world("r = np.sum(a.w * x) * p.r", "p")) as ours:
+        value, gradient = compile_grad(ours.user.f, argnums=1).value_and_grad(np.ones(3), *ours.args)
+        assert np.isclose(value, ours.user.f(np.ones(3), *ours.args)) and np.allclose(gradient.w, 0.4)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ORDER)
 def test_written_before_its_place_gets_another(name, mode):
     assert disagreement(world(ORDER[name]), mode=mode) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_simulations(name, mode):
+    assert disagreement(world(SIMULATIONS[name]), mode=mode) is None
 
 
 @pytest.mark.parametrize("name", [*TWO_WAYS, *ORDER])

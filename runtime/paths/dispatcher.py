@@ -48,7 +48,7 @@ from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.derive import derived, is_second_run
 from ..record.differentiable import leaf_names
 from ..record.effects import NotCountersError, OutsideEffect
-from ..record.held_values import HeldError
+from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import Recording, are_twins
@@ -234,7 +234,8 @@ class Dispatcher:
             if arguments or not outside:
                 again = partial(self._by_value, endpoint, call, arguments, error.raised)
         except HeldError as error:
-            if error.done or endpoint.mode.kind != VALUE or call.device is not None:
+            only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
+            if error.done or only_recorded:
                 raise
             unrecordable.discard(error)
             again = partial(self._plainly, endpoint, call, Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True))

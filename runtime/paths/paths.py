@@ -17,7 +17,7 @@ from ...codegen.derive.capacity import CAPACITY
 from ...codegen.evaluate.interpreter import evaluate, tolerance
 from ...tracer.ir.aval import FLOAT_KINDS, held_dtype
 from ...tracer.ir.errors import TracegradError
-from ...tracer.ir.graph import Guard
+from ...tracer.ir.graph import Guard, told_value
 from ...tracer.ops.host_call import calls_python
 from ..cuda.arrays import download, on_device, upload
 from ..cuda.run import launcher, program_of
@@ -100,8 +100,7 @@ def describe_guard(guard: Guard, other: str = "") -> str:
         return f"a loop {'takes more than the' if other else 'ended within the'} room for its steps at {guard.site}"
     if guard.said is not None:
         return f"{guard.said[bool(other)]} at {guard.site}"
-    value = guard.expected.item() if hasattr(guard.expected, "item") else guard.expected
-    return f"{guard.kind}() gave {other}{value} at {guard.site}"
+    return f"{guard.kind}() gave {other}{told_value(guard.kind, guard.expected)} at {guard.site}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...tracer.ir.errors import UnsupportedError
-from ...tracer.ir.site import at_site
+from ...tracer.ir.site import OWN_FOLDER, at_site
 from ...tracer.record.array import METHODS, TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.undecided import Undecided, UndecidedTruth
@@ -99,6 +99,13 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
 def is_own(fn: types.FunctionType) -> bool:
     """Whether a function is one of the library's own, which means nothing to the caller."""
     return str(fn.__module__).startswith(_OWN_CODE)
+
+
+def is_own(fn: Any) -> bool:
+    """Whether a function is one of the library's, such as that of a transform, which may work in recordings alone."""
+    code = getattr(fn, "__code__", None)
+    name = type(fn).__module__ if code is None else ""
+    return name.partition(".")[0] == "tracegrad" or (code is not None and code.co_filename.startswith(OWN_FOLDER))
 
 
 def method_of_array(value: Any) -> tuple[TracedArray, str] | None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from tracegrad import compile_grad
+from tracegrad import UnsupportedError, compile_grad
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
@@ -31,10 +31,6 @@ def removed(values, n):
     return len(values)
 
 
-def first_of(pair):
-    return pair[0]
-
-
 #: name -> (how a number is made of two values, the values before, what stands there afterwards)
 ASKED = {
     "in a list": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (n, [n]), lambda n: (nan(), [n])),
@@ -46,11 +42,11 @@ ASKED = {
     "count": (lambda a, b: b.count(a), lambda n: (n, [n, n, nan()]), lambda n: (n, [n, nan(), nan()])),
     "remove": (lambda a, b: removed(b, a), lambda n: (n, [n, 2.0]), lambda n: (n, [nan(), 2.0])),
     "lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([n], [n]), lambda n: ([n], [nan()])),
-    "tuples in lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([(n, 1)], [(n, 1)]), lambda n: ([(nan(), 1)], [(n, 1)])),
+    "tuples in lists": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ([(n, 1)],) * 2, lambda n: ([(n, 1)], [(nan(), 1)])),
     "dicts": (lambda a, b: 1.0 if a == b else 2.0, lambda n: ({"k": n}, {"k": n}), lambda n: ({"k": nan()}, {"k": n})),
     "a key": (lambda a, b: b.get(a, 7.0), lambda n: (n, {n: 3.0}), lambda n: (nan(), {n: 3.0})),
     "another key": (lambda a, b: b.get(a, 7.0), lambda n: (n, {n: 3.0}), lambda n: (n, {nan(): 3.0})),
-    "NumPy's": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (m := np.float64(n), [m]), lambda n: (np.float64(n), [1, n])),
+    "NumPy's": (lambda a, b: 2.0 - (a in b), lambda n: (m := np.float64(n), [m]), lambda n: (np.float64(n), [1, n])),
     "complex": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (m := complex(n), [m]), lambda n: (complex(n), [1, n])),
     "decimal": (lambda a, b: 1.0 if a in b else 2.0, lambda n: (m := Decimal(n), [m]), lambda n: (Decimal(n), [1, n])),
 }  # fmt: skip
@@ -115,3 +111,48 @@ def test_the_same_nan_is_no_reason_to_record_again():
     for k in range(5):
         f(np.ones(3) + k)
     assert (f.stats.traces, f.stats.live) == (2, "")
+
+
+VALUES = [nan()]
+
+#: Of an argument, or of a number that is stored, it is not known which object it is.
+REFUSED = {
+    "an argument": (lambda x, m: 1.0 if m in VALUES else 2.0, (VALUES[0],)),
+    "two arguments": (lambda x, m, k: 1.0 if m in [1.0, k] else 2.0, (nan(), nan())),
+    "lists of arguments": (lambda x, a, b: 1.0 if a == b else 2.0, ([nan()], [nan()])),
+    "an index": (lambda x, m: VALUES.index(m), (VALUES[0],)),
+    "a count": (lambda x, m: VALUES.count(m), (nan(),)),
+    "a value of a dict": (lambda x, m: 1.0 if m in {"k": VALUES[0]}.values() else 2.0, (VALUES[0],)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_numbers_that_are_given(name):
+    function, given = REFUSED[name]
+    compiled = compile_grad(function)
+    others = tuple([[float(k)] if isinstance(v, list) else float(k) for k, v in enumerate(given)])
+    if name != "an index":
+        for _ in range(3):
+            assert compiled(np.ones(2), *others) == function(np.ones(2), *others)
+    with pytest.raises(UnsupportedError, match=r"compares two NaNs here.*math.isnan"):
+        compiled(np.ones(2), *given)
+
+
+def test_a_number_that_is_stored():
+    held = types.SimpleNamespace(n=nan())
+    values = [held.n]
+
+    @compile_grad
+    def f(x):
+        found = np.sum(x) * (1.0 if held.n in values else 2.0)
+        held.n = nan()
+        return found
+
+    with pytest.raises(UnsupportedError, match="compares two NaNs"):
+        f(np.ones(2))
+
+
+def test_a_nan_that_is_asked_for_by_its_value():
+    f = compile_grad(lambda x, m: np.sum(x) * (1.0 if m != m else 2.0) * (3.0 if m in (0.5, 1.5) else 5.0))
+    for m in (1.0, 1.0, nan(), nan(), 0.5, VALUES[0], 1.0):
+        assert f(np.ones(2), m) == 2 * (1.0 if m != m else 2.0) * (3.0 if m in (0.5, 1.5) else 5.0)

@@ -88,8 +88,8 @@ SETTLED = {
     "reversed": (lambda x: reversed([x * 2, x]), list),
     "enumerate": (lambda x: enumerate([x * 2]), list),
     "zip": (lambda x: zip([x * 2], (x,), strict=True), list),
-    "map": (lambda x: map(lambda v: v * 2 + x, [x * 2]), list),
-    "map over a global": (lambda x: map(lambda v: v * 2 + W, [x * 2]), list),
+    "map": (lambda x: map(lambda v, u: v * 2 + u + x, [x * 2], [x]), list),
+    "map over a global": (lambda x: map(lambda v, u: v * 2 + u + W, [x * 2], [x]), list),
     "filter": (lambda x: filter(lambda v: v.sum() > 0, [x * 2, -x]), list),
     "chain": (lambda x: itertools.chain([x * 2], [x]), list),
     "islice": (lambda x: itertools.islice([x * 2, x], 1), list),
@@ -194,7 +194,7 @@ def test_of_a_step(name):
     function, look = (SETTLED | LATER | {"closure": (lambda x: lambda: x * 2, lambda f: f())})[name]
     if name == "map over a global":
         t = tracegrad.tensor(W)
-        function = lambda x: map(lambda v: v * 2 + t, [x * 2])  # noqa: E731
+        function = lambda x: map(lambda v, u: v * 2 + u + t, [x * 2], [x])  # noqa: E731
     step = tracegrad.compile(function)
     for k in range(5):
         x = tracegrad.ones(3) + k

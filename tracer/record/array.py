@@ -60,6 +60,11 @@ _AFTER = (
     "a traced array was used after its function had returned; return it from the function, and do not keep it in a "
     "global or an attribute"
 )
+_NANS = (
+    "a container compares two NaNs here (`in`, index, count, `==` of lists), and asks whether they are one object, "
+    "which is not known of an argument or of a number that is stored outside: test for it by math.isnan or np.isnan"
+)
+_BRANCHES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 _NO_SEQUENCE = (
     "`case [...]` asks here if a traced number is a sequence, which cannot be answered: with this version of NumPy "
     "arrays are; put `case float():` before it, or ask by np.ndim(x)"
@@ -419,8 +424,11 @@ class TracedArray(metaclass=_StandIn):
                 "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
                 "tracegrad.stop_gradient(t) where a number without a gradient is meant"
             )
+        found = self._concrete("item").item()
+        if found != found:  # it hashes by its identity
+            raise UnsupportedError.here(_NANS)
         self._recorder.keep_as_key()
-        return hash(self._concrete("item").item())
+        return hash(found)
 
     # ---- values: each one that Python sees is a guard ----------------------------------------------------------
 
@@ -450,7 +458,27 @@ class TracedArray(metaclass=_StandIn):
         return value
 
     def __bool__(self) -> bool:
-        return bool(self._concrete("bool"))
+        found = bool(self._concrete("bool"))
+        if not found:
+            self._tell_nans_apart(sys._getframe(1))
+        return found
+
+    def _tell_nans_apart(self, frame: FrameType) -> None:
+        """Guard that two numbers which a container has found unequal are not both NaN: then it would have asked if
+        they are one object, which stand-ins can't tell."""
+        recorder, atom = self._recorder, self._atom
+        last = recorder.nodes[-1] if recorder.nodes else None
+        if last is None or last.prim.name != "eq" or last.out is not atom or last.inputs[0] is last.inputs[1]:
+            return
+        given = [x for x in last.inputs if isinstance(x, Var) and x.aval.weak and x in recorder.inputs]
+        plain = [x for x in last.inputs if isinstance(x, Lit) and x.value != x.value]
+        if not given or len(given) + len(plain) < 2:  # another number is an object of its own
+            return
+        if dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(_BRANCHES):  # on what `==` has given
+            return
+        unequal = [F.ne(x, x) for x in given]
+        if recorder.guard(F.logical_and(*unequal) if len(unequal) == 2 else unequal[0], "bool"):
+            raise UnsupportedError.here(_NANS)
 
     def __int__(self) -> int:
         stands = self._written(sys._getframe(1))

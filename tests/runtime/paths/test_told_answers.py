@@ -1,0 +1,123 @@
+"""What `f.stats` and `explain()` say of branches in loops, batches and premises is what Python was told there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tracegrad import autograd, compile_grad
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+
+def never(w):
+    h = w
+    for _ in range(50):
+        h = 0.9 * h
+        if h[0] > 10:
+            h = h * 0.5
+    return np.sum(h)
+
+
+def always(w):
+    h = w
+    for _ in range(50):
+        h = 0.9 * h
+        if h[0] < 10:
+            h = h * 0.5
+    return np.sum(h)
+
+
+def in_a_while(w):
+    h = w
+    while h[0] > 1e-3:
+        h = 0.9 * h
+        if h[0] > 10:
+            h = h * 0.5
+    return np.sum(h)
+
+
+def two_questions(w):
+    h = w
+    for _ in range(50):
+        h = 0.9 * h
+        if not (h[0] > 10 or h[1] > 20):
+            h = h * 0.99
+        if h[1] > 30:
+            h = h * 2
+    return np.sum(h)
+
+
+def no_break(w):
+    h = w
+    for _ in range(60):
+        h = 0.97 * h
+        if h[0] > 10:
+            break
+    return np.sum(h)
+
+
+def a_number(w):
+    h = w
+    for _ in range(40):
+        h = 0.9 * h
+        h = h * 0.5 if h[0] else h * 2
+    return np.sum(h)
+
+
+def loops_in_loops(w):
+    s = 0.0
+    for _ in range(12):
+        for _ in range(12):
+            w = w * 0.99
+            if w[0] > 3:
+                s = s + w[1]
+    return np.sum(w) + s
+
+
+def of_each_row(w):
+    def row(r):
+        return np.sum(r) if r[0] > 10 else np.sum(r * r)
+
+    return np.sum(autograd.vmap(row)(w))
+
+
+def an_int(w):
+    total = 0.0
+    for _ in range(30):
+        total = total + np.sum(w) * int(w[0] * 2)
+    return total
+
+
+CASES = {
+    never: "bool() gave False in each turn",
+    always: "bool() gave True in each turn",
+    in_a_while: "bool() gave False in each turn",
+    two_questions: "bool() gave False in each turn",
+    no_break: "bool() gave False in each turn",
+    a_number: "bool() gave True in each turn",
+    loops_in_loops: "bool() gave False in each turn",
+    of_each_row: "bool() gave False in each row",
+    an_int: "int() gave 2",
+}
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_answers_are_those_that_were_given(function):
+    f, w = compile_grad(function), np.ones((4, 3) if function is of_each_row else 3)
+    for _ in range(3):
+        f.value_and_grad(w)
+    (path,) = f.stats.paths
+    said = [text.partition(" at ")[0] for text in path.answers]
+    assert CASES[function] in said
+    wrong = CASES[function].replace("False", "True") if "False" in CASES[function] else "bool() gave False in each turn"
+    assert wrong not in said
+    assert CASES[function] in f.explain(w, level="all")
+
+
+def test_a_miss_says_what_was_other():
+    f = compile_grad(never)
+    for _ in range(3):
+        f(np.ones(3))
+    f(np.full(3, 20.0))
+    assert "another value than False in some turn" in " ".join(f.stats.retraces)

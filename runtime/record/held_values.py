@@ -96,8 +96,8 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
     return value
 
 
-def is_own(fn: types.FunctionType) -> bool:
-    """Whether a function is one of the library's own, which means nothing to the caller."""
+def of_recordings(fn: types.FunctionType) -> bool:
+    """Whether a function is one that recordings put in place of another, which means nothing to the caller."""
     return str(fn.__module__).startswith(_OWN_CODE)
 
 

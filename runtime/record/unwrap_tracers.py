@@ -44,7 +44,7 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import holds_traced, is_own, method_of_array, settle_held
+from .held_values import holds_traced, method_of_array, of_recordings, settle_held
 from .outputs import flatten_result
 
 Unwrap = Callable[[Any], Any]
@@ -134,7 +134,7 @@ class Settled:
             if any(new is not old for new, old in zip(members, value, strict=True)):
                 return frozenset(members)
         elif issubclass(kind, types.FunctionType):
-            if is_own(value):
+            if of_recordings(value):
                 self.unsettled.append(value)
             if (made := self._over_originals(value)) is not value:
                 self._known[id(value)] = value, made  # in case it holds itself

@@ -31,7 +31,7 @@ from .kept_list import LENGTH, WHOLE, reach
 from .pins import MISSING, can_change, home, lookup
 from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
-from .values import is_leaf
+from .values import is_leaf, is_nan
 from .walker import Walker
 
 SINKS: dict[type, set[str]] = {
@@ -363,6 +363,8 @@ def _as_input(
     variable = variable_of(node, edge)
     if variable in walker.variables:
         edge.child = walker.variables[variable]
+    elif edge.how in ("item", "key") and isinstance(child, Leaf) and is_nan(child.value):
+        pass  # nan, which containers tell from another by identity
     elif isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
         made = edge.child = StateNode("number", child.value, label, node.site, extra=varies, sub=True)
         walker.nodes.append(made)

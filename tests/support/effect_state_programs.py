@@ -133,6 +133,7 @@ def _taken(result: Any) -> Any:
 
 @dataclass
 class Verdict:
+    # "identity": an outside container that is returned comes as a copy; "grown": numbers that are too large to tell
     kind: str = ""  # "wrong", "state", "leak", "gradient", "error", "identity", "refused"
     text: str = ""
     live: str = ""
@@ -140,7 +141,7 @@ class Verdict:
 
     @property
     def failed(self) -> bool:
-        return self.kind not in ("", "refused", "grown")
+        return self.kind not in ("", "refused", "grown", "identity")
 
 
 def judge(case: EffectProgram) -> Verdict:

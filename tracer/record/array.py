@@ -446,6 +446,7 @@ class TracedArray(metaclass=_StandIn):
         found = self._concrete("item").item()
         if found != found:  # it hashes by its identity
             raise UnsupportedError.here(_NANS)
+        self._recorder.keep_as_key()
         return hash(found)
 
     # ---- values: each one that Python sees is a guard ----------------------------------------------------------

@@ -45,6 +45,7 @@ from ...tracer.record.recorder import (
     NotSelectedError,
     RecordAgainError,
     Recorder,
+    RowsApartError,
     recording,
 )
 from ...tracer.record.reports import filters
@@ -177,6 +178,7 @@ def _record(
     unrecordable.clear()
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
+    recorder.rows_apart = plan.rows_apart
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
         if snapshot is None:
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
@@ -408,6 +410,8 @@ def run_frozen(
         plan.trusts &= not isinstance(again, NotHeldError)
         if isinstance(again, KnowValuesError):
             plan.know_values()
+        if isinstance(again, RowsApartError):
+            plan.rows_apart.update(again.codes)
         names = _captured_names(recorder, snapshot, again.captured)
         if changed or (names and not plan.keep_contents(names)):
             raise raised or again.error

@@ -46,6 +46,7 @@ from ...tracer.record.recorder import (
     NotSelectedError,
     RecordAgainError,
     Recorder,
+    RowsApartError,
     recording,
 )
 from ...tracer.record.reports import filters
@@ -188,6 +189,7 @@ def _record(
     unrecordable.clear()
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
+    recorder.rows_apart = plan.rows_apart
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
         if snapshot is None:
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
@@ -523,6 +525,8 @@ def _make_again(
         plan.know_values()
     if isinstance(again, ArmTakenError):
         plan.take(again.arm)
+    if isinstance(again, RowsApartError):
+        plan.rows_apart.update(again.codes)
     if isinstance(again, HasCopyError):
         asked = substitution.asked()
         learned = plan.learn_grown(asked)

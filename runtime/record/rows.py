@@ -39,9 +39,11 @@ def all_rows(
     stacked: Mapping[Var, Atom],
     size: int,
     what: str = "vmap",
+    apart: Callable[[Guard, UnsupportedError], None] | None = None,
 ) -> dict[Var, Atom]:
     """The rows of all values of *nodes* that depend on the real variables in *stacked*, which maps them to their rows.
-    Guards from number *first_guard* on were recorded with them."""
+    Guards from number *first_guard* on were recorded with them.  *apart* may end the run where one does not hold in
+    all rows."""
     found = batch(nodes, stacked, size)
     asked = [g for g in recorder.guards[first_guard:] if isinstance(g.atom, Var) and g.atom in found]
     if asked:
@@ -53,7 +55,10 @@ def all_rows(
             with recorder.asking():
                 held = recorder.value(guard.atom)
             if not held:
-                raise UnsupportedError.here(_DIFFERS.format(what), guard.site)
+                error = UnsupportedError.here(_DIFFERS.format(what), guard.site)
+                if apart is not None:
+                    apart(guard, error)
+                raise error
             recorder.add_guard(guard)
     return found
 

@@ -185,6 +185,7 @@ class StatePlan:
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
+        self.rows_apart: set[Any] = set()  # code of functions whose batches are run row by row (transforms/vmap.py)
         self.choices = Choices()  # which of the code's `if`s run both arms
         self.leaves: bool | None = None  # whether some run has left traced arrays in places of the state; None: no run
 

@@ -275,3 +275,24 @@ def test_everything_is_as_in_pytorch(name):
         for func, inputs, vector in itertools.product(FUNCTIONS, INPUTS, vectors):
             case = name, func, inputs, vector, options, grad
             assert outcome(torch, *case) == outcome(oracle, *case), case
+
+
+def test_functional_takes_arrays_of_numpy_code():
+    """Structures are those of tensors; the code may be any that has gradients."""
+
+    def f(x, y):
+        out = np.zeros(2)
+        for k in range(2):
+            out[k] = x[k] * y[k]
+        return out
+
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    by_x, by_y = jacobian(f, (x, y))
+    assert type(by_x) is np.ndarray and (by_x.tolist(), by_y.tolist()) == ([[3, 0], [0, 4]], [[1, 0], [0, 2]])
+    assert jacobian(lambda x: f(x, y), x).tolist() == [[3, 0], [0, 4]]
+    (dp_x, _), (ds_x, ds_y) = jacobian(lambda x, y: (f(x, y), x + y), (x, y))
+    assert dp_x.tolist() == [[3, 0], [0, 4]] and ds_x.tolist() == ds_y.tolist() == [[1, 0], [0, 1]]
+    (xx, xy), (_, yy) = hessian(lambda x, y: np.sum(f(x, y) * x), (x, y))
+    assert (xx.tolist(), xy.tolist(), yy.tolist()) == ([[6, 0], [0, 8]], [[2, 0], [0, 4]], [[0, 0], [0, 0]])
+    with pytest.raises(TypeError, match="must be either a Tensor"):
+        jacobian(f, (x, tensor([1.0, 2.0])))

@@ -9,6 +9,7 @@ import belief_propagation
 import bundle_adjustment
 import deconvolution
 import gaussian_process
+import hand_tracking
 import hmc
 import inverse_kinematics
 import kalman
@@ -24,7 +25,7 @@ import survival
 from agreement import numerical_gradient
 from selection import some
 
-from tracegrad import compile_grad
+from tracegrad import autograd, compile_grad
 
 PROGRAMS = {}
 
@@ -384,3 +385,19 @@ def test_gradient_in_the_parameters_of_an_arm():
                 values.append(inverse_kinematics.calibration(inverse_kinematics.Arm(links, arm.base), qs, measured))
             wanted = (values[0] - values[1]) / 2e-6
             np.testing.assert_allclose(getattr(gradient.links[k], name), wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", hand_tracking.ROWS)
+def test_jacobians_of_a_hand(rows):
+    rng = np.random.default_rng(0)
+    hand, rows = hand_tracking.Hand(rng), hand_tracking.ROWS[rows]
+    points, matches = rng.normal(size=(6, 3)), rng.integers(0, 12, 6)
+    triangles, theta = rng.integers(0, 12, (12, 3)), 0.1 * rng.normal(size=26)
+    simple = lambda theta: hand.residuals(theta, points, matches, rows)  # noqa: E731
+    complicated = lambda x: hand.residuals_on_triangles(x, points, matches, triangles, rows)  # noqa: E731
+    for f, x in ((simple, theta), (complicated, np.concatenate([rng.random(12) / 3, theta]))):
+        steps = 1e-6 * np.eye(len(x))
+        slopes = np.stack([(f(x + e) - f(x - e)) / 2e-6 for e in steps], -1)
+        for jacobian in (autograd.jacfwd(f), autograd.jacobian(f), lambda x, f=f: autograd.functional.jacobian(f, x)):
+            np.testing.assert_allclose(jacobian(x), slopes, rtol=1e-5, atol=1e-6)

@@ -214,7 +214,8 @@ STORAGE = [
     "rows.append(x[1] - v); heapq.heapify(rows)", "heappush(rows, -v)\n if len(rows) > 2: w = heappop(rows)",
     "heapq.heappush(tasks, (v, 'a'))\n if len(tasks) > 3: w = heapq.heappop(tasks)[0]",
     "push(rows, v)\n if len(rows) > 3: w = owner.pop(rows)", "rows.append(2.0); w = sum(array.array('d', rows))",
-    "bisect.insort(rows, v)\n if len(rows) > 4: w = rows.pop(0)", "rows.append(v); rows.sort(reverse=True); w = rows[0]",
+    "bisect.insort(rows, v)\n if len(rows) > 4: w = rows.pop(0)",
+    "rows.append(v); rows.sort(reverse=True); w = rows[0]",
 ]  # fmt: skip
 STORAGE_HEAD = """
 import array, bisect, heapq

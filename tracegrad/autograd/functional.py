@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.transforms import jacobians as transforms
 from ..tensors.apply import apply
 from ..tensors.backward import grad
 from ..tensors.inplace import apply_view
@@ -27,6 +28,18 @@ Tensors = tuple[Tensor, ...]
 VIEW_AS = EagerOp("ViewAs", lambda x: x)
 RESHAPE = EagerOp("Reshape", lambda x, shape: x.reshape(shape))
 STACK = EagerOp("Stack", lambda *args: np.stack(args[:-1]).reshape(args[-1]))
+
+
+def _tuple_of(inputs: Any) -> tuple[Any, ...]:
+    return inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+def _arrays(inputs: Any) -> int | tuple[int, ...] | None:
+    """The ``argnums`` of *inputs* that are NumPy arrays of floats; None where they are tensors, or wrong."""
+    given = _tuple_of(inputs)
+    if not given or any(type(x) is not np.ndarray or x.dtype.kind not in INEXACT_KINDS for x in given):
+        return None
+    return tuple(range(len(given))) if isinstance(inputs, tuple) else 0
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------
@@ -66,8 +79,13 @@ def jacobian(
     strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
     """The Jacobian of *func* at *inputs*: shaped as the value, then as the input; a tuple where the value or the
-    inputs are one, a tuple of tuples where both are.  *vectorize* and *strategy* make no difference."""
+    inputs are one, a tuple of tuples where both are.  *vectorize* and *strategy* make no difference.
+
+    Of NumPy code, *inputs* being an array or a tuple of arrays, it is ``tracegrad.autograd.jacobian``: arrays."""
     _check_strategy(strategy)
+    arrays = _arrays(inputs)
+    if arrays is not None:
+        return transforms.jacobian(func, arrays)(*_tuple_of(inputs))
     with enable_grad():
         many, xs = _prepared(inputs, "jacobian", create_graph)
         many_out, outs = _called(func, xs, "jacobian", strict)
@@ -80,8 +98,13 @@ def hessian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """The Hessian of *func*, which gives one number, at *inputs*; ``hessian[i][j]`` for a tuple of inputs."""
+    """The Hessian of *func*, which gives one number, at *inputs*; ``hessian[i][j]`` for a tuple of inputs.
+
+    Of NumPy code, as for ``jacobian``, it is ``tracegrad.autograd.hessian``."""
     _check_strategy(outer_jacobian_strategy)
+    arrays = _arrays(inputs)
+    if arrays is not None:
+        return transforms.hessian(func, arrays)(*_tuple_of(inputs))
     many, _ = _tuple(inputs, "inputs", "hessian")
 
     def scalar(*xs: Tensor) -> Tensor:

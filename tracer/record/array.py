@@ -442,7 +442,6 @@ class TracedArray(metaclass=_StandIn):
                 "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
                 "tracegrad.stop_gradient(t) where a number without a gradient is meant"
             )
-        self._recorder.keep_as_key()
         found = self._concrete("item").item()
         if found != found:  # it hashes by its identity
             raise UnsupportedError.here(_NANS)

@@ -92,6 +92,14 @@ class KnowValuesError(RecordAgainError):
     """Functions are to be known as values, too (shown_names.py)."""
 
 
+class RowsApartError(RecordAgainError):
+    """The batches of functions with these *codes* are to be run row by row: a loop ends elsewhere in other rows."""
+
+    def __init__(self, codes: Sequence[Any], error: Exception) -> None:
+        super().__init__(error)
+        self.codes = codes
+
+
 class NotSelectedError(RecordAgainError):
     """A choice, both of whose arms have run, is to be a question; or questions are to be choices (control/arms.py)."""
 
@@ -206,6 +214,8 @@ class Recorder(Builder):
         # Variables that stand for one row of many, and the rows, for each batch, the innermost last: nobody may learn
         # a value of theirs but by a guard.
         self.row_inputs: list[dict[Var, Atom]] = []
+        self.batches: list[tuple[Any, int]] = []  # (code of the function, number of rows) of each
+        self.rows_apart: set[Any] = set()  # codes of functions whose batches are run row by row
         # Variables that stand for any tangents, or cotangents, of each rule that is being transposed, the innermost
         # last: nobody may learn a value that depends on them (codegen/derive/transpose.py).
         self.stand_ins: list[Any] = []

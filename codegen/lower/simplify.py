@@ -33,6 +33,7 @@ from .covered_loops import merge_covered_loops
 from .equal_axes import is_edge_pad
 from .half_precision import in_float32
 from .joined_pads import join_pads
+from .long_concats import in_levels
 from .ruled_constants import with_rules
 
 Producers = dict[Var, Node]
@@ -313,7 +314,8 @@ def _without_aliases(graph: Graph) -> Graph:
 
 def _reduced(graph: Graph) -> Graph:
     pruned = prune_loops(merge_covered_loops(graph), _reduced)
-    return join_pads(apply_rules(carries_as_written(values_alone(short_axes_last(widen_sums(pruned))), apply_rules)))
+    ruled = apply_rules(carries_as_written(values_alone(short_axes_last(widen_sums(pruned))), apply_rules))
+    return in_levels(join_pads(ruled))
 
 
 _VALUES = {

@@ -15,6 +15,7 @@ from .dependences import is_call
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
 MAX_SCALARS = 192  # values without axes that one root evaluates
+MAX_PARTS = 16  # of a concatenation that is evaluated within another one
 MAX_VALUES = 512  # values with axes that one root evaluates, and twice as many in one loop: LLVM takes more than twice
 # as long for twice as many
 MANY_FLOPS = 160  # of a value: evaluating it again costs far more than storing it
@@ -39,6 +40,12 @@ def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None =
     return found | _read_apart(program, found.union(stored))
 
 
+def _is_long(program: Canonical, x: Sym) -> bool:
+    """Whether *x* is put together from many parts."""
+    op = program.producers.get(x)
+    return op is not None and op.prim.name == "concat" and len(op.ins) > MAX_PARTS
+
+
 def _read_apart(program: Canonical, stored: Collection[Sym]) -> set[Sym]:
     """Values of many operations that are read at several places, as the steps of a wave are: each root would find its
     way through all the steps before it, at ever more places."""
@@ -50,6 +57,8 @@ def _read_apart(program: Canonical, stored: Collection[Sym]) -> set[Sym]:
     cut: set[Sym] = set()
     flops: dict[Sym, int] = {}
     for op in program.ops:
+        if op.prim.name == "concat":
+            cut.update([x for x in op.ins if isinstance(x, Sym) and x not in stored and _is_long(program, x)])
         if op.prim.kind not in (ELEMENTWISE, VIEW) or op.out in stored:
             continue
         own = op.prim.cost if op.prim.kind == ELEMENTWISE else 0

@@ -350,7 +350,7 @@ class Follower:
         for j, step in enumerate(steps):
             for o, slot in enumerate(step.slots):
                 if isinstance(slot, Rows):
-                    rewriter.parts[id(slot)] = self.rows[j, o].parts(trips)
+                    rewriter.parts[id(slot)] = [*self.rows[j, o].parts(trips)]
 
         def stack(slot: Slot) -> Atom:
             site = recorder.site_override

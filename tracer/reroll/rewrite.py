@@ -289,8 +289,8 @@ class Rewriter:
             return reshape(woven, (count * len(each), *rest))
         k, item, out = part[:3]
         x = self.stacks[k, item, out] if k >= 0 else self.followed[-1 - k].stacks[item, out]
-        rest = x.aval.shape[1:]
-        return take_slice(x, (part.first, *[0] * len(rest)), (part.stride, *[1] * len(rest)), (part.count, *rest))
+        shape = x.aval.shape[1:]
+        return take_slice(x, (part.first, *[0] * len(shape)), (part.stride, *[1] * len(shape)), (part.count, *shape))
 
     # ---- what is not repeated ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-# demo, test, test-all, test-long, test-oldest, test-python, test-neighbours, test-array-api, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-all, test-long, test-oldest, test-matrix, test-python, test-neighbours, test-array-api, oracle, lint, docs, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test                                  the quick tier of the tests, in minutes
@@ -8,12 +8,14 @@
 #   make bench BENCH_ARGS="--quick"            options of python -m benchmarks
 #   make test PYTHON=python3.12 VENV=.venv312  another interpreter
 #   make test-python PYTHON_VERSION=3.13       another one, which is fetched where there is none
+#   make test-matrix MATRIX="0.65 newest"      linear algebra and kernels with these releases of numba, each with its LLVM
 
 PYTHON ?= python3
 VENV ?= .venv
 OLDEST ?= .venv-oldest
 NEIGHBOURS ?= .venv-neighbours
 WORKERS ?= 2
+MATRIX ?= oldest 0.65 newest
 PYTEST_ARGS ?= tests
 BENCH_ARGS ?=
 PIP_ARGS ?=
@@ -22,7 +24,7 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all test-long test-oldest test-python test-neighbours test-array-api oracle bench gpu-check lint docs clean
+.PHONY: demo test test-all test-long test-oldest test-matrix test-python test-neighbours test-array-api oracle bench gpu-check lint docs clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
@@ -44,6 +46,14 @@ test test-all test-long: $(VENV)/.ready-test
 test-oldest: PYTHON := python3.11
 test-oldest:
 	$(MAKE) VENV=$(OLDEST) PYTHON=$(PYTHON) PIP_ARGS='--constraint $(OLDEST)/oldest.txt' $(OLDEST)/oldest.txt test
+
+# Linear algebra and kernels with the oldest numba, the newest, and one between, each in an environment of its own: what
+# LLVM compiles, or numba's names and settings decide.
+test-matrix: PYTEST_ARGS := tests/codegen tests/runtime/launch tests/runtime/stored tests/runtime/ahead tests/tracer/ops \
+	tests/tracer/numpy_api/test_linalg.py tests/tracer/numpy_api/test_linalg_domains.py \
+	tests/tracer/numpy_api/test_linalg_factors.py tests/tracer/scipy_api/test_scipy_linalg.py
+test-matrix:
+	@PYTEST_ARGS='$(PYTEST_ARGS)' .ci/matrix $(MATRIX)
 
 # The same with another version of Python, from wherever it can be had.
 test-python:
@@ -84,7 +94,7 @@ docs: $(VENV)/.ready-docs
 	$(PY) -m mkdocs build --quiet
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(NEIGHBOURS) .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(NEIGHBOURS) .venv-3.* .venv-newest .venv-numba-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra: a second run finds it and starts at once.

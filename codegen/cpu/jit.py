@@ -28,6 +28,9 @@ T = TypeVar("T")
 LARGE = 8_000  # lines of a module with -O1 and no loop unrolled: with many it takes minutes, and the code is no faster
 
 _SYMBOL = re.compile(r'@"([\w-]+:[^"]+)"')  # names of symbols.py
+# LLVM 20 (llvmlite 0.46 and 0.47) ends the process by an assertion where its pass packs elements of a vector whose last
+# part has three of them: rows of seven, among those of small_matrices.py
+_FATAL_VECTOR = re.compile(r"<7 x (?:float|double)>") if llvm.llvm_version_info < (22,) else None
 
 
 def _load_libmvec() -> bool:
@@ -121,10 +124,12 @@ def assembly(text: str, name: str) -> str:
 def _compiled(text: str, name: str, linked: bool, emit: Callable[[Any, Any], T]) -> T:
     with loaded, _numbas_lock():
         machine = target_machine(linked, optimiser.level > 0)
-        try:
-            return _emitted(text, name, machine, emit, slp_vectorization=True)
-        except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
-            return _emitted(text, name, machine, emit, slp_vectorization=False)
+        if _FATAL_VECTOR is None or not _FATAL_VECTOR.search(text):
+            with contextlib.suppress(
+                RuntimeError
+            ):  # LLVM 22's pass may put a load behind its use; the verifier finds it
+                return _emitted(text, name, machine, emit, slp_vectorization=True)
+        return _emitted(text, name, machine, emit, slp_vectorization=False)
 
 
 def _emitted(text: str, name: str, machine: Any, emit: Callable[[Any, Any], T], slp_vectorization: bool) -> T:

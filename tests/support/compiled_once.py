@@ -9,8 +9,9 @@ Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser
 such a file: they are about what is recorded, when it is run again, derivatives, and tensors, modules and steps of
 Python. So are those of the slow cases in ``SAMPLED``, of which the quick tier's are what users run. (Of each row of the
 registry the optimised derivatives are run by test_targets_agree.py, value and both derivatives in one kernel.)
-Codegen, the registry, science, what launches and keeps kernels, and ``make test-long`` in full, run what users run. No
-kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in the key.
+Codegen, the registry, science, what launches and keeps kernels, and ``make test-long`` and ``make test-matrix`` in
+full, run what users run. No kernel of one level serves the other: here they are forgotten at the change, and on disk
+the level is in the key.
 
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.
@@ -19,6 +20,7 @@ Behind that stand the files of ``runtime/disk``, in a directory of this run's ow
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -52,6 +54,7 @@ UNOPTIMISED = (
 )
 SAMPLED = "tests/programs/"
 OPTIMISED = optimiser.level
+IN_FULL = TIMES > 1 or bool(os.environ.get("TRACEGRAD_TESTS_OPTIMISED"))
 
 
 def once(canonical: Canonical, arguments: int) -> Program:
@@ -66,7 +69,7 @@ once.__code__ = once.__code__.replace(co_filename=kernel_cache.__file__)
 
 def level_of(item: pytest.Item) -> int:
     sampled = item.nodeid.startswith(SAMPLED) and item.get_closest_marker("slow") is not None
-    return 0 if TIMES == 1 and (sampled or item.nodeid.startswith(UNOPTIMISED)) else OPTIMISED
+    return 0 if not IN_FULL and (sampled or item.nodeid.startswith(UNOPTIMISED)) else OPTIMISED
 
 
 @pytest.hookimpl(tryfirst=True)  # fixtures of a module may compile, too

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import types
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -61,7 +62,7 @@ class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
         self._target, self._static = target, static_positions(fn, self._names)
-        self._calls = FirstCalls(fn, target in HOST_TARGETS and not self._static, self.stats)
+        self._calls = FirstCalls(fn, target in HOST_TARGETS and not self._static, self.stats, weakref.ref(self))
         self._set_endpoints()
         self._transforms: dict[tuple[str, bool], Any] = {}
 
@@ -90,6 +91,15 @@ class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
                 self.__dict__["_dispatcher"] = made
                 self._set_endpoints()
         return made
+
+    def count_for(self, stats: Stats) -> None:
+        """Have the *stats* of another copy of the function count what comes."""
+        stats.live, stats.not_kept = self.stats.live, self.stats.not_kept
+        self.stats = self._calls.stats = stats
+        made = self.__dict__.get("_dispatcher")
+        if made is not None:
+            made.stats = stats
+            made.count_paths()
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows. Each
     # is the outermost frame of the library's, which shortens the tracebacks of errors.

@@ -109,3 +109,20 @@ def _place() -> None:
 
 def _sent(fn: Any, settings: Any) -> None:
     """Its defaults are the parts of a wrapper."""
+
+
+def layers(fn: Any) -> list[Any]:
+    """*fn*, the function that it wraps, and so on: what wraps no other is the last."""
+    found = [fn]
+    while isinstance(found[-1], Wrapper):
+        found.append(found[-1].__wrapped__)
+    return found
+
+
+def came_as_code(fn: Any) -> bool:
+    """Whether *fn* is a function of no module's namespace: one that was sent here."""
+    space = fn.__globals__ if type(fn) is FunctionType else {"__spec__": None}
+    name = space.get("__name__")
+    if "__spec__" in space or type(name) is not str:  # a module's, or the copy of one; a place for `exec`
+        return False
+    return vars(sys.modules.get(name, sys)) is not space

@@ -5,6 +5,8 @@ made, and the tracer imported. Each call is compared with the text in full, whic
 tracer takes hundreds. So a plan answers some calls (``config.disk_answers``, if that takes no more than
 :data:`PATIENCE` seconds), and then one is recorded as ever, and that recording has to be the one of the plan
 (``keep.py``).
+
+A function that was sent here as code is answered by what an earlier copy of it has learned (``sent_functions.py``).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from ..disk.location import cache_directory
 from ..disk.store import store
 from ..mode import MISS, Mode
 from ..stats import FROM_DISK, Stats
+from ..wrapper import came_as_code, layers
 from .call_text import CallText
 from .function_text import FunctionText, NotStoredError
 from .plan_file import StoredPlan, unpacked
@@ -83,17 +86,24 @@ def plans_of(key: Key) -> list[StoredPlan]:
 
 class FirstCalls:
     """The first calls of *fn*, which may be answered from disk if it is *plain*: run on the host, without settings
-    among its arguments."""
+    among its arguments. *compiled*: its compiled form, which is referred to weakly."""
 
-    def __init__(self, fn: Callable[..., Any], plain: bool, stats: Stats) -> None:
+    def __init__(self, fn: Callable[..., Any], plain: bool, stats: Stats, compiled: Callable[[], Any]) -> None:
         self.answered: Answered = {}
         self._counts: Counter[bytes] = Counter()
         self._plans: dict[bytes, list[StoredPlan]] = {}
         self._spent = 0.0
-        self._fn, self._plain, self._stats = fn, plain, stats
+        self._fn, self._plain, self.stats = fn, plain, stats
+        self._compiled = compiled
+        self._guest: Any = None  # False: it was not sent here
 
     def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The answer to a call that a plan on disk knows, else ``MISS``."""
+        """The answer to a call that another copy of the function, or a plan on disk knows, else ``MISS``."""
+        if self._guest is None:
+            sent = came_as_code(layers(self._fn)[-1])
+            self._guest = sent and imported_to_stay(".sent_functions", __package__).Guest(self._compiled())
+        if self._guest and all(asked() for asked in AROUND):
+            return self._guest.answer(mode, args, kwargs)
         if not self._plain or not answers_alone():
             return MISS
         clock = time.thread_time()
@@ -116,12 +126,12 @@ class FirstCalls:
             if found is not None:
                 self.answered.setdefault(key.text, {})[plan.answers] = plan.program
                 self._counts[key.text] = count + 1
-                self._stats.from_disk += 1
+                self.stats.from_disk += 1
                 if config.perf_map:
                     perf_map = imported_to_stay("..launch.perf_map", __package__)
-                    perf_map.add(self._stats.name, plan.code, plan.loaded[0], plan.symbol)
+                    perf_map.add(self.stats.name, plan.code, plan.loaded[0], plan.symbol)
                 for tell in FROM_DISK:
-                    tell(self._stats.name, time.thread_time() - clock)
+                    tell(self.stats.name, time.thread_time() - clock)
                 return found[0]
         return MISS
 

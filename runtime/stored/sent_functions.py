@@ -1,0 +1,306 @@
+"""Functions that were sent to this process as code: each copy is answered by what an earlier copy has learned.
+
+``cloudpickle`` (joblib, Dask, Ray, Spark) sends the functions of a script by their code, anew with each task, and each
+arrives as another function, in a namespace of its own. So one *home* is kept for a code: a function of that code in a
+namespace that nobody else has, and its compiled form. A copy that is called moves in: what it would read under a
+global name or from its closure is put there, and its call is one of the home's. All that is proven of the home's state
+counts as ever, since the objects are those of the copy, its arrays too. What the copy reads under its names is
+compared in each call; who has moved in since, and whether a call is under way in another thread, is seen then, too.
+
+Helpers that were sent as code have a place in the home, where code does nothing but call them: which object a function
+is can be seen in no other way. Code that writes global names, or looks at namespaces or frames, stays with its copy.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import weakref
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from ...tracer.ir import forks
+from ..memo import MEMO
+from ..mode import MISS, Mode
+from ..recent import Recent
+from ..wrapper import Wrapper, came_as_code, layers
+
+_CODES = 128  # codes that have homes
+_HOMES = 4  # of one code: copies that are called by turns, or in several threads
+_MISSING: Any = object()
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_LASTING = (*_SCALARS, ModuleType, FunctionType, type)  # small, or nobody's data
+_WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL"))
+_CELL_WRITES = frozenset(("STORE_DEREF", "DELETE_DEREF"))
+_CELL_READS = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
+_NAME_READS = frozenset(("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
+_SEES_NAMES = frozenset(
+    "globals locals vars eval exec compile dir modules _getframe currentframe stack __globals__ __closure__".split()
+)
+
+
+class _Reads(NamedTuple):
+    """The names that code reads outside, and for each whether it does nothing but call what it finds there."""
+
+    names: dict[str, bool]
+    cells: dict[str, bool]
+
+
+@functools.lru_cache(maxsize=1024)
+def _reads(code: CodeType) -> _Reads | None:
+    """What *code* and the functions in it read; None where it can't be in a home."""
+    found = _Reads({}, {})
+    for part in _parts(code):
+        if not _SEES_NAMES.isdisjoint(part.co_names):
+            return None
+        outside = set(code.co_freevars).intersection(part.co_freevars)
+        steps = [step for step in dis.get_instructions(part) if step.opname != "CACHE"]
+        for before, step, behind in zip([None, *steps], steps, [*steps[1:], None], strict=False):
+            name = step.argval
+            if step.opname in _WRITES or (step.opname in _CELL_WRITES and name in outside):
+                return None
+            called = any(s is not None and s.opname == "PUSH_NULL" for s in (before, behind))
+            if step.opname == "LOAD_GLOBAL":
+                called |= bool((step.arg or 0) & 1)
+                found.names[name] = found.names.get(name, True) and called
+            elif step.opname in _NAME_READS:
+                found.names[name] = False
+            elif step.opname in _CELL_READS and name in outside:
+                found.cells[name] = found.cells.get(name, True) and called
+    return found
+
+
+def _parts(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _parts(part)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether *b* may stay in the place of *a*: plain values that nothing tells apart."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(_same, a, b))
+    return isinstance(a, _SCALARS) and repr(a) == repr(b)
+
+
+class _FunctionPlace:
+    """The function of a home that stands for a sent one, and the places of those that it calls."""
+
+    def __init__(self, fn: FunctionType) -> None:
+        space = {name: value for name, value in fn.__globals__.items() if name.startswith("__")}
+        cells = tuple([CellType() for _ in fn.__code__.co_freevars])
+        # `__spec__`: as a module has it, since this one is not sent from here
+        self.fn = FunctionType(fn.__code__, space | {"__spec__": None}, fn.__name__, None, cells)
+        self.fn.__qualname__, self.fn.__module__, self.fn.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
+        self.fn.__annotations__ = fn.__annotations__
+        self.places: dict[str, _FunctionPlace] = {}
+        self.wrappers: dict[Any, Wrapper] = {}
+
+    def fits(self, fn: FunctionType) -> bool:
+        own = self.fn
+        return (own.__code__, own.__code__.co_filename, own.__qualname__, own.__module__) == (
+            fn.__code__, fn.__code__.co_filename, fn.__qualname__, fn.__module__
+        )  # fmt: skip
+
+    def forget(self) -> None:
+        """Let go of data: its copy is gone."""
+        space = self.fn.__globals__
+        for name, value in list(space.items()):
+            if not isinstance(value, (*_LASTING, Wrapper)) and not name.startswith("__"):
+                space[name] = None
+        for cell in self.fn.__closure__ or ():
+            cell.cell_contents = None
+        self.fn.__defaults__ = self.fn.__kwdefaults__ = None
+        for place in self.places.values():
+            place.forget()
+
+
+class _Home:
+    """The function of one code that is compiled for all copies. *guest*: the one that has moved in last."""
+
+    def __init__(self, root: _FunctionPlace, compiled: Any) -> None:
+        self.root, self.compiled = root, compiled
+        self.lock = forks.lock()
+        self.busy = False  # within a call
+        self.kept = False  # for its guest, as long as that lives
+        self.guest: object = None  # the token of a :class:`Guest`, which does not hold its data
+        self.source: Any = None  # the guest's function
+
+    def is_free(self, new: bool) -> bool:
+        """Whether another guest may move in; *new*: one that has had no home yet, before which the last one goes."""
+        gone = self.source is None or self.source() is None
+        return not self.busy and (gone or (new and not self.kept))
+
+    def left(self, source: Any) -> None:
+        """The function of a guest is gone, and its data should be."""
+        if self.lock.acquire(blocking=False):
+            try:
+                if self.source is source and not self.busy:
+                    self.guest = None
+                    self.root.forget()
+            finally:
+                self.lock.release()
+
+
+_homes: Recent[Any, list[_Home]] = Recent(lambda: _CODES)
+
+
+class Guest:
+    """A copy of a function, which was sent here: how its calls are answered by a home."""
+
+    def __init__(self, compiled: Any) -> None:
+        *wrappers, self._fn = layers(compiled)
+        self._wrappers = [weakref.ref(wrapper) for wrapper in wrappers]
+        fn, settings = self._fn, [(type(w), w._tracegrad_settings()) for w in wrappers]
+        self._key = (fn.__code__, fn.__code__.co_filename, fn.__module__, fn.__qualname__, *settings)
+        self._token = object()
+        self._home: _Home | None = None
+        self._names: list[tuple[dict[str, Any], str, Any]] = []
+        self._cells: list[tuple[CellType, Any]] = []
+        self._functions: list[tuple[FunctionType, CodeType, Any, Any]] = []
+        self._placed: dict[FunctionType, _FunctionPlace] = {}
+
+    def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer to a call, or ``MISS`` where there is no home for it."""
+        home = self._home
+        if home is None or home.guest is not self._token or not home.lock.acquire(blocking=False):
+            home = self._another()
+            if home is None:
+                return MISS
+        if home.busy:
+            home.lock.release()
+            return MISS
+        home.busy = True
+        try:
+            if home.guest is not self._token or not self._unchanged():
+                self._move_in(home)
+            compiled = home.compiled
+            endpoint = compiled.endpoint(mode)
+            found = endpoint.first(args, kwargs)
+            return found if found is not MISS else compiled._dispatcher.others(endpoint, args, kwargs)
+        finally:
+            home.busy = False
+            home.lock.release()
+
+    def _unchanged(self) -> bool:
+        """Whether this copy reads what it did when it was moved."""
+        for space, name, value in self._names:
+            if space.get(name, _MISSING) is not value:
+                return False
+        for cell, value in self._cells:
+            if _content(cell) is not value:
+                return False
+        for fn, code, defaults, keywords in self._functions:
+            if fn.__code__ is not code or fn.__defaults__ is not defaults or fn.__kwdefaults__ is not keywords:
+                return False
+        return True
+
+    def _another(self) -> _Home | None:
+        """A home in which this copy can move, whose lock is held; None if there is none."""
+        with _homes.lock:
+            homes = _homes.find(self._key)
+            if homes is None:
+                if _reads(self._fn.__code__) is None:
+                    return None
+                homes = _homes.keep(self._key, [])
+            back = self._home is not None  # another has moved in meanwhile: they are called by turns
+            for home in homes:
+                if home.lock.acquire(blocking=False):
+                    if home.is_free(new=not back):
+                        break
+                    home.lock.release()
+            else:
+                if len(homes) >= _HOMES:
+                    return None
+                root = _FunctionPlace(self._fn)
+                home = _Home(root, self._wrapped(root.fn))
+                home.lock.acquire()
+                homes.append(home)
+            home.kept, home.guest = back, None
+            self._home = home
+            return home
+
+    def _wrapped(self, fn: Any) -> Any:
+        """*fn* with the wrappers of this copy's function."""
+        for reference in reversed(self._wrappers):
+            wrapper = reference()
+            assert wrapper is not None  # the outermost is being called, and holds the others
+            fn = wrapper._tracegrad_rebuild(fn)
+        return fn
+
+    # ---- what a copy reads is put into its home ---------------------------------------------------------------------
+
+    def _move_in(self, home: _Home) -> None:
+        home.source = weakref.ref(self._fn, home.left)
+        self._names, self._cells, self._functions, self._placed = [], [], [], {}
+        self._fill(home.root, self._fn)
+        self._placed = {}
+        outermost = self._wrappers[0]()
+        assert outermost is not None
+        home.compiled.count_for(outermost.stats)
+        home.guest = self._token
+
+    def _fill(self, place: _FunctionPlace, fn: FunctionType) -> None:
+        """Put what *fn* reads into its *place*."""
+        self._placed[fn] = place
+        reads = _reads(fn.__code__)
+        assert reads is not None
+        own, space = place.fn, place.fn.__globals__
+        self._functions.append((fn, fn.__code__, fn.__defaults__, fn.__kwdefaults__))
+        if not _same(own.__defaults__, fn.__defaults__):
+            own.__defaults__ = fn.__defaults__
+        if own.__kwdefaults__ is not fn.__kwdefaults__:
+            own.__kwdefaults__ = fn.__kwdefaults__
+        attributes = {name: value for name, value in fn.__dict__.items() if name != MEMO}
+        for name in own.__dict__.keys() - attributes.keys() - {MEMO}:
+            del own.__dict__[name]
+        own.__dict__.update(attributes)
+        for name, called in reads.names.items():
+            value = fn.__globals__.get(name, _MISSING)
+            self._names.append((fn.__globals__, name, value))
+            if value is _MISSING:
+                space.pop(name, None)
+                continue
+            value = self._stand_in(place, name, value) if called else value
+            if not _same(space.get(name, _MISSING), value):
+                space[name] = value
+        for name, cell, here in zip(fn.__code__.co_freevars, fn.__closure__ or (), own.__closure__ or (), strict=True):
+            value = _content(cell)
+            self._cells.append((cell, value))
+            value = self._stand_in(place, f"{name} (closure)", value) if reads.cells.get(name) else value
+            if value is _MISSING:
+                del here.cell_contents
+            elif not _same(_content(here), value):
+                here.cell_contents = value
+
+    def _stand_in(self, place: _FunctionPlace, name: str, value: Any) -> Any:
+        """What stands in the home for a *value* that is only called there: itself, or the function of its place."""
+        if isinstance(value, Wrapper):
+            inner = value.__wrapped__
+            found = self._stand_in(place, name, inner)
+            if found is inner:
+                return value
+            key = (type(value), value._tracegrad_settings(), found)
+            return place.wrappers.get(key) or place.wrappers.setdefault(key, value._tracegrad_rebuild(found))
+        if type(value) is not FunctionType or not came_as_code(value) or _reads(value.__code__) is None:
+            return value
+        known = self._placed.get(value)
+        if known is None:
+            known = place.places.get(name)
+            if known is None or not known.fits(value) or known in self._placed.values():
+                known = place.places[name] = _FunctionPlace(value)
+            self._fill(known, value)
+        return known.fn
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _MISSING

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..tracer.ir.gc_pause import imported_to_stay
+from .disk.location import existing_folder
 from .mode import VALUE, VALUE_AND_GRAD
 
 
@@ -41,8 +42,10 @@ class AheadOfTime:
         :param sizes: the sizes that names in the shapes of *specs* stand for; the C function takes them behind the
             arguments.
         :returns: the paths ``header`` and ``object``, and ``link``, arguments for the linker.
+        :raises FileNotFoundError, NotADirectoryError: where there is no such folder.
         :raises UnsupportedError: where it needs code of NumPy's or SciPy's.
         """
+        existing_folder(directory, "export_c")  # before anything is compiled
         if sizes is not None:
             return _lowering().sized_for(self, mode, specs, sizes).export_c(directory, name, cpu)
         return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode, cpu)

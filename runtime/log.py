@@ -52,9 +52,9 @@ def _noted(name: str, reason: str) -> None:
 NOTED.append(_noted)
 
 
-def compiled(name: str, recording: Any, program: Any, hit: bool) -> None:
-    """The kernel of a recording was found (*hit*) or made."""
-    if not hit and wanted("compiles"):
+def compiled(name: str, recording: Any, program: Any, known: bool) -> None:
+    """The kernel of a recording was made or read, unless it was *known*."""
+    if not known and wanted("compiles"):
         took = ", ".join(f"{phase} {1e3 * seconds:.1f} ms" for phase, seconds in program.seconds.items())
         tell("compiles", f"{name}: {len(recording.graph.nodes)} operations, {took or 'read from disk'}")
     if wanted("fusion"):

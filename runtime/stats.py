@@ -38,17 +38,18 @@ class PathStats:
 @dataclass(slots=True)
 class Stats:
     """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
-    (recordings whose kernel was there already); recordings ``derived`` from those of another mode, without running
-    Python; ``guard_misses`` that the slow path met; ``retraces``: why Python ran,
-    with counts; ``live``: why it runs in every call, if it does; ``from_disk``: calls that recordings of other
-    processes have answered; ``not_kept``: why its recordings are not for others; ``paths``: those that are kept, the
-    busiest first."""
+    (recordings whose kernel was there already); ``kernels_from_disk`` (recordings whose kernel an earlier process has
+    compiled); recordings ``derived`` from those of another mode, without running Python; ``guard_misses`` that the slow
+    path met; ``retraces``: why Python ran, with counts; ``live``: why it runs in every call, if it does; ``from_disk``:
+    calls that recordings of other processes have answered; ``not_kept``: why its recordings are not for others;
+    ``paths``: those that are kept, the busiest first."""
 
     name: str
     calls: int = 0
     traces: int = 0
     compiles: int = 0
     kernel_hits: int = 0
+    kernels_from_disk: int = 0
     guard_misses: int = 0
     derived: int = 0
     live: str = ""
@@ -63,6 +64,12 @@ class Stats:
         if reason not in self.retraces and len(self.retraces) >= _MAX_REASONS:
             reason = "other reasons"
         self.retraces[reason] += 1
+
+    def count_kernel(self, found: int) -> None:
+        """Count the kernel of a recording; *found*: how it was come by (``launch/kernel_cache.py``)."""
+        self.compiles += not found
+        self.kernel_hits += found == 1
+        self.kernels_from_disk += found > 1
 
     @property
     def cache_hits(self) -> int:
@@ -91,6 +98,8 @@ class Stats:
         paths = [path for path in self.paths if path.answers]
         lines += [f"  {path}" for path in paths[:_MAX_SHOWN]]
         lines += [f"  and {len(paths) - _MAX_SHOWN} paths that ran less often"] * (len(paths) > _MAX_SHOWN)
+        if self.kernels_from_disk:
+            lines.append(f"  {self.kernels_from_disk} x kernel read from disk")
         if self.from_disk:
             lines.append(f"  {self.from_disk} x answered by a recording on disk")
         if self.not_kept:

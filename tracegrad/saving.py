@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from .runtime.disk.location import existing_folder
+
 __all__ = ["load", "save"]
 
 LAYOUT = "tracegrad.layout"  # the layout's name in a file
@@ -37,6 +39,7 @@ def save(state: Any, path: str | os.PathLike[str]) -> None:
     layout = _taken_apart(state, "", arrays)
     text = json.dumps(layout)
     folder, name = os.path.split(os.path.abspath(path))
+    existing_folder(folder, "save")
     handle, beside = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     try:
         os.close(handle)

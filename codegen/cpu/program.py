@@ -86,6 +86,7 @@ class Program:
             code.address(step) if isinstance(step, str) else self.canonical.ops[step] for step in steps
         ]
         self.seconds = seconds or {}
+        self.from_disk = False
 
     @property
     def layout(self) -> ProgramLayout:

@@ -29,6 +29,7 @@ from ...tracer.ir.digests import blake2b
 from ...tracer.ir.errors import UnsupportedError
 from ..disk.encoding import EncodingError, decode, encode
 from ..disk.generation import generation
+from ..disk.location import existing_folder
 from ..disk.programs import to_bytes
 from ..mode import VALUE, VALUE_AND_GRAD
 from .fixed import FixedArgument, FixedCall
@@ -61,6 +62,7 @@ def save(compiled: Compiled, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{os.fspath(path)!r} does not end in .tgz, by which tracegrad.load knows exported functions")
     content = packed(compiled)
     folder, name = os.path.split(os.path.abspath(path))
+    existing_folder(folder, "export")
     beside = os.path.join(folder, f".{name}.{os.getpid()}-{threading.get_ident()}")
     try:
         with open(beside, "xb") as file:

@@ -20,6 +20,7 @@ from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Graph
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.site import Site, at_site
+from ..disk.location import existing_folder
 from .entry import CParameter, native_text, parameters
 from .fixed import FixedCall
 from .sizes import Size, SizedCall
@@ -46,17 +47,19 @@ def write_c_files(
     """Write ``name.h`` and ``name.o`` into *directory*; *cpu*: the processor that runs it.
 
     Raises:
+        FileNotFoundError, NotADirectoryError: there is no such folder.
         UnsupportedError: the function needs code of NumPy's or SciPy's.
     """
+    place = existing_folder(directory, "export_c")
     here = jit.target_triple().partition("-")[0]
     if cpu != NATIVE and (cpu not in jit.CPUS or here != "x86_64"):
         known = ", ".join(map(repr, (NATIVE, *(jit.CPUS if here == "x86_64" else ()))))
         raise ValueError(f"cpu: one of {known}, not {cpu!r}")
     with jit.made_for(None if cpu == NATIVE else cpu):
-        return _written(fixed, directory, name)
+        return _written(fixed, place, name)
 
 
-def _written(fixed: FixedCall | SizedCall, directory: str | os.PathLike[str], name: str | None) -> CFiles:
+def _written(fixed: FixedCall | SizedCall, directory: str, name: str | None) -> CFiles:
     name = fixed.plain_name if name is None else name
     if not _NAME.fullmatch(name):
         raise ValueError(f"name: a name of a function in C, not {name!r}")
@@ -83,7 +86,7 @@ def _written(fixed: FixedCall | SizedCall, directory: str | os.PathLike[str], na
         link.insert(0, "-lmvec")
     if symbols:
         link = ["-llapack", "-lblas", *link] if any("lapack" in x for x in symbols) else ["-lblas", *link]
-    root = os.path.join(os.fspath(directory), name)
+    root = os.path.join(directory, name)
     objects = [f"{root}.o", *[f"{root}_{k}.o" for k in range(1, len(codes))]]
     files = CFiles(f"{root}.h", objects[0], (*objects[1:], *link))
     for path, code in zip(objects, codes, strict=True):

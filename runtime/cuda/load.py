@@ -79,7 +79,8 @@ class LoadedPrograms:
         cache = self._caches.get(device)
         if cache is None:
             cache = self._caches[device] = KernelCache(lambda c, n: self.make(c, n, xp))
-        return cache.get(canonical, arguments)
+        found, known = cache.get(canonical, arguments)
+        return found, bool(known)
 
     def clear(self) -> None:
         self._caches.clear()

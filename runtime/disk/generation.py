@@ -42,7 +42,10 @@ _CPU_LINES = {
 def key_text(*parts: Any) -> bytes | None:
     """The text under which the store keeps what is made of *parts*; None where nothing is kept, or a part is an object
     of this process."""
-    made_by = None if cache_directory() is None else generation()
+    if cache_directory() is None:
+        store.no_directory()
+        return None
+    made_by = generation()
     try:
         return None if made_by is None else made_by + encode(parts)
     except (EncodingError, RecursionError):

@@ -1,7 +1,9 @@
-"""The cache directory: ``config.cache_dir``, else the user's directory for caches, as the platform has it."""
+"""The cache directory: ``config.cache_dir``, else the user's directory for caches, as the platform has it; and folders
+that users name for files of theirs."""
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -25,3 +27,18 @@ def _default() -> str:
         return importlib.import_module("platformdirs").user_cache_dir(NAME, appauthor=False)
     base = os.environ.get("XDG_CACHE_HOME", "")
     return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), NAME)
+
+
+def existing_folder(path: str | os.PathLike[str], what: str) -> str:
+    """The folder *path* as a text, in which *what*, a call of the user's, is to write.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none.  It is not made, since a name may be misspelled.
+    """
+    found = os.fspath(path)
+    if not os.path.exists(found or os.curdir):
+        message = f"{what}: there is no such folder; make it first: os.makedirs({found!r}, exist_ok=True)"
+        raise FileNotFoundError(errno.ENOENT, message, found)
+    if not os.path.isdir(found or os.curdir):
+        raise NotADirectoryError(errno.ENOTDIR, f"{what}: this is no folder", found)
+    return found

@@ -31,6 +31,7 @@ def program_of(canonical: Canonical, arguments: int) -> Program:
         try:
             program = from_bytes(payload, canonical, arguments)
             program.seconds["read from disk"] = time.perf_counter() - clock
+            program.from_disk = True
             return program
         except (EncodingError, UnknownSymbolError, LayoutError):  # SciPy, or glibc, is not what it was
             store.drop(KIND, text)

@@ -249,30 +249,42 @@ class Store:
             try:
                 if writing:
                     os.makedirs(root, mode=0o700, exist_ok=True)
-                _trusted(os.stat(root), root)
+                found = os.stat(root)
+                _trusted(found, root)
+                if not stat.S_ISDIR(found.st_mode):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), root)
             except OSError as error:
-                self._failed(root, error, writing)
+                self._failed(root, error, writing, made=True)
                 return None
             self._trusted.add(root)
         return root
 
-    def _failed(self, root: str, error: OSError, writing: bool) -> None:
-        """Go on without the directory, or without writing there, and say so once."""
+    def _failed(self, root: str, error: OSError, writing: bool, made: bool = False) -> None:
+        """Go on without the directory, or without writing there, and say so once.  *made*: it could not be made."""
         if error.errno in _ABSENT and not writing:
             return
-        if error.errno == errno.ENOENT:  # deleted meanwhile; the next one makes it anew
+        if error.errno == errno.ENOENT and not made:  # deleted meanwhile; the next one makes it anew
             self._trusted.discard(root)
             return
         self._closed.add((root, writing and not isinstance(error, Untrusted)))
+        without = "written" if writing and not isinstance(error, Untrusted) else "used"
+        self._tell(without, f"{error.filename or root}: {error.strerror}", root)
+
+    def no_directory(self) -> None:
+        """Say once why there is no directory, unless nobody wants one."""
+        if config.cache:
+            named = f"{config.cache_dir!r} is no absolute path" if config.cache_dir else "the user has no home ($HOME)"
+            self._tell("used", named, "")
+
+    def _tell(self, without: str, why: str, root: str) -> None:
+        """Say once of a directory that it can't be written, or used."""
         if root not in self._told:
             self._told.add(root)
-            without = "written" if writing and not isinstance(error, Untrusted) else "used"
             warnings.warn(
                 f"tracegrad's cache of compiled kernels can't be {without}, so they are compiled in each process: "
-                f"{error.filename or root}: {error.strerror}. TRACEGRAD_CACHE_DIR names another directory; "
-                "TRACEGRAD_CACHE=0 does without one.",
+                f"{why}. TRACEGRAD_CACHE_DIR names another directory; TRACEGRAD_CACHE=0 does without one.",
                 CacheWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     # ---- files ---------------------------------------------------------------------------------------------------

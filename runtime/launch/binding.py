@@ -19,8 +19,8 @@ from .kernel_cache import kernels
 
 def compiled(
     graph: Graph, args: Sequence[launch.Arg] | None = None, single: bool = False
-) -> tuple[Callable[..., Any], bool]:
-    """(*graph* as a callable of *args*, as ``bind_graph`` makes it, whether its kernel was there already)"""
+) -> tuple[Callable[..., Any], int]:
+    """(*graph* as a callable of *args*, as ``bind_graph`` makes it, how its kernel was come by: ``KernelCache.get``)"""
     graph, _ = in_strips(simplify(graph))
     canonical = canonicalise(graph)
     program, hit = kernels.get(canonical, len(graph.inputs))

@@ -22,6 +22,10 @@ from ..recent import Recent
 
 P = TypeVar("P")
 
+# How a kernel was come by: it was compiled, was in the process already, or was read from disk.  What is no compilation
+# is true.
+COMPILED, KNOWN, FROM_DISK = False, True, 2
+
 
 class KernelCache(Generic[P]):
     """A cache whose ``get`` compiles missing kernels. Threads that want one kernel compile it once; others go on
@@ -35,12 +39,12 @@ class KernelCache(Generic[P]):
         self.hits = 0
         self.compiles = 0
 
-    def get(self, canonical: Canonical, arguments: int) -> tuple[P, bool]:
-        """(program, was it there already)"""
+    def get(self, canonical: Canonical, arguments: int) -> tuple[P, int]:
+        """(program, how it was come by)"""
         key = (arguments, canonical.key)
         found = self._known(key)
         if found is not None:
-            return found, True
+            return found, KNOWN
         with Working("compiling", len(canonical.ops)):
             return uninterrupted(lambda: self._made(key, canonical, arguments))
 
@@ -50,20 +54,21 @@ class KernelCache(Generic[P]):
             self.hits += found is not None
             return found
 
-    def _made(self, key: tuple, canonical: Canonical, arguments: int) -> tuple[P, bool]:
+    def _made(self, key: tuple, canonical: Canonical, arguments: int) -> tuple[P, int]:
         """As :meth:`get`, where the kernel was not there."""
         with self.lock:
             gate = self._gates.setdefault(key, threading.Lock())
         with gate:
             found = self._known(key)
             if found is not None:
-                return found, True
+                return found, KNOWN
             try:
                 with recursion_for(canonical):
                     program = self._compile(canonical, arguments)
+                read = getattr(program, "from_disk", False)
                 with self.lock:
-                    self.compiles += 1
-                    return self._programs.keep(key, program), False
+                    self.compiles += not read
+                    return self._programs.keep(key, program), FROM_DISK if read else COMPILED
             finally:
                 with self.lock:
                     self._gates.pop(key, None)

@@ -40,7 +40,7 @@ from ..launch import (
     perf_map,
     sub_kernels,  # noqa: F401  (registers itself)
 )
-from ..launch.kernel_cache import kernels
+from ..launch.kernel_cache import KNOWN, kernels
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
@@ -501,14 +501,15 @@ class Dispatcher:
         values = (recorded or path.recording).values(call, arrays)
         return values, run_path(path, profiling.timed_launch(launch), values)
 
-    def kernel(self, recording: Recording, arguments: int) -> tuple[Program, bool]:
-        """(the kernel of *recording*, was it there already); it is told to the log, and to profilers."""
-        program, hit = kernels.get(recording.canonical, arguments)
-        log.compiled(self.stats.name, recording, program, hit)
+    def kernel(self, recording: Recording, arguments: int) -> Program:
+        """The kernel of *recording*, which is counted, and told to the log and to profilers."""
+        program, found = kernels.get(recording.canonical, arguments)
+        self.stats.count_kernel(found)
+        log.compiled(self.stats.name, recording, program, found == KNOWN)
         if config.perf_map:
             for step in [step for step in program.step_names if isinstance(step, str)][:1]:
                 perf_map.add(self.stats.name, program.object_code.code, program.code, step)
-        return program, hit
+        return program
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
@@ -610,14 +611,12 @@ class FunctionDispatcher(Dispatcher):
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
-            path, hit = bind_device_path(recording, call.device.stays)
-        else:
-            with Working(f"compiling {self.stats.name}"):
-                program, hit = self.kernel(recording, recording.arguments)
-            path = bind_path(recording, program, call)
-        self.stats.compiles += not hit
-        self.stats.kernel_hits += hit
-        return path
+            path, known = bind_device_path(recording, call.device.stays)
+            self.stats.count_kernel(known)
+            return path
+        with Working(f"compiling {self.stats.name}"):
+            program = self.kernel(recording, recording.arguments)
+        return bind_path(recording, program, call)
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         if recording.draws:  # its Python has had its effects, so it is not run again where another thread has drawn
@@ -634,9 +633,9 @@ class FunctionDispatcher(Dispatcher):
         found = record_pieces(self.fn, call, endpoint.mode, plan)
         if isinstance(found, Recording):
             return self._run_whole(call, found, live)
-        results, compiles = profiling.timed_launch(segments.run)(found)
-        self.stats.compiles += compiles
-        self.stats.kernel_hits += not compiles
+        results, made = profiling.timed_launch(segments.run)(found)
+        for how in made or (KNOWN,):
+            self.stats.count_kernel(how)
         if not self._told:
             self._told = True
             tell(self.stats.name, live, found)
@@ -648,9 +647,9 @@ class FunctionDispatcher(Dispatcher):
         return self._run_whole(call, recording, live)
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
-        compiles = self.stats.compiles
+        hits = self.stats.kernel_hits
         path = self._bind(recording, call)
-        if self.stats.compiles != compiles:
+        if self.stats.kernel_hits == hits:
             live.compiled()
         values, found = self._run(path, path.launch, call, recording.captured)
         if type(found) is Missed:

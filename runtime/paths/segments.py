@@ -32,6 +32,7 @@ from ...tracer.ir.site import Site
 from ...tracer.ops.host_call import calls_python
 from ..config import config
 from ..launch.binding import array_records, compiled, launched
+from ..launch.kernel_cache import KNOWN
 from ..recent import Recent
 from ..record.recording import Pieces, Recording
 from .paths import compare_result
@@ -130,14 +131,14 @@ class Segments:
             self.answers.learn([*known.graph.guards, *known.numbers])
         self.bound: Recent[Hashable, BoundSegment] = Recent(lambda: config.max_segments)
 
-    def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], int]:
-        """(the results, the number of kernels that had to be compiled)"""
+    def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], list[int]]:
+        """(the results, how kernels that were not in the process were come by)"""
         self.answers.learn(pieces.guards)
         run = _SegmentRun(self, pieces)
         found = run.results()
         if config.check:
             _compare(pieces, found)
-        return found, run.compiles
+        return found, run.made
 
     def keep(self, key: Hashable | None, bound: BoundSegment) -> None:
         if key is not None:
@@ -152,7 +153,7 @@ class _SegmentRun:
         self.values: Env = dict(pieces.env)
         self.cotangents: dict[Var, np.ndarray] = {}
         self.delicate: set[Var] = set()
-        self.compiles = 0
+        self.made: list[int] = []
 
     def results(self) -> tuple[Any, ...]:
         pieces, loss = self.pieces, self.pieces.loss
@@ -231,8 +232,8 @@ class _SegmentRun:
         return BoundSegment(self.bind(graph), [ct is not None for ct in cts], delicate)
 
     def bind(self, graph: Graph) -> Callable[..., Any]:
-        launch, hit = compiled(graph, array_records(graph.inputs))
-        self.compiles += not hit
+        launch, found = compiled(graph, array_records(graph.inputs))
+        self.made += [found] * (found != KNOWN)
         return launch
 
 

@@ -66,7 +66,11 @@ def _counters(stats: Any, heading: str, rows: list[tuple[str, Any]]) -> str:
         *rows,
         ("calls", f"{stats.calls:,}"),
         ("recordings", f"{stats.traces:,}" + (f", {stats.derived:,} derived" if stats.derived else "")),
-        ("kernels", f"{stats.compiles:,} compiled, {stats.kernel_hits:,} found"),
+        (
+            "kernels",
+            f"{stats.compiles:,} compiled, {stats.kernel_hits:,} found"
+            + f", {stats.kernels_from_disk:,} read from disk" * bool(stats.kernels_from_disk),
+        ),
         ("guards that failed", f"{stats.guard_misses:,}" if stats.guard_misses else ""),
         ("answered from disk", f"{stats.from_disk:,}" if stats.from_disk else ""),
         ("not kept on disk", stats.not_kept),

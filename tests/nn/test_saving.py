@@ -145,6 +145,12 @@ class _Runs:
         return (pytest.fail, ("code from a file ran",))
 
 
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"save: .*os\.makedirs") as found:
+        tracegrad.save({"a": np.ones(3)}, tmp_path / "missing" / "state.npz")
+    assert found.value.filename == str(tmp_path / "missing") and not list(tmp_path.iterdir())
+
+
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
     bad = tmp_path / "bad.npz"
     part = io.BytesIO()

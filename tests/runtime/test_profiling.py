@@ -140,6 +140,8 @@ def test_chrome_trace(tmp_path):
     with tg.profile(max_events=3) as p:
         for _ in range(5):
             f.value_and_grad(X)
+    with pytest.raises(FileNotFoundError, match=r"chrome_trace: .*os\.makedirs"):
+        p.chrome_trace(tmp_path / "missing" / "trace.json")
     p.chrome_trace(tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]

@@ -60,7 +60,9 @@ IN_FULL = TIMES > 1 or bool(os.environ.get("TRACEGRAD_TESTS_OPTIMISED"))
 def once(canonical: Canonical, arguments: int) -> Program:
     """The program of *canonical*, compiled where no test did before."""
     key = (optimiser.level, arguments, canonical.key)
-    return programs.find(key) or programs.keep(key, _compile(canonical, arguments))
+    program = programs.find(key) or programs.keep(key, _compile(canonical, arguments))
+    program.from_disk = False  # tests count what is compiled, whatever an earlier one has left there
+    return program
 
 
 # where a call is watched, frames of the library are told from those of users

@@ -45,14 +45,14 @@ class StepProgram:
         assert parts is not None, "a recording that the host cannot have its results of is not kept"
         self.parts: Divided = parts
         self.on_host: Callable[..., Any] | None = None
-        hit = True
+        hit: int = True
         if parts.host.outputs or parts.host.guards:
             args = argument_records(parts.host.inputs, [scalars[k] for k in parts.host_reads])
             self.on_host, hit = compiled(parts.host, args)  # simplified again: no products of half precision there
         targets = [k for k, here in zip(written, results_on_host, strict=False) if not here]
         self.canonical = canonicalise(parts.device)
         self.device = program_of(parts.device, self.canonical, len(parts.device.inputs), len(targets))
-        self.cached = hit and self.device.cached
+        self.cached = bool(hit and self.device.cached)
         self._targets = targets
         self._counts = counts  # as in ``Path.counts``
         self._host_targets = [k for k, here in zip(written, results_on_host, strict=False) if here]

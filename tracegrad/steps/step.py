@@ -177,13 +177,12 @@ class StepDispatcher(Dispatcher):
             if recording.on_host is not None:
                 on_host = recording.on_host
                 program = StepProgram(graph, scalars, on_host.inputs, on_host.results, recording.writes, counts)
-                bound, hit = program.launch, program.cached
+                bound = program.launch
+                self.stats.count_kernel(program.cached)
             else:
-                program, hit = self.kernel(recording, len(recording.places))
+                program = self.kernel(recording, len(recording.places))
                 args, donated = argument_records(graph.inputs, scalars), dict(enumerate(recording.writes))
                 bound = bind_graph(graph, recording.canonical, program, False, args, counts, donated)
-        self.stats.compiles += not hit
-        self.stats.kernel_hits += hit
         return make_path(recording, program, bound, counts)
 
     def _holds(self, path: Path, call: Call, arrays: Sequence[Any]) -> bool:

@@ -202,3 +202,10 @@ def test_programs_of_other_primitives_are_refused():
     for wrong in (("no_such", *first[1:]), ("reduce_sum", *first[1:])):
         with pytest.raises(graph_bytes.EncodingError):
             graph_bytes.graph_of((inputs, consts, (wrong, *nodes), *rest))
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    place = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError, match=r"export: .*os\.makedirs") as found:
+        compile_grad(lambda x: np.sum(x)).export(place / "f.tgz", np.ones(3))
+    assert found.value.filename == str(place) and not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from in_c import results_in_c
 
 from tracegrad import UnsupportedError, compile_grad
 from tracegrad.codegen.cpu.elf import undefined_symbols
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels are those of x86-64")
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="object files are linked on Linux here")
@@ -174,3 +176,26 @@ def test_errors(tmp_path):
     with pytest.raises(ValueError, match="cpu: one of 'native'"):
         COMPILED["number"].export_c(tmp_path, 0.3, cpu="pentium")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["missing", "missing/too", "file", "file/below"])
+def test_a_folder_that_is_not_there_is_named_before_anything_is_compiled(below, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    place, compiled = tmp_path / below, compile_grad(lambda x: np.sum(x)).lower(np.ones(3)).compile()
+    error = NotADirectoryError if below == "file" else FileNotFoundError
+    with pytest.raises(error, match="export_c: th") as found:
+        compiled.export_c(place, "f")
+    assert found.value.filename == str(place)
+    monkeypatch.setattr(kernels, "get", None)
+    message = re.escape(f"os.makedirs({str(place)!r}") if error is FileNotFoundError else "no folder"
+    with pytest.raises(error, match=message):
+        compile_grad(lambda x: np.sum(np.cosh(x))).export_c(str(place), np.ones(3), name="g")
+    with pytest.raises(error, match=message):
+        compile_grad(lambda x: np.sum(np.cosh(x))).export_c(place, np.ones(3), sizes={"n": (1, 3)})
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file"]
+
+
+def test_the_folder_of_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    compile_grad(lambda x: np.sum(x)).export_c("", np.ones(3), name="f")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.h", "f.o"]

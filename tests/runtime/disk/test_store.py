@@ -14,6 +14,7 @@ import pytest
 
 from tracegrad.runtime.config import config
 from tracegrad.runtime.disk import store as store_module
+from tracegrad.runtime.disk.generation import key_text
 from tracegrad.runtime.disk.location import cache_directory
 from tracegrad.runtime.disk.store import BadFileError, CacheWarning, Store, file_name, packed, unpacked
 
@@ -260,6 +261,79 @@ def test_a_directory_that_is_a_file(store, tmp_path):
     assert store.get("kernel", TEXT) is None
     with pytest.warns(CacheWarning):
         store.put("kernel", TEXT, PAYLOAD)
+
+
+def told(store):
+    """What is said of ten programs and recordings that the *store* is given."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for k in range(5):
+            for kind in ("kernel", "plan"):
+                assert store.get(kind, b"%d" % k) is None
+                store.put(kind, b"%d" % k, PAYLOAD)
+    return one_warning(caught)
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR])
+def test_a_directory_that_cannot_be_made_is_told_of_once(store, monkeypatch, number):
+    def fails(path, *args, **kwargs):
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(store_module.os, "makedirs", fails)
+    text = told(store)
+    assert f"{config.cache_dir}: {os.strerror(number)}" in text and "TRACEGRAD_CACHE_DIR" in text
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_files_that_cannot_be_made_are_told_of_once(store, monkeypatch, number):
+    real = os.open
+
+    def fails(path, flags, *args, **kwargs):
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number), path)
+        return real(path, flags, *args, **kwargs)
+
+    monkeypatch.setattr(store_module.os, "open", fails)
+    assert os.strerror(number) in told(store)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what /proc answers")
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/proc/self/a/b"])
+def test_a_file_system_without_directories_of_users(store, monkeypatch, place):
+    monkeypatch.setattr(config, "cache_dir", place)
+    assert "can't be written" in told(store)
+
+
+@pytest.mark.parametrize("below", ["", "sub", "sub/sub"])
+def test_a_file_where_the_directory_should_be(store, monkeypatch, tmp_path, below):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(config, "cache_dir", os.path.join(tmp_path, "file", below).rstrip("/"))
+    assert "writing-" not in told(store)
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_a_link_that_leads_nowhere(store, monkeypatch, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone" / "gone")
+    monkeypatch.setattr(config, "cache_dir", str(tmp_path / "link"))
+    assert str(tmp_path / "link") in told(store)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs finds the home")
+@pytest.mark.parametrize("directory", ["", "relative/place"])
+def test_no_absolute_directory(monkeypatch, directory):
+    for name, value in (("cache", True), ("cache_dir", directory)):
+        monkeypatch.setattr(config, name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where there is no home
+    monkeypatch.setattr(store_module.store, "_told", set())
+    with pytest.warns(CacheWarning, match="is no absolute path" if directory else "no home") as caught:
+        assert key_text(1) is None and key_text(2) is None
+    assert len(caught) == 1
+    monkeypatch.setattr(config, "cache", False)
+    monkeypatch.setattr(store_module.store, "_told", set())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert key_text(1) is None
 
 
 def test_a_directory_that_is_deleted_meanwhile(store, path):

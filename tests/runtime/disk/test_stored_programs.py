@@ -288,3 +288,57 @@ def test_sixteen_processes_at_once_on_an_empty_cache(tmp_path):
     assert len(found) == 1 and found.pop().count("\n") == 3 * len(FUNCTIONS) - 1
     files = [path for path in folder.glob("*-*") if not path.name.startswith("writing-")]
     assert files and [store.check(str(path)) for path in files] == [None] * len(files)
+
+
+COUNTED = """
+import numpy as np
+import tracegrad
+from tracegrad import autograd, compile_grad, config
+
+config.cache_recordings = False
+x = np.arange(3.0)
+
+def program(x):
+    return np.sum(np.sin(x) * x**3)
+
+whole = compile_grad(program)
+twin = compile_grad(lambda x: np.sum(np.sin(x) * x**3))
+hessian = autograd.hessian(program)
+
+@compile_grad
+def live(x):
+    globals()["seen"] = 1
+    return np.sum(np.cosh(x))
+
+@compile_grad
+def in_segments(x):
+    globals()["seen"] = float(np.sum(x)) > 0
+    return np.sum(np.tanh(x)) if x[0] > -1 else np.sum(x)
+
+@tracegrad.compile
+def step(x):
+    return (x * x).sum()
+
+for f in (whole, twin, hessian, live, in_segments):
+    for _ in range(3):
+        f(x)
+for _ in range(3):
+    step(tracegrad.tensor(x))
+for f in (whole, twin, hessian, live, in_segments, step):
+    print(f.stats.compiles, f.stats.kernels_from_disk, f.stats.kernel_hits, str(f.stats).count("read from disk"))
+"""
+
+
+def test_stats_tell_kernels_from_disk_from_compiled_ones(tmp_path):
+    environment = {**os.environ, "TRACEGRAD_CACHE": "1", "TRACEGRAD_CACHE_DIR": str(tmp_path)}
+    script = tmp_path / "script.py"
+    script.write_text(COUNTED)
+    found = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found.append([tuple(map(int, line.split())) for line in done.stdout.splitlines()])
+    first, second = found
+    assert all(compiles + hits > 0 and read == told == 0 for compiles, read, hits, told in first), first
+    assert [(0, compiles, hits, int(compiles > 0)) for compiles, _, hits, _ in first] == second
+    assert first[0][0] == 1 and first[1][:3] == (0, 0, 1)

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 from tracegrad.__main__ import main
+from tracegrad.check.differences import kinks
 
 MODEL = '''
 """A model.
@@ -222,6 +224,65 @@ def test_wrong_values_and_gradients_are_told(said, monkeypatch):
     assert status == 1
     assert "records, and is wrong" in text
     assert "WRONG GRADIENT of x? along a random direction" in text
+
+
+KINKS = {
+    "relu": ("np.sum(np.where(x > 0, x, 0.0))", "np.zeros(3)", "x[2] and 2 more"),
+    "relu the other way": ("np.sum(np.where(x >= 0, x, 0.0))", "np.array([0.0, 1.0, -2.0])", "x[0], where"),
+    "leaky": ("np.sum(np.where(x > 0, x, 0.01 * x) * np.arange(1, 4))", "np.zeros(3)", "x[2]"),
+    "largest of equals": ("np.max(x) * 3", "np.ones(3)", "x[2] and 2 more"),
+    "sorted equals": ("np.sum(np.sort(x) * np.arange(3))", "np.ones(3)", "kink at x["),
+    "median": ("np.median(x)", "np.array([1.0, 1.0, 2.0, 3.0])", "kink at x["),
+    "branch": ("np.sum(x) if x[0] > 0 else -np.sum(x)", "np.zeros(3)", "x[0], where"),
+    "matrix": ("np.sum(np.where(x > 0, x, 0.0)) + np.sum(x**2)", "np.array([[1.0, 0.0], [2.0, 3.0]])", "x[0, 1]"),
+    "number": ("x * 2 if x > 1 else x + 1", "1.0", "kink at x"),
+    "builtin": ("max(x[0], 2.0) * 5", "np.array([2.0])", "kink at x[0]"),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_a_kink_is_not_called_wrong(name, tmp_path, capsys):
+    body, argument, place = KINKS[name]
+    (file := tmp_path / "bent.py").write_text(f"import numpy as np\ndef f(x): return {body}\n")
+    status = main(["check", f"{file}:f", "--call", f"f({argument})"])
+    text = capsys.readouterr().out
+    assert status == 0 and "can't be compared: a kink at x" in text and place in text, text
+    assert "WRONG" not in text
+
+
+SMOOTH = {
+    "abs": ("np.sum(np.abs(x))", "np.zeros(3)", "agrees"),
+    "ties halved": ("np.sum(np.maximum(x, 0))", "np.zeros(3)", "agrees"),
+    "beside a kink": ("np.sum(np.where(x > 0, x, 0.0))", "np.array([1e-9, -1e-9])", "agrees"),
+    "curved": ("np.sum(np.exp(30 * x))", "np.ones(3)", "agrees"),
+    "steep": ("np.sum(np.cbrt(x))", "np.zeros(3)", "do not settle"),
+    "steps": ("np.sum(np.floor(x))", "np.ones(3)", "do not settle"),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_what_is_no_kink(name, tmp_path, capsys):
+    body, argument, word = SMOOTH[name]
+    (file := tmp_path / "smooth.py").write_text(f"import numpy as np\ndef f(x): return {body}\n")
+    status = main(["check", f"{file}:f", "--call", f"f({argument})"])
+    text = capsys.readouterr().out
+    assert status == 0 and word in text and "a kink at" not in text, text
+
+
+@pytest.mark.parametrize("element", [0, 2])
+def test_a_wrong_gradient_beside_a_kink_is_told(element):
+    """By finite differences themselves, for a gradient with one wrong element."""
+
+    def loss(offset):
+        return float(np.sum(np.maximum(offset, 0) + 3 * offset))
+
+    right = np.full(3, 3.0)  # by the convention of where()
+    along = np.array([0.5, -0.7, 0.9])
+    assert len(kinks(loss, right, along)) == 3
+    smooth = lambda offset: float(np.sum(3 * offset + offset**2))  # noqa: E731
+    assert kinks(smooth, np.where(np.arange(3) == element, 7.0, 3.0), along) == []
+    mixed = lambda offset: float(np.sum(3 * offset + offset**2) + abs(offset[1]))  # noqa: E731
+    assert kinks(mixed, np.where(np.arange(3) == element, 7.0, 3.0 + (np.arange(3) == 1)), along) == []
 
 
 def test_files(tmp_path, capsys):

@@ -18,7 +18,7 @@ from ..runtime.record.differentiable import differentiated, leaf_names
 from ..runtime.report.look import Looked, look
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.trees import tree_leaves
-from .differences import direction, slope
+from .differences import Kink, direction, kinks, slope
 from .example import Example
 
 _SETTLED = 8  # calls, at most, until a function is replayed
@@ -121,7 +121,11 @@ class Comparison:
             if found.agrees:
                 agreed[name] = found.deviation if abs(found.gradient) > found.rounding else 0.0
             elif found.settled:
+                bent = kinks(partial(self._loss_beside, place, x), gradient, along)
                 given = f"{found.differences:.10g}, give or take {found.spread:.1g}, by finite differences"
+                if bent:
+                    yield _told_kink(name, bent), True
+                    continue
                 yield f"WRONG GRADIENT of {name}? along a random direction {found.gradient:.10g}; {given}", False
             else:
                 yield f"the gradient of {name} can't be compared: finite differences do not settle (a kink?)", True
@@ -129,6 +133,9 @@ class Comparison:
             rest = f" and {len(agreed) - _NAMED} more" if len(agreed) > _NAMED else ""
             names = ", ".join(list(agreed)[:_NAMED]) + rest
             yield f"the gradient of {names} agrees with finite differences to {max(*agreed.values(), 1e-16):.0e}", True
+
+    def _loss_beside(self, place: int, start: np.ndarray, offset: np.ndarray) -> float:
+        return self._loss_at(place, start, offset, 1.0)
 
     def _loss_at(self, place: int, start: np.ndarray, along: np.ndarray, t: float) -> float:
         """The loss where one leaf of the call has gone from *start* by *t* in a direction; NaN where that raises."""
@@ -150,6 +157,16 @@ class Comparison:
         if self._differentiates:
             found["value and gradient"] = seconds(partial(self._loss.value_and_grad, *self.args, **self.kwargs))
         return found
+
+
+def _told_kink(name: str, found: list[Kink]) -> str:
+    """A line about the kinks at the example's own argument."""
+    first, more = found[0], f" and {len(found) - 1} more" if len(found) > 1 else ""
+    at = name if not first.element else f"{name}[{', '.join(map(str, first.element))}]"
+    return (
+        f"the gradient of {name} can't be compared: a kink at {at}{more}, where the slope along a random direction is "
+        f"{first.left:.4g} on one side and {first.right:.4g} on the other"
+    )
 
 
 def _sum_of(fn: Callable[..., Any]) -> Callable[..., Any]:

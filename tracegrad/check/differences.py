@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ import numpy as np
 _STEPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 _CLOSE = 1e-6  # relative
 _UNSETTLED = 1e-3  # relative: differences that vary by more say nothing
+_SIDE_STEPS = (1e-3, 1e-5)  # of differences to one side
+_MOST_BLOCKS = 32  # of elements that are looked at for kinks
+_PATIENCE = 5.0  # seconds of that
 
 
 class Slope(NamedTuple):
@@ -40,7 +44,7 @@ class Slope(NamedTuple):
     @property
     def settled(self) -> bool:
         """Whether the differences say anything."""
-        scale = max(abs(self.differences), abs(self.gradient))
+        scale = max(abs(self.differences), abs(self.gradient) if math.isfinite(self.gradient) else 0.0)
         return self.spread <= max(_UNSETTLED * scale, self.rounding)
 
 
@@ -62,3 +66,58 @@ def slope(loss: Callable[[float], float], gradient: float) -> Slope:
     pairs = [(abs(a - b), b) for a, b in itertools.pairwise(estimates) if math.isfinite(a - b)]
     spread, best = min(pairs, default=(math.inf, math.nan))
     return Slope(best, spread, gradient, 1e-11 * at_zero)
+
+
+class Kink(NamedTuple):
+    """A place where a function has two slopes along the change of an *element*, or of several that count together."""
+
+    element: tuple[int, ...] | None
+    left: float
+    right: float
+
+
+def kinks(loss: Callable[[np.ndarray], float], gradient: np.ndarray, along: np.ndarray) -> list[Kink]:
+    """Places to which it is due that the *gradient* disagrees with finite differences of ``loss(offset)`` along the
+    direction *along*; none where it disagrees anywhere else.
+
+    The halves of what disagrees are compared, and so on, as far as there is time.
+    """
+    began, found = time.perf_counter(), []
+    blocks, turns = [np.arange(along.size)], 0
+    while blocks and turns < _MOST_BLOCKS and time.perf_counter() - began < _PATIENCE:
+        block, turns = blocks.pop(), turns + 1
+        halves = [half for half in np.array_split(block, 2) if 0 < len(half) < len(block)]
+        apart = [half for half in halves if not _slope_of(loss, gradient, along, half).agrees]
+        if apart:
+            blocks += apart
+            continue
+        sides = _sides(_along(loss, along, block))
+        if sides is not None:
+            places = [tuple(map(int, np.unravel_index(k, along.shape))) for k in block]
+            found.append(Kink(places[0] if len(places) == 1 else None, *sides))
+        elif _slope_of(loss, gradient, along, block).settled:
+            return []
+    return found
+
+
+def _along(loss: Callable[[np.ndarray], float], along: np.ndarray, block: np.ndarray) -> Callable[[float], float]:
+    """The *loss* along those elements of the direction that are in *block*."""
+    only = np.zeros_like(along)
+    only.ravel()[block] = along.ravel()[block]
+    return lambda t: loss(t * only)
+
+
+def _slope_of(loss: Callable[[np.ndarray], float], gradient: np.ndarray, along: np.ndarray, block: np.ndarray) -> Slope:
+    given = float(np.sum(np.ravel(gradient)[block] * along.ravel()[block]).real)
+    return slope(_along(loss, along, block), given)
+
+
+def _sides(loss: Callable[[float], float]) -> tuple[float, float] | None:
+    """The slopes on the two sides of t = 0, if they are two: smaller steps do not bring them together."""
+    here = loss(0.0)
+    pairs = [((here - loss(-h)) / h, (loss(h) - here) / h) for h in _SIDE_STEPS]
+    gaps = [abs(right - left) for left, right in pairs]
+    scale = max(map(abs, pairs[-1]))
+    if not math.isfinite(sum(gaps)) or gaps[-1] <= _UNSETTLED * scale or gaps[-1] < 0.3 * gaps[0]:
+        return None
+    return pairs[-1]

@@ -56,7 +56,7 @@ from ..state.state_plan import Snapshot, StatePlan, numbers_compared
 from ..state.values import partition
 from ..stats import PathStats, Stats
 from ..stored import keep
-from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone
+from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
 from ..tensor_library import TENSORS, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
@@ -117,6 +117,7 @@ class Dispatcher:
 
     def others(self, endpoint: Endpoint | First, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer to a call that the first slot does not know."""
+        refuse_solvers_of_numbers(endpoint.mode)
         own = self.endpoint(endpoint.mode) if isinstance(endpoint, First) else endpoint
         for slot in own.slots[1:]:
             found = slot(args, kwargs)

@@ -11,6 +11,7 @@ A function that was sent here as code is answered by what an earlier copy of it 
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections import Counter
@@ -22,12 +23,13 @@ import numpy as np
 from ...codegen.cpu.symbols import UnknownSymbolError
 from ...tracer.ir.gc_pause import imported_to_stay
 from ...tracer.ir.settings import AUTOCAST
+from ...tracer.ir.site import OWN_FOLDER
 from ..config import config, default_dtype
 from ..disk.encoding import EncodingError, encode
 from ..disk.generation import generation
 from ..disk.location import cache_directory
 from ..disk.store import store
-from ..mode import MISS, Mode
+from ..mode import MISS, VALUE_AND_GRAD, Mode
 from ..stats import FROM_DISK, Stats
 from ..wrapper import came_as_code, layers
 from .call_text import CallText
@@ -40,6 +42,8 @@ _PLAIN_ERRORS = frozenset(("ignore", "warn"))
 
 #: Whether nothing around a call records: asked of those who would, once they have been imported.
 AROUND: list[Callable[[], bool]] = []
+
+_SOLVERS = re.compile(r"[\\/]scipy[\\/](optimize|_lib)[\\/]")
 
 PATIENCE = 0.05  # seconds that answers of a function may take longer than replays
 
@@ -99,6 +103,7 @@ class FirstCalls:
 
     def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer to a call that another copy of the function, or a plan on disk knows, else ``MISS``."""
+        refuse_solvers_of_numbers(mode)
         if self._guest is None:
             sent = came_as_code(layers(self._fn)[-1])
             self._guest = sent and imported_to_stay(".sent_functions", __package__).Guest(self._compiled())
@@ -134,6 +139,24 @@ class FirstCalls:
                     tell(self.stats.name, time.thread_time() - clock)
                 return found[0]
         return MISS
+
+
+def refuse_solvers_of_numbers(mode: Mode) -> None:
+    """Raise where a function of scipy.optimize has called a ``value_and_grad`` for a number, as ``minimize`` does
+    without ``jac=True``; what it says of the pair does not tell why.  (A slot does not look: this costs a µs.)"""
+    if mode.kind != VALUE_AND_GRAD or "scipy.optimize" not in sys.modules:
+        return
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
+        frame = frame.f_back
+    code = None if frame is None else frame.f_code
+    if code is None or not _SOLVERS.search(code.co_filename) or code.co_qualname.startswith("Memoize"):
+        return  # (MemoizeJac and MemoizeDer take pairs apart)
+    raise TypeError(
+        "scipy.optimize was given f.value_and_grad where it wants a function of one number: write jac=True beside it, as "
+        "in minimize(f.value_and_grad, x0, jac=True) (root_scalar: fprime=True), or pass f itself: minimize(f, x0), "
+        "minimize(f, x0, jac=f.grad)"
+    )
 
 
 class First:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.spatial
+from scipy import optimize
 
 import tracegrad
 from tracegrad import (
@@ -353,3 +354,55 @@ def test_tracegrad_zeros_takes_assignments():
     value, gradient = compile_grad(loss).value_and_grad(np.array([1.0, 2.0, 3.0]))
     assert value == 1 + 8 + 27
     np.testing.assert_array_equal(gradient, [2.0, 8.0, 18.0])
+
+
+NO_PAIRS = {
+    "minimize": lambda f, x: optimize.minimize(f, x),
+    **{
+        name: lambda f, x, name=name: optimize.minimize(f, x, method=name)
+        for name in ("BFGS", "L-BFGS-B", "Nelder-Mead", "SLSQP", "trust-constr", "COBYLA")
+    },
+    "minimize_scalar": lambda f, x: optimize.minimize_scalar(f),
+    "basinhopping": lambda f, x: optimize.basinhopping(f, x, niter=1),
+    "fmin": lambda f, x: optimize.fmin(f, x, disp=0),
+    "fmin_l_bfgs_b": lambda f, x: optimize.fmin_l_bfgs_b(f, x, approx_grad=True),
+    "least_squares": lambda f, x: optimize.least_squares(f, x),
+    "brentq": lambda f, x: optimize.brentq(f, -1.0, 2.0),
+}
+PAIRS = {
+    "minimize": lambda f, x: optimize.minimize(f, x, jac=True),
+    "args": lambda f, x: optimize.minimize(lambda x, a: f(a * x), x, args=(2.0,), jac=True),
+    "Nelder-Mead": lambda f, x: optimize.minimize(f, x, jac=True, method="Nelder-Mead"),
+    "basinhopping": lambda f, x: optimize.basinhopping(f, x, niter=1, minimizer_kwargs={"jac": True}),
+    "fmin_l_bfgs_b": lambda f, x: optimize.fmin_l_bfgs_b(f, x),
+    "root_scalar": lambda f, x: optimize.root_scalar(f, x0=0.5, fprime=True),
+    "within": lambda f, x: optimize.minimize(lambda x: f(x)[0], x),
+}
+
+
+def squares(x):
+    return np.sum((x - 1) ** 2)
+
+
+class Fit:
+    def __init__(self) -> None:
+        self.target = 1.0
+
+    @compile_grad
+    def loss(self, x):
+        return np.sum((x - self.target) ** 2)
+
+
+@pytest.mark.parametrize("name", NO_PAIRS)
+def test_a_solver_that_takes_no_gradient_is_told_from_one_that_does(name):
+    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), Fit().loss.value_and_grad):
+        with pytest.raises(
+            TypeError, match=r"write jac=True beside it, as in minimize\(f.value_and_grad, x0, jac=True"
+        ):
+            NO_PAIRS[name](f, np.zeros(2))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_solvers_that_take_both_are_left_alone(name):
+    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), Fit().loss.value_and_grad):
+        PAIRS[name](f, np.zeros(2))

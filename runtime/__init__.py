@@ -4,3 +4,8 @@ its functions), then ``paths/dispatcher.py`` (the slow path of a call). Rooms: `
 launcher, the kernel cache), ``cuda`` (devices), ``ahead`` (kernels and files without Python). ``explain.py``,
 ``stats.py`` and ``config.py`` are for users; ``tensor_library.py`` is the compiler's interface to tensors.
 """
+
+from ..tracer.ir.late_modules import LateModule
+from . import ahead_of_time
+
+ahead_of_time.lowering = LateModule(f"{__name__}.ahead.lowering")

@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..tracer.ir.gc_pause import imported_to_stay
 from .disk.location import existing_folder
 from .mode import VALUE, VALUE_AND_GRAD
+
+lowering: Any = None  # ``ahead/lowering.py``, which stands above this: the package of the layer puts it here
 
 
 class AheadOfTime:
@@ -24,7 +25,7 @@ class AheadOfTime:
 
         :raises UnsupportedError: where it changes something outside, or Python has to run in each call.
         """
-        return _lowering().lower(self, specs, kwargs)
+        return lowering.lower(self, specs, kwargs)
 
     def export(self, path: str | os.PathLike[str], *specs: Any, **kwargs: Any) -> None:
         """Write a ``.tgz`` that ``tracegrad.load`` reads, without the function's source."""
@@ -47,8 +48,8 @@ class AheadOfTime:
         """
         existing_folder(directory, "export_c")  # before anything is compiled
         if sizes is not None:
-            return _lowering().sized_for(self, mode, specs, sizes).export_c(directory, name, cpu)
-        return _lowering().compiled_for(self, mode, specs).export_c(directory, name, mode, cpu)
+            return lowering.sized_for(self, mode, specs, sizes).export_c(directory, name, cpu)
+        return lowering.compiled_for(self, mode, specs).export_c(directory, name, mode, cpu)
 
     def as_native(
         self, *specs: Any, mode: str = VALUE_AND_GRAD, sizes: Mapping[str, Iterable[int]] | None = None
@@ -56,8 +57,8 @@ class AheadOfTime:
         """A C function in this process, with ``address``, ``declaration`` and ``pointer_type`` for cffi, and
         ``as_ctypes()``; *sizes* as for ``export_c``."""
         if sizes is not None:
-            return _lowering().sized_for(self, mode, specs, sizes).as_native()
-        return _lowering().compiled_for(self, mode, specs).as_native(mode)
+            return lowering.sized_for(self, mode, specs, sizes).as_native()
+        return lowering.compiled_for(self, mode, specs).as_native(mode)
 
     def as_numba(
         self, *specs: Any, mode: str = VALUE_AND_GRAD, sizes: Mapping[str, Iterable[int]] | None = None
@@ -69,8 +70,8 @@ class AheadOfTime:
             with ``sizes={"n": (10, 100)}``.
         """
         if sizes is not None:
-            return _lowering().sized_for(self, mode, specs, sizes).as_numba()
-        return _lowering().compiled_for(self, mode, specs).as_numba(mode)
+            return lowering.sized_for(self, mode, specs, sizes).as_numba()
+        return lowering.compiled_for(self, mode, specs).as_numba(mode)
 
     def as_low_level_callable(
         self, *specs: Any, signature: str | None = None, mode: str = VALUE, user_data: Any = None
@@ -81,9 +82,5 @@ class AheadOfTime:
             *user_data*, or ``int (double *, npy_intp, double *, void *)``.  Default: by the arguments.
         :param user_data: the array that is the last argument.
         """
-        made = _lowering().compiled_for(self, mode, specs)
+        made = lowering.compiled_for(self, mode, specs)
         return made.as_low_level_callable(signature, mode=mode, user_data=user_data)
-
-
-def _lowering() -> Any:
-    return imported_to_stay(".ahead.lowering", __package__)

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .disk.location import existing_folder
-from .profiling import TimedSpan
 
 
-def write(path: str | os.PathLike[str], spans: Sequence[TimedSpan], begun: float, dropped: int) -> None:
-    """Write *spans* of a profile that has *begun* then; *dropped*: how many were not kept."""
+def write(path: str | os.PathLike[str], spans: Sequence[Any], begun: float, dropped: int) -> None:
+    """Write *spans* (``profiling.TimedSpan``) of a profile that has *begun* then; *dropped*: how many were not kept."""
     existing_folder(os.path.dirname(os.path.abspath(path)), "chrome_trace")
     process = os.getpid()
     events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": process, "args": {"name": "tracegrad"}}]

@@ -199,7 +199,7 @@ class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
         return f"<compiled {self.stats.name}>"
 
     def _repr_html_(self) -> str:
-        return module_of_runtime("report.notebook").function_html(self, "compiled function")
+        return module_of_runtime("notebook").function_html(self, "compiled function")
 
     def _tracegrad_settings(self) -> tuple[Any, ...]:
         return self._argnums, self._has_aux, self._names, self._target
@@ -329,7 +329,7 @@ class BoundFunction(AheadOfTime, Generic[P, R]):
         return f"<compiled method {self.stats.name} of {self.__self__!r}>"
 
     def _repr_html_(self) -> str:
-        return module_of_runtime("report.notebook").function_html(self, "compiled method")
+        return module_of_runtime("notebook").function_html(self, "compiled method")
 
     def __reduce__(self) -> Any:
         instance, name = self.__self__, self.__name__

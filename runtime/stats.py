@@ -85,7 +85,7 @@ class Stats:
         return sorted(self.count_paths(), key=lambda path: -path.runs)
 
     def _repr_html_(self) -> str:
-        return imported_to_stay(".report.notebook", __package__).stats_html(self)
+        return imported_to_stay(".notebook", __package__).stats_html(self)
 
     def __str__(self) -> str:
         lines = [

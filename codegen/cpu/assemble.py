@@ -35,7 +35,7 @@ from .library_calls import native
 from .loop_node import LoopFrame, emit_items, grouped
 from .loop_plan import plan_loop
 from .machine_code import ObjectCode
-from .program import ProgramLayout, results_of
+from .program_layout import ProgramLayout, results_of
 from .scalar import I8, I64, PTR, memory_type
 
 MAX_DONE = 62  # steps for which ``done`` has a bit

@@ -20,7 +20,7 @@ from ...tracer.ir.site import Site
 from ..lower.canonical import Canonical
 from ..schedule.memory import plan
 from .assemble import module_text
-from .program import ProgramLayout
+from .program_layout import ProgramLayout
 
 NO_MEMORY, OVERLAP, NO_SIZE = -1, -2, -3
 ON_STACK = 1 << 15  # bytes of a workspace

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from ..schedule.buffers import buffer_of, counted, filled
 from ..schedule.loop_tree import Schedule, ScheduleItem
 from ..schedule.memory import Sizes, Temporary, plan
 from .machine_code import ObjectCode
+from .program_layout import ProgramLayout, results_of
 
 if TYPE_CHECKING:
     from .loop_plan import LoopPlan
@@ -35,31 +36,6 @@ def compile_canonical(canonical: Canonical, arguments: int) -> Program:
 
 def _assemble() -> Any:
     return imported_to_stay(".assemble", __package__)
-
-
-@dataclass(slots=True, eq=False)
-class ProgramLayout:
-    """The order of a program's work and the places of its values: all that its signature decides without LLVM."""
-
-    canonical: Canonical  # with parts of results as operations
-    schedule: Schedule
-    results: list[Sym]
-    guards: list[Sym]
-    temporaries: list[Temporary]
-    buffer_index: dict[Sym, int]
-    plans: dict[CanonicalOp, LoopPlan]  # plans of the loops that run inside the kernel
-    bits: dict[ScheduleItem, int]  # of steps that a kernel can be told to be done
-
-    @property
-    def summary(self) -> tuple:
-        """The places that machine code knows of, as plain values."""
-        body = self.schedule.body
-        bits = tuple([(body.index(item), bit) for item, bit in self.bits.items()])
-        return tuple([sym.number for sym in self.buffer_index]), tuple(map(astuple, self.temporaries)), bits
-
-
-def results_of(canonical: Canonical) -> list[Sym]:
-    return [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
 
 
 class Program:

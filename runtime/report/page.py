@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...codegen.cpu.assemble import listing_of
-from ...codegen.cpu.program import ProgramLayout
+from ...codegen.cpu.program_layout import ProgramLayout
 from ...tracer.ir.graph import Graph
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.site import Site

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...codegen.cpu.library_calls import native
 from ...codegen.cpu.loop_plan import LoopPlan
-from ...codegen.cpu.program import ProgramLayout
+from ...codegen.cpu.program_layout import ProgramLayout
 from ...codegen.lower.canonical import CanonicalOp, Const, Sym
 from ...codegen.schedule.loop_tree import LibraryCall, Loop, ScheduleItem, Statement
 from ...codegen.schedule.memory import plan as place

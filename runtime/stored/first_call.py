@@ -153,8 +153,8 @@ def refuse_solvers_of_numbers(mode: Mode) -> None:
     if code is None or not _SOLVERS.search(code.co_filename) or code.co_qualname.startswith("Memoize"):
         return  # (MemoizeJac and MemoizeDer take pairs apart)
     raise TypeError(
-        "scipy.optimize was given f.value_and_grad where it wants a function of one number: write jac=True beside it, as "
-        "in minimize(f.value_and_grad, x0, jac=True) (root_scalar: fprime=True), or pass f itself: minimize(f, x0), "
+        "scipy.optimize was given f.value_and_grad where it wants a function of one number: write jac=True beside it, "
+        "as in minimize(f.value_and_grad, x0, jac=True) (root_scalar: fprime=True), or pass f itself: minimize(f, x0), "
         "minimize(f, x0, jac=f.grad)"
     )
 

@@ -12,11 +12,10 @@ from ..record.call_key import Call, flatten
 from ..record.differentiable import differentiated, leaf_names
 from ..record.inner import InnerRun, run_within
 from ..tensor_library import TENSORS
-from .transform import Function, TransformRule
 
 
-def run_rule(rule: TransformRule, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of *rule*, with which *fn* is run in the recording in force."""
+def run_rule(rule: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of *rule*, a ``TransformRule`` with which *fn* is run in the recording in force."""
     recorder = current_recorder()
     if recorder is None:  # a call over tensors, which are recorded in another way
         raise _given_tensors(rule.name)

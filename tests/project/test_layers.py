@@ -1,6 +1,8 @@
 """The house holds: layers and rooms import strictly downward, and no two files import each other.
 
-One parse of all files. ``TYPE_CHECKING`` imports count: a circle for a type checker is a circle for a reader.
+One parse of all files. ``TYPE_CHECKING`` imports count: a circle for a type checker is a circle for a reader. So do
+imports by calls (``importlib.import_module``, ``__import__``, and our own functions over them), however they are
+spelled: a module that is imported late is needed all the same.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ ROOMS = {
     ),
     "runtime": (
         "ahead", "inspection", "transforms", "compiled", "ahead_of_time", "report", "paths", "stored", "record",
-        "cuda", "state", "launch", "chrome_trace", "profiling", "log", "disk", "declare", "tensor_library", "memo",
-        "memory", "progress", "stats", "mode", "config", "threads", "recent", "wrapper",
+        "cuda", "state", "launch", "profiling", "chrome_trace", "log", "disk", "declare", "tensor_library", "memo",
+        "memory", "progress", "stats", "notebook", "mode", "config", "threads", "recent", "wrapper",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),
@@ -79,10 +81,124 @@ def place(module: str) -> tuple[int, int]:
     return LAYERS.index(layer), ROOMS[layer].index(room) if room or layer == "tracegrad" else -1
 
 
+# Functions that import a module whose name they are given.
+IMPORTERS = {"import_module", "__import__", "imported", "imported_to_stay", "module_of_runtime", "LateModule"}
+# Files in which the names come as data: those of libraries, of users' files, or of the file's own table.
+NAMES_AS_DATA = {
+    "tracegrad.check.example",  # users' files
+    "tracegrad.compat.autograd.numpy",  # NumPy's parts
+    "tracegrad.compat.autograd.scipy",  # its own parts
+    "tracegrad.faces",  # statements that stand under TYPE_CHECKING, which are read as such
+    "tracegrad.saving",  # safetensors; the library of tensors, below
+    "tracegrad.codegen.cpu.symbols",  # SciPy's
+    "tracegrad.runtime.ahead.lowered",  # its room's
+    "tracegrad.runtime.compiled",  # rooms below it
+    "tracegrad.runtime.state.walk",  # (a function of the walk has such a name)
+    "tracegrad.runtime.transforms.transform",  # a rule's own rewriting, which registers itself
+    "tracegrad.tracer.bytecode.shown_names",  # what recorded code imports
+    "tracegrad.tracer.ir.gc_pause",  # what it is given
+    "tracegrad.tracer.ir.late_modules",
+    "tracegrad.tracer.numpy_api.hooks",  # libraries
+    "tracegrad.tracer.scipy_api",  # its own parts
+}
+# Late imports that go up: what users ask of an object begins above it.
+GO_UP = {
+    ("tracegrad.tensors", "tracegrad.steps"),  # whichever part is imported first, the compiler knows of tensors
+    ("tracegrad.tensors.ops_standard", "tracegrad.array_api"),  # t.__array_namespace__()
+}
+
+
+def absolute(name: str, package: str) -> str:
+    """The module that *name* is, seen from *package*."""
+    dots = len(name) - len(name.lstrip("."))
+    parents = package.split(".")
+    return ".".join([*parents[: len(parents) - dots + 1], *([name[dots:]] if name[dots:] else [])]) if dots else name
+
+
+def importers(tree: ast.Module) -> set[str]:
+    """The names under which a file has functions that import: those of ``IMPORTERS``, as they were imported, and what
+    they or partials of them were assigned to."""
+    known = set(IMPORTERS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            known |= {alias.asname for alias in node.names if alias.asname and alias.name in IMPORTERS}
+    for _ in range(2):  # a name of a name
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(called(part) in known and not isinstance(part, ast.Call) for part in handed(node.value)):
+                    known |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return known
+
+
+def handed(value: ast.expr) -> list[ast.expr]:
+    """*value* itself; of ``partial(f, ...)`` the function, of ``getattr(x, "f")`` its name."""
+    if isinstance(value, ast.Call) and called(value) == "partial":
+        return value.args[:1]
+    if isinstance(value, ast.Call) and called(value) == "getattr" and len(value.args) > 1:
+        name = value.args[1]
+        return [ast.Name(str(name.value))] if isinstance(name, ast.Constant) else []
+    return [value]
+
+
+def called(node: ast.expr) -> str:
+    """The last name of a function, or of what is called."""
+    if isinstance(node, ast.Call):
+        return called(node.func)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):  # vars(importlib)["import_module"]
+        return str(node.slice.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def text_of(node: ast.expr, module: str, package: str) -> str | None:
+    """A name of a module that stands in the source; None for any other expression."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.Name):
+        return {"__package__": package, "__name__": module}.get(node.id)
+    if isinstance(node, ast.JoinedStr):
+        parts = [
+            text_of(part.value if isinstance(part, ast.FormattedValue) else part, module, package)
+            for part in node.values
+        ]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [text_of(part, module, package) for part in (node.left, node.right)]
+    else:
+        return None
+    return None if None in parts else "".join(map(str, parts))
+
+
+def imports_by_call(module: str, tree: ast.Module) -> list[tuple[str | None, int]]:
+    """(module, line) for each call that imports; None where the source does not say which one."""
+    package = module if module in PACKAGES else module.rpartition(".")[0]
+    known, found = importers(tree), []
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        partial = called(node) == "partial" and node.args and called(node.args[0]) in known
+        looked_up = isinstance(node.func, ast.Call) and any(called(part) in known for part in handed(node.func))
+        function = node.args[0] if partial else node.func
+        if not (partial or looked_up or called(function) in known):
+            continue
+        if isinstance(function, ast.Name) and function.id in defined:  # a function of the file's own, by that name
+            continue
+        given = [*node.args[1 if partial else 0 :], *[k.value for k in node.keywords if k.arg == "name"]]
+        name = text_of(given[0], module, package) if given else None
+        below = "tracegrad.runtime" if called(function) == "module_of_runtime" else package
+        name = f".{name}" if name is not None and called(function) == "module_of_runtime" else name
+        found.append((None if name is None else absolute(name, below), node.lineno))
+    return found
+
+
 def imports(module: str) -> list[tuple[str, int]]:
     """(module of ours, line) for each import; a module that is imported by name from its package counts as itself."""
     package = module if module in PACKAGES else module.rpartition(".")[0]
-    found = []
+    found = [
+        (name, line)
+        for name, line in imports_by_call(module, trees()[module])
+        if name is not None and name.split(".")[0] == "tracegrad" and (module, name) not in GO_UP
+    ]
     for node, _ in statements(trees()[module]):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names if alias.name.split(".")[0] == "tracegrad"]
@@ -138,6 +254,45 @@ def test_no_circles() -> None:
     for name in graph:
         if name not in PACKAGES:
             visit(name, ())
+
+
+def test_each_import_by_a_call_says_what_it_imports() -> None:
+    unknown = {m for m, tree in trees().items() if any(name is None for name, _ in imports_by_call(m, tree))}
+    assert unknown == NAMES_AS_DATA
+    late = {(m, name) for m, tree in trees().items() for name, _ in imports_by_call(m, tree)}
+    assert late >= GO_UP
+
+
+# Spellings of an import of tracegrad.tracer.ops.reduce in tracegrad/tracer/ops/shape.py.
+SPELLINGS = [
+    "import importlib\nimportlib.import_module('.reduce', __package__)",
+    "import importlib\nimportlib.import_module('tracegrad.tracer.ops.reduce')",
+    "import importlib as i\ndef late():\n    return i.import_module(name='.reduce', package=__package__)",
+    "from importlib import import_module\nmodule = import_module(f'{__package__}.reduce')",
+    "from importlib import import_module as later\nlater('..ops.reduce', __package__)",
+    "import importlib\nfetch = importlib.import_module\nfetch('.reduce', __package__)",
+    "import importlib\nfetch = again = importlib.import_module\nagain('.reduce', __package__)",
+    "import importlib, functools\nwork = functools.partial(importlib.import_module, '.reduce', __package__)",
+    "import importlib as i, functools\nf = functools.partial(i.import_module, package=__package__)\nf('.reduce')",
+    "import importlib\ngetattr(importlib, 'import_module')('.reduce', __package__)",
+    "import importlib\nfetch = getattr(importlib, 'import_module')\nfetch('.reduce', __package__)",
+    "import importlib\nvars(importlib)['import_module']('.reduce', __package__)",
+    "__import__('tracegrad.tracer.ops.reduce')",
+    "__import__(__package__ + '.reduce', fromlist=['x'])",
+    "import importlib\nimportlib.__import__('tracegrad.tracer.ops.reduce')",
+    "import builtins\nbuiltins.__import__('tracegrad.tracer.ops.reduce')",
+    "load = __import__\nload('tracegrad.tracer.ops.reduce')",
+    "class A:\n    def f(self):\n        if (m := __import__('tracegrad.tracer.ops.reduce')):\n            return m",
+    "from ..ir.late_modules import LateModule\nreduce = LateModule(f'{__package__}.reduce')",
+    "from ..ir.gc_pause import imported_to_stay\nf = lambda: imported_to_stay('.reduce', __package__)",
+]
+
+
+@pytest.mark.parametrize("source", SPELLINGS)
+def test_imports_by_calls_are_seen_in_each_spelling(source) -> None:
+    found = imports_by_call("tracegrad.tracer.ops.shape", ast.parse(source))
+    names = {name for name, _ in found}
+    assert "tracegrad.tracer.ops.reduce" in names, found
 
 
 def test_imports_are_relative_and_at_the_top() -> None:

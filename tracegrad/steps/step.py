@@ -21,6 +21,7 @@ from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
 from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.mode import MISS, VALUE, Mode
+from ..runtime.notebook import function_html
 from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import Endpoint
 from ..runtime.paths.fallback import Live
@@ -28,7 +29,6 @@ from ..runtime.paths.family import Family, Variant
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.record.record import RunAgainError
-from ..runtime.report.notebook import function_html
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..runtime.cuda.arrays import download
-from ..runtime.report.notebook import array_html
+from ..runtime.notebook import array_html
 from ..tracer.ir.aval import FLOAT_KINDS, INEXACT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import SETTINGS_CHANGED

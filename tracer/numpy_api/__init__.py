@@ -7,7 +7,7 @@ Importing the package fills the tables (``record/array.py``) in which NumPy's pr
 dispatch.py      entries of the user's operations
 protocols.py     NumPy's protocols, ``+ - * @ == +=``
 registry.py      registration of the functions of the files below
-ufuncs.py        ufuncs: every elementwise primitive whose implementation is one
+ufuncs.py        ufuncs; row_ufuncs.py: every elementwise primitive whose implementation is one
 reduce.py        sums, extremes, cumulative sums
 norms.py         norms
 statistics.py    mean, var, std, average, cov; reductions that pass over NaN

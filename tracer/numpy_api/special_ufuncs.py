@@ -13,9 +13,9 @@ from ..ops.elementwise import F, like, promote
 from ..ops.special import SPECIAL
 from ..record.array import UFUNCS
 from ..record.autocast import on_wide
-from .ufuncs import as_floating, register_ufuncs
+from .row_ufuncs import as_floating, register_ufuncs
 
-register_ufuncs()
+register_ufuncs({sp.expit: "expit"})  # whose row is needed without SciPy
 UFUNCS.update(SPECIAL)
 
 # ---- what is composed of other rows --------------------------------------------------------------------------------

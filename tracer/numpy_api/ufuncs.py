@@ -1,7 +1,7 @@
 """NumPy on traced arrays: the ufuncs.
 
-An elementwise primitive whose implementation is a ufunc is found here by itself; only those composed of several
-primitives are spelled out.
+An elementwise primitive whose implementation is a ufunc is found by itself (``row_ufuncs.py``); only those composed of
+several primitives are spelled out.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BOOL, COMPLEX, FLOAT, HALF, INEXACT_KINDS, INT, SUPPORTED, finfo, promote_dtypes
+from ..ir.aval import BOOL, COMPLEX, FLOAT, INT, finfo
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, elementwise_by_name, structural
-from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ir.site import at_site
 from ..ops.complex import by_lane, conjugate
 from ..ops.elementwise import F, cast, fits, like, promote
@@ -26,64 +25,9 @@ from ..record.autocast import IN_FLOAT32, on_wide
 from ..record.recorder import require_recorder
 from .protocols import call_ufunc
 from .registry import implements, into, reject
-
-
-def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
-    """The dtypes to which NumPy would cast the operands."""
-    if any(a.aval.dtype in HALF for a in atoms):  # bfloat16 with integers: NumPy has no rule
-        return [promote_dtypes(*[a.aval for a in atoms])[0]] * len(atoms)
-    given = [_PYTHON_KIND.get(a.aval.dtype.kind, a.aval.dtype) if a.aval.weak else a.aval.dtype for a in atoms]
-    try:
-        found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
-    except TypeError as error:
-        raise UnsupportedError.here(f"np.{ufunc.__name__}: {error}") from None
-    # bool and 8-bit operands of a float function give float16 in NumPy; here they give float64
-    return [d if d in SUPPORTED - HALF else FLOAT for d in found[: len(atoms)]]
-
+from .row_ufuncs import as_floating, loop_dtypes, register_ufuncs
 
 INT32 = np.dtype("int32")
-_PYTHON_KIND: dict[str, Any] = {"f": float, "i": int, "u": int}
-_ON_BOOLS = {
-    "add": "logical_or",
-    "mul": "logical_and",
-    "maximum": "logical_or",
-    "minimum": "logical_and",
-    "fmax": "logical_or",
-    "fmin": "logical_and",
-}
-
-
-def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
-    """The function of a row, with NumPy's own choice of dtypes for whatever is not all floats."""
-    front = elementwise_by_name[name]
-
-    def apply(*atoms: Atom) -> Atom:
-        for atom in atoms:
-            if atom.aval.dtype.kind not in INEXACT_KINDS:
-                break
-        else:
-            return front(*atoms)
-        if all(atom.aval.weak for atom in atoms) or any(atom.aval.is_complex for atom in atoms):
-            return front(*atoms)
-        dtypes = _loop_dtypes(ufunc, atoms)
-        converted = tuple(cast(a, d) for a, d in zip(atoms, dtypes, strict=True))
-        if dtypes[0] == BOOL and name in _ON_BOOLS:
-            return elementwise_by_name[_ON_BOOLS[name]](*converted)
-        if dtypes[0] == BOOL and name == "abs":
-            return atoms[0]
-        return front(*converted)
-
-    return apply
-
-
-def register_ufuncs() -> None:
-    """Make the rows of ufuncs that are not known yet answer calls of theirs."""
-    for primitive in PRIMITIVES.values():
-        if primitive.kind == ELEMENTWISE and isinstance(primitive.impl, np.ufunc) and primitive.impl not in UFUNCS:
-            UFUNCS[primitive.impl] = _typed(primitive.impl, primitive.name)
-            if primitive.vjp is not None or any(primitive.partials):
-                DIRECT[primitive.impl] = primitive
-
 
 register_ufuncs()
 del DIRECT[np.power]  # has cheaper forms for some exponents
@@ -130,7 +74,7 @@ def _exponents(x: Atom, y: Atom) -> Atom:
     power, for which NumPy's own loop would set an exception."""
     recorder = require_recorder("an integer power")
     known = recorder.range_of(y)
-    if _loop_dtypes(np.power, (x, y))[0].kind == "f" or (known is not None and known[0] >= 0):
+    if loop_dtypes(np.power, (x, y))[0].kind == "f" or (known is not None and known[0] >= 0):
         return y
     least = structural(0, y.aval.dtype)
     fits = F.ge(y, least)
@@ -193,10 +137,6 @@ UFUNCS[np.right_shift] = _shift(np.right_shift)
 
 
 # ---- composed ufuncs -----------------------------------------------------------------------------------------------
-
-
-def as_floating(x: Atom) -> Atom:
-    return promote(x, floating=True)[0]
 
 
 def _heaviside(x: Atom, at_zero: Atom) -> Atom:

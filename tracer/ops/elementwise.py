@@ -13,7 +13,6 @@ an element that ``where``, ``maximum`` or indexing left out contributes exactly 
 
 from __future__ import annotations
 
-import importlib
 import math
 import operator
 from collections.abc import Callable
@@ -40,7 +39,6 @@ from ..ir.aval import (
 from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, Var, bind, elementwise_by_name, lanes, literal, structural
-from ..ir.late_modules import imported
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
 from ..ir.site import at_site, warn_at_site
 
@@ -271,9 +269,6 @@ class _Functions:
     """``F.exp(x)``: the promoting function of each row, by name."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in elementwise_by_name:
-            imported("scipy.special")  # which the tables need
-            importlib.import_module(".special_tables", __package__)
         try:
             return elementwise_by_name[name]
         except KeyError:
@@ -424,6 +419,17 @@ row("log", np.log, lambda o, x: 1 / x, lower=libm("log"), domain=POSITIVE, cost=
 row("log2", np.log2, lambda o, x: like(1 / math.log(2), x) / x, lower=libm("log2"), domain=POSITIVE, cost=20)
 row("log10", np.log10, lambda o, x: like(1 / math.log(10), x) / x, lower=libm("log10"), domain=POSITIVE, cost=20)
 row("log1p", np.log1p, lambda o, x: 1 / (1 + x), lower=libm("log1p"), domain=POSITIVE, cost=20)
+
+
+def _expit_impl(x: Any, xp: Any = np) -> Any:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + xp.exp(-x))
+
+
+row(
+    "expit", _expit_impl, lambda o, x: o * (1 - o),
+    lower=lambda s, x: s.div(s.const(1), s.add(s.const(1), s.call("exp", s.neg(x)))), cost=25,
+)  # fmt: skip
 
 
 def _softmax_pair(x: Atom, y: Atom, scale: float = 1) -> Var:

@@ -27,10 +27,6 @@ row(
     "ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)),
     lower=lower_ndtri, domain=PROBABILITY, cost=80,
 )  # fmt: skip
-row(
-    "expit", sp.expit, lambda o, x: o * (1 - o),
-    lower=lambda s, x: s.div(s.const(1), s.add(s.const(1), s.call("exp", s.neg(x)))), cost=25,
-)  # fmt: skip
 
 
 def _lower_logit(s: Any, x: Any) -> Any:

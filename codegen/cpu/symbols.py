@@ -96,13 +96,6 @@ def in_any_process(name: str) -> bool:
     return name not in _defined and not name.startswith(PROCESS)
 
 
-def is_defined(name: str) -> bool:
-    try:
-        return bool(address_of(name))
-    except UnknownSymbolError:
-        return False
-
-
 def blas_symbol(name: str) -> str:
     return f"blas:{name}:"
 

@@ -385,11 +385,6 @@ def _state_address() -> int:
     return start + -start % (8 * _LINE)
 
 
-def can_share() -> bool:
-    """Whether there can be threads on this platform."""
-    return sys.platform == "linux" and platform.machine() in _FUTEX
-
-
 def function(name: str) -> int:
     """The address of the function ``run`` or ``poll``."""
     library = ctypes.CDLL(None)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -315,6 +317,24 @@ def test_a_name_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(module)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_each_function_is_used() -> None:
+    """Each function at the top of a file that no decorator registers has its name in another place, too: of the
+    library, its tests, documents or benchmarks."""
+    folders = (*LAYERS, "tests", "docs", "benchmarks", "examples")
+    texts = [
+        path.read_text() for name in folders for end in ("py", "pyi", "md") for path in (ROOT / name).rglob(f"*.{end}")
+    ]
+    words = Counter(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
+    unused = [
+        f"{module}.{node.name}"
+        for module, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.decorator_list and words[node.name] < 2
+        if not node.name.startswith("__")
+    ]
+    assert unused == []
 
 
 # quick: the lowest layer, which nothing else is imported for; that imports go down is read from the files

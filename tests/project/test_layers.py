@@ -323,10 +323,8 @@ def test_each_function_is_used() -> None:
     """Each function at the top of a file that no decorator registers has its name in another place, too: of the
     library, its tests, documents or benchmarks."""
     folders = (*LAYERS, "tests", "docs", "benchmarks", "examples")
-    texts = [
-        path.read_text() for name in folders for end in ("py", "pyi", "md") for path in (ROOT / name).rglob(f"*.{end}")
-    ]
-    words = Counter(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
+    paths = [path for name in folders for end in ("py", "pyi", "md") for path in (ROOT / name).rglob(f"*.{end}")]
+    words = Counter(word for path in paths for word in re.findall(r"[A-Za-z_]\w*", path.read_text()))
     unused = [
         f"{module}.{node.name}"
         for module, tree in trees().items()

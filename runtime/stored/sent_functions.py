@@ -13,13 +13,14 @@ is can be seen in no other way. Code that writes global names, or looks at names
 
 from __future__ import annotations
 
-import dis
 import functools
 import weakref
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from ...tracer.bytecode.instructions import NULL_ABOVE, pushes_null
+from ...tracer.bytecode.stack_flow import StackFlow
 from ...tracer.ir import forks
 from ..memo import MEMO
 from ..mode import MISS, Mode
@@ -34,7 +35,7 @@ _LASTING = (*_SCALARS, ModuleType, FunctionType, type)  # small, or nobody's dat
 _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL"))
 _CELL_WRITES = frozenset(("STORE_DEREF", "DELETE_DEREF"))
 _CELL_READS = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
-_NAME_READS = frozenset(("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
+_NAME_READS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
 _SEES_NAMES = frozenset(
     "globals locals vars eval exec compile dir modules _getframe currentframe stack __globals__ __closure__".split()
 )
@@ -55,20 +56,24 @@ def _reads(code: CodeType) -> _Reads | None:
         if not _SEES_NAMES.isdisjoint(part.co_names):
             return None
         outside = set(code.co_freevars).intersection(part.co_freevars)
-        steps = [step for step in dis.get_instructions(part) if step.opname != "CACHE"]
-        for before, step, behind in zip([None, *steps], steps, [*steps[1:], None], strict=False):
-            name = step.argval
+        flow = StackFlow(part)
+        for index, step in enumerate(flow.code):
+            name, reads = step.argval, None
             if step.opname in _WRITES or (step.opname in _CELL_WRITES and name in outside):
                 return None
-            called = any(s is not None and s.opname == "PUSH_NULL" for s in (before, behind))
-            if step.opname == "LOAD_GLOBAL":
-                called |= bool((step.arg or 0) & 1)
-                found.names[name] = found.names.get(name, True) and called
-            elif step.opname in _NAME_READS:
-                found.names[name] = False
+            if step.opname in _NAME_READS:
+                reads = found.names
             elif step.opname in _CELL_READS and name in outside:
-                found.cells[name] = found.cells.get(name, True) and called
+                reads = found.cells
+            if reads is not None:
+                reads[name] = reads.get(name, True) and _is_called(flow, index)
     return found
+
+
+def _is_called(flow: StackFlow, index: int) -> bool:
+    """Whether what the instruction at *index* loads is called, and nothing else."""
+    taker, depth = flow.taken(index, NULL_ABOVE if pushes_null(flow.code[index]) else 0)
+    return flow.opname(taker) == "CALL" and depth == (flow.code[taker].arg or 0) + NULL_ABOVE
 
 
 def _parts(code: CodeType) -> Iterator[CodeType]:

@@ -203,6 +203,92 @@ PROGRAMS: dict[str, str] = {
             helper.scale = k
             return found + [f(np.ones(3)) for _ in range(3)]
         """,
+    "functions in an attribute of a helper": """
+        def one(x): return x
+        def two(x): return 2 * x
+        def helper(x): return x
+        helper.fns = [one]
+        @compile_grad
+        def f(p): return np.sum(helper.fns[0](p) + helper(p))
+        def task(k):
+            found = [f(np.ones(3)) for _ in range(3)]
+            helper.fns = [two]
+            return found + [f(np.ones(3)) for _ in range(3)]
+        """,
+    "helper handed on": """
+        def one(x): return x
+        def two(x): return 2 * x
+        def apply(g, x): return g(x) * (3 if g is one else 1)
+        @compile_grad
+        def f(p, g=one): return np.sum(apply(one, p) + apply(g, p) + g(one(p)))
+        def task(k): return [f(np.ones(3), g) for g in (one, two, one, two)]
+        """,
+    "helpers by conditions": """
+        def one(x): return x
+        def two(x): return 2 * x
+        first, on = None, True
+        @compile_grad
+        def f(p): return np.sum((first or two)(p) + (one if on else two)(one(p) if on else p))
+        def task(k):
+            global first, on
+            found = [f(np.ones(3)) for _ in range(3)]
+            first, on = one, False
+            return found + [f(np.ones(3)) for _ in range(3)]
+        """,
+    "decorated helpers": """
+        import functools
+        def twice(g):
+            @functools.wraps(g)
+            def wrapped(x): return g(g(x))
+            return wrapped
+        rate = 2.0
+        @twice
+        def helper(x): return rate * x
+        @compile_grad
+        @twice
+        def f(p): return np.sum(helper(p)) * np.ones(3)
+        def task(k):
+            global rate
+            found = [f(np.ones(3))[0] for _ in range(3)]
+            rate = k
+            return found + [f(np.ones(3))[0] for _ in range(3)]
+        """,
+    "two functions and a helper": """
+        rate = 2.0
+        def helper(x): return rate * x
+        @compile_grad
+        def f(p): return np.sum(helper(p))
+        @compile_grad
+        def g(p): return f(helper(p)) + np.sum(p)
+        def task(k):
+            global rate
+            found = []
+            for j in range(4):
+                rate = k + j
+                found += [f(np.ones(3)), g(np.ones(3)), f(np.ones(3))]
+            return found
+        """,
+    "a function handed in that calls back": """
+        @compile_grad
+        def f(p, g): return np.sum(g(p))
+        def task(k):
+            def inner(p): return p * k + (f(p, lambda q: q) if k else 0)
+            return [f(np.ones(3), inner) for _ in range(3)]
+        """,
+    "gradients": """
+        data = np.arange(3.0)
+        def loss(p): return np.sum((p - data) ** 2) * scale
+        scale = 1.0
+        @compile_grad
+        def f(p): return np.sum(p * data) * scale
+        def task(k):
+            global scale, data
+            found = []
+            for j in range(3):
+                scale, data = k + j, np.arange(3.0) * j
+                found += [f(np.ones(3)), loss(np.ones(3))]
+            return found
+        """,
     "own attribute": """
         def raw(p): return np.sum(p) * raw.scale
         raw.scale = 2.0

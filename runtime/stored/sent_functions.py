@@ -29,6 +29,7 @@ from ..wrapper import Wrapper, came_as_code, layers
 
 _CODES = 128  # codes that have homes
 _HOMES = 4  # of one code: copies that are called by turns, or in several threads
+_PLACES = 32  # of functions under the names of one
 _MISSING: Any = object()
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _LASTING = (*_SCALARS, ModuleType, FunctionType, type)  # small, or nobody's data
@@ -104,7 +105,7 @@ class _FunctionPlace:
         self.fn = FunctionType(fn.__code__, space | {"__spec__": None}, fn.__name__, None, cells)
         self.fn.__qualname__, self.fn.__module__, self.fn.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
         self.fn.__annotations__ = fn.__annotations__
-        self.places: dict[str, _FunctionPlace] = {}
+        self.places: dict[tuple[str, CodeType], _FunctionPlace] = {}
         self.wrappers: dict[Any, Wrapper] = {}
 
     def fits(self, fn: FunctionType) -> bool:
@@ -156,45 +157,18 @@ class _Home:
 _homes: Recent[Any, list[_Home]] = Recent(lambda: _CODES)
 
 
-class Guest:
-    """A copy of a function, which was sent here: how its calls are answered by a home."""
+class _Move:
+    """A copy's move into a *home*: what it reads is put there, and known of."""
 
-    def __init__(self, compiled: Any) -> None:
-        *wrappers, self._fn = layers(compiled)
-        self._wrappers = [weakref.ref(wrapper) for wrapper in wrappers]
-        fn, settings = self._fn, [(type(w), w._tracegrad_settings()) for w in wrappers]
-        self._key = (fn.__code__, fn.__code__.co_filename, fn.__module__, fn.__qualname__, *settings)
-        self._token = object()
-        self._home: _Home | None = None
+    def __init__(self, home: _Home) -> None:
+        self.home = home
         self._names: list[tuple[dict[str, Any], str, Any]] = []
         self._cells: list[tuple[CellType, Any]] = []
         self._functions: list[tuple[FunctionType, CodeType, Any, Any]] = []
         self._placed: dict[FunctionType, _FunctionPlace] = {}
 
-    def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The answer to a call, or ``MISS`` where there is no home for it."""
-        home = self._home
-        if home is None or home.guest is not self._token or not home.lock.acquire(blocking=False):
-            home = self._another()
-            if home is None:
-                return MISS
-        if home.busy:
-            home.lock.release()
-            return MISS
-        home.busy = True
-        try:
-            if home.guest is not self._token or not self._unchanged():
-                self._move_in(home)
-            compiled = home.compiled
-            endpoint = compiled.endpoint(mode)
-            found = endpoint.first(args, kwargs)
-            return found if found is not MISS else compiled._dispatcher.others(endpoint, args, kwargs)
-        finally:
-            home.busy = False
-            home.lock.release()
-
-    def _unchanged(self) -> bool:
-        """Whether this copy reads what it did when it was moved."""
+    def holds(self) -> bool:
+        """Whether the copy reads what it did when it was moved."""
         for space, name, value in self._names:
             if space.get(name, _MISSING) is not value:
                 return False
@@ -206,52 +180,7 @@ class Guest:
                 return False
         return True
 
-    def _another(self) -> _Home | None:
-        """A home in which this copy can move, whose lock is held; None if there is none."""
-        with _homes.lock:
-            homes = _homes.find(self._key)
-            if homes is None:
-                if _reads(self._fn.__code__) is None:
-                    return None
-                homes = _homes.keep(self._key, [])
-            back = self._home is not None  # another has moved in meanwhile: they are called by turns
-            for home in homes:
-                if home.lock.acquire(blocking=False):
-                    if home.is_free(new=not back):
-                        break
-                    home.lock.release()
-            else:
-                if len(homes) >= _HOMES:
-                    return None
-                root = _FunctionPlace(self._fn)
-                home = _Home(root, self._wrapped(root.fn))
-                home.lock.acquire()
-                homes.append(home)
-            home.kept, home.guest = back, None
-            self._home = home
-            return home
-
-    def _wrapped(self, fn: Any) -> Any:
-        """*fn* with the wrappers of this copy's function."""
-        for reference in reversed(self._wrappers):
-            wrapper = reference()
-            assert wrapper is not None  # the outermost is being called, and holds the others
-            fn = wrapper._tracegrad_rebuild(fn)
-        return fn
-
-    # ---- what a copy reads is put into its home ---------------------------------------------------------------------
-
-    def _move_in(self, home: _Home) -> None:
-        home.source = weakref.ref(self._fn, home.left)
-        self._names, self._cells, self._functions, self._placed = [], [], [], {}
-        self._fill(home.root, self._fn)
-        self._placed = {}
-        outermost = self._wrappers[0]()
-        assert outermost is not None
-        home.compiled.count_for(outermost.stats)
-        home.guest = self._token
-
-    def _fill(self, place: _FunctionPlace, fn: FunctionType) -> None:
+    def fill(self, place: _FunctionPlace, fn: FunctionType) -> None:
         """Put what *fn* reads into its *place*."""
         self._placed[fn] = place
         reads = _reads(fn.__code__)
@@ -292,16 +221,120 @@ class Guest:
             if found is inner:
                 return value
             key = (type(value), value._tracegrad_settings(), found)
-            return place.wrappers.get(key) or place.wrappers.setdefault(key, value._tracegrad_rebuild(found))
+            if not _hashable(key):
+                return value
+            return place.wrappers.get(key) or _kept(place.wrappers, key, value._tracegrad_rebuild(found))
         if type(value) is not FunctionType or not came_as_code(value) or _reads(value.__code__) is None:
             return value
         known = self._placed.get(value)
         if known is None:
-            known = place.places.get(name)
+            under = (name, value.__code__)
+            known = place.places.get(under)
             if known is None or not known.fits(value) or known in self._placed.values():
-                known = place.places[name] = _FunctionPlace(value)
-            self._fill(known, value)
+                known = _kept(place.places, under, _FunctionPlace(value))
+            self.fill(known, value)
         return known.fn
+
+
+class Guest:
+    """A copy of a function, which was sent here: how its calls are answered by a home."""
+
+    def __init__(self, compiled: Any) -> None:
+        *wrappers, self._fn = layers(compiled)
+        self._wrappers = [weakref.ref(wrapper) for wrapper in wrappers]
+        self._token = object()
+        self._home: _Home | None = None
+        self._moved: _Move | None = None
+
+    def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer to a call, or ``MISS`` where there is no home for it."""
+        home = self._home
+        if home is None or home.guest is not self._token or not home.lock.acquire(blocking=False):
+            home = self._another()
+        elif not home.busy and not (self._moved and self._moved.home is home and self._moved.holds()):
+            home.guest = None
+            if not home.root.fits(self._fn):  # its code was replaced
+                home.lock.release()
+                self._home, home = None, self._another()
+        if home is None:
+            return MISS
+        if home.busy:
+            home.lock.release()
+            return MISS
+        home.busy = True
+        try:
+            if home.guest is not self._token:
+                home.source = weakref.ref(self._fn, home.left)
+                moved = _Move(home)
+                moved.fill(home.root, self._fn)
+                home.compiled.count_for(self._outermost.stats)
+                self._moved, home.guest = moved, self._token
+            compiled = home.compiled
+            endpoint = compiled.endpoint(mode)
+            found = endpoint.first(args, kwargs)
+            return found if found is not MISS else compiled._dispatcher.others(endpoint, args, kwargs)
+        finally:
+            home.busy = False
+            home.lock.release()
+
+    @property
+    def _outermost(self) -> Any:
+        return self._wrappers[0]()  # which is being called, and holds the others
+
+    def _another(self) -> _Home | None:
+        """A home in which this copy can move, whose lock is held; None if there is none."""
+        fn = self._fn
+        wrappers = [wrapper for wrapper in (reference() for reference in self._wrappers) if wrapper is not None]
+        settings = [(type(wrapper), wrapper._tracegrad_settings()) for wrapper in wrappers]
+        key = (fn.__code__, fn.__code__.co_filename, fn.__module__, fn.__qualname__, *settings)
+        if not _hashable(key):
+            return None
+        with _homes.lock:
+            homes = _homes.find(key)
+            if homes is None:
+                if _reads(self._fn.__code__) is None:
+                    return None
+                homes = _homes.keep(key, [])
+            back = self._home is not None  # another has moved in meanwhile: they are called by turns
+            for home in homes:
+                if home.lock.acquire(blocking=False):
+                    if home.is_free(new=not back):
+                        break
+                    home.lock.release()
+            else:
+                if len(homes) >= _HOMES:
+                    return None
+                root = _FunctionPlace(self._fn)
+                home = _Home(root, self._wrapped(root.fn))
+                home.lock.acquire()
+                homes.append(home)
+            home.kept, home.guest = back, None
+            self._home = home
+            return home
+
+    def _wrapped(self, fn: Any) -> Any:
+        """*fn* with the wrappers of this copy's function."""
+        for reference in reversed(self._wrappers):
+            wrapper = reference()
+            assert wrapper is not None
+            fn = wrapper._tracegrad_rebuild(fn)
+        return fn
+
+
+def _kept(places: dict[Any, Any], key: Any, made: Any) -> Any:
+    """*made*, which is the entry of *key* from now on, among a few."""
+    if len(places) >= _PLACES:
+        places.clear()
+    places[key] = made
+    return made
+
+
+def _hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
 
 
 def _content(cell: CellType) -> Any:

@@ -51,7 +51,7 @@ class _Reads(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _reads(code: CodeType) -> _Reads | None:
-    """What *code* and the functions in it read; None where it can't be in a home."""
+    """The reads of *code* and of the functions in it; None where it can't be in a home."""
     found = _Reads({}, {})
     for part in _parts(code):
         if not _SEES_NAMES.isdisjoint(part.co_names):
@@ -214,7 +214,7 @@ class _Move:
                 here.cell_contents = value
 
     def _stand_in(self, place: _FunctionPlace, name: str, value: Any) -> Any:
-        """What stands in the home for a *value* that is only called there: itself, or the function of its place."""
+        """The stand-in in the home for a *value* that is only called there: itself, or the function of its place."""
         if isinstance(value, Wrapper):
             inner = value.__wrapped__
             found = self._stand_in(place, name, inner)

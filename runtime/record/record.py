@@ -539,6 +539,7 @@ def _make_again(
         plan.choose(recorder.guards)
     raise again
 
+
 def _unsettled(plain: Settled, substitution: Substitution) -> list[Any]:
     """The objects among those that a run has left in copies that can't be handed out, all of which are settled."""
     for _, edge, now in substitution.effects():

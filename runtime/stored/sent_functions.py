@@ -8,7 +8,8 @@ counts as ever, since the objects are those of the copy, its arrays too. What th
 compared in each call; who has moved in since, and whether a call is under way in another thread, is seen then, too.
 
 Helpers that were sent as code have a place in the home, where code does nothing but call them: which object a function
-is can be seen in no other way. Code that writes global names, or looks at namespaces or frames, stays with its copy.
+is can be seen in no other way. Code that writes global names, looks at namespaces or frames, or makes functions, which
+may outlive the call, stays with its copy.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL"))
 _CELL_WRITES = frozenset(("STORE_DEREF", "DELETE_DEREF"))
 _CELL_READS = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
 _NAME_READS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
+_STAYS = frozenset(("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"))  # inner code that ends with the call
 _SEES_NAMES = frozenset(
     "globals locals vars eval exec compile dir modules _getframe currentframe stack __globals__ __closure__".split()
 )
@@ -51,9 +53,11 @@ class _Reads(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _reads(code: CodeType) -> _Reads | None:
-    """What *code* and the functions in it read; None where it can't be in a home."""
+    """The reads of *code* and of the functions in it; None where it can't be in a home."""
     found = _Reads({}, {})
     for part in _parts(code):
+        if part is not code and part.co_name not in _STAYS:
+            return None  # a function that may be returned, and read names later
         if not _SEES_NAMES.isdisjoint(part.co_names):
             return None
         outside = set(code.co_freevars).intersection(part.co_freevars)
@@ -214,7 +218,7 @@ class _Move:
                 here.cell_contents = value
 
     def _stand_in(self, place: _FunctionPlace, name: str, value: Any) -> Any:
-        """What stands in the home for a *value* that is only called there: itself, or the function of its place."""
+        """The stand-in in the home for a *value* that is only called there: itself, or the function of its place."""
         if isinstance(value, Wrapper):
             inner = value.__wrapped__
             found = self._stand_in(place, name, inner)

@@ -122,6 +122,7 @@ class OutOfMemoryError(DeviceError, MemoryError):
 
     __module__ = "tracegrad"
 
+
 def need_function(what: str, fn: Any) -> None:
     """Raise where *fn* is no function, or object that is called."""
     if isinstance(fn, type):

@@ -257,7 +257,10 @@ class StatePlan:
             return build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes, ends)
 
         def known(graph: StateGraph) -> bool:
-            return not (graph.reasons or _holders_of_type(graph, self._trust))
+            if graph.reasons:
+                return False
+            holders = self.type_holders if self._codes and graph.codes.keys() == self._codes.keys() else None
+            return not (_holders_of_type(graph, self._trust) if holders is None else holders)
 
         tries = now is not None and names.effects
         graph = made(names, tries)

@@ -31,6 +31,8 @@ class Derivative(Wrapper, Generic[P, R]):
     def __init__(
         self, fn: Callable[..., Any], kind: str, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool = False
     ):
+        with for_users:
+            need_function(kind, fn)
         inner = fn
         self._kind, self._argnums, self._has_aux, self._holomorphic = kind, positions(argnums), has_aux, holomorphic
         self._first: tuple[Any, ...] = ()
@@ -80,15 +82,10 @@ def _derivative(fn: Callable[P, Any], *settings: Any) -> Derivative[P, Any]:
 
 
 def grad(
-    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-    **unknown: Never,
-) -> Derivative[P, Any]:  # fmt: skip
+    fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Derivative[P, Any]:
     """The gradient of *fn*, which returns a real scalar, as a function; with *holomorphic* the derivative of one that
     takes and returns complex numbers.  A function decorated with ``compile_grad`` shares its kernels."""
-    if unknown or isinstance(fn, type):
-        with for_users:
-            refuse_arguments("grad", unknown, fn)
-            need_function("grad", fn)
     return _derivative(fn, GRAD, positions(argnums), has_aux, holomorphic)
 
 
@@ -103,8 +100,7 @@ def value_and_grad(
 
     :raises DifferentiationError: where an argument is no float, or the result is no scalar.
     """
-    if unknown or isinstance(fn, type):
+    if unknown:
         with for_users:
             refuse_arguments("value_and_grad", unknown, fn)
-            need_function("value_and_grad", fn)
     return _derivative(fn, VALUE_AND_GRAD, positions(argnums), has_aux, holomorphic)

@@ -6,12 +6,14 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from ..runtime.declare import refuse_arguments
 from ..runtime.tensor_library import TENSORS
 from ..runtime.transforms.gradient import Derivative
 from ..runtime.transforms.gradient import grad as function_grad
 from ..runtime.wrapper import P
 from ..tracer.ir.tracebacks import for_users
 
+_ARGUMENTS = frozenset(("argnums", "has_aux", "holomorphic"))
 _OF_A_VALUE = (
     "grad(fn) takes a function and gives its gradient as a function, but got {}: write grad(f)(x), not grad(f(x))"
 )
@@ -42,6 +44,8 @@ def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc
     """
     with for_users:
         if callable(fn) and not isinstance(fn, TENSORS.types):
+            if kwargs and not kwargs.keys() <= _ARGUMENTS:
+                refuse_arguments("grad", {name: x for name, x in kwargs.items() if name not in _ARGUMENTS}, fn)
             return function_grad(fn, *args, **kwargs)
         if fn is not None:
             args = fn, *args

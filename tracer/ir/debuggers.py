@@ -11,7 +11,7 @@ from types import FrameType
 from .site import OWN_FOLDER
 
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__))
-_FILES = frozenset(os.path.join(_STANDARD, name) for name in ("bdb.py", "pdb.py", "code.py"))
+_FILES = frozenset(os.path.join(_STANDARD, f"{name}.py") for name in ("bdb", "pdb", "code"))
 _PACKAGES = frozenset((
     "IPython", "ipdb", "pudb", "pdbpp", "pydevd", "_pydevd_bundle", "debugpy", "wdb", "rpdb", "remote_pdb", "web_pdb",
     "ptpython", "bpython",

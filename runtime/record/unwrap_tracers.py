@@ -459,7 +459,8 @@ def _settled(value: Any, unwrap: Settled) -> Any:
 
 def _partial(made: Any, unwrap: Settled) -> None:
     """Settle what a partial was given."""
-    function, args, keywords, attributes = functools.partial.__reduce__(made)[2]
+    parts: Any = functools.partial.__reduce__(made)[2]
+    function, args, keywords, attributes = parts
     new = tuple([_settled(arg, unwrap) for arg in args])
     named = {name: _settled(value, unwrap) for name, value in keywords.items()}
     found = [(function, _settled(function, unwrap)), *zip(args, new, strict=True)]

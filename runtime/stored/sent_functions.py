@@ -96,7 +96,7 @@ def _same(a: Any, b: Any) -> bool:
         return False
     if type(a) is tuple:
         return len(a) == len(b) and all(map(_same, a, b))
-    return isinstance(a, _SCALARS) and repr(a) == repr(b)
+    return isinstance(a, _SCALARS) and a == a and repr(a) == repr(b)  # (containers tell one NaN from another)
 
 
 class _FunctionPlace:

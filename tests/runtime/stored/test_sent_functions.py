@@ -94,6 +94,20 @@ PROGRAMS: dict[str, str] = {
                 found.append(f(np.ones(3)))
             return found
         """,
+    "another nan, which a container is asked for": """
+        nan = float("nan")
+        values, pair = [1.0, nan], (1, nan)
+        @compile_grad
+        def f(p): return np.sum(p) * (2.0 if nan in values else 3.0) * (5.0 if [pair] == pairs else 7.0)
+        def task(k):
+            global nan, pair, pairs
+            pairs, found = [pair], []
+            for j in range(5):
+                if j == 2: nan = float("nan")
+                if j == 3: pair = (1, nan)
+                found.append(f(np.ones(3)))
+            return found
+        """,
     "branch on a text": """
         kind = "sum"
         @compile_grad

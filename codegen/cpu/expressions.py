@@ -372,13 +372,19 @@ class ValueEmitter:
         if x in self.schedule.tiled:
             assert self.tile_start is not None
             row: ir.Value = self.b.sub(self.loops[0], self.tile_start, flags=("nsw",))
-            if all(dims[a] in self.program.static for a in wide):  # loops over them are unrolled: rows are vectorised
+            if self.apart(x):  # loops over them are unrolled: rows are vectorised
                 offset = self.b.mul(offset, I64(TILE), flags=("nsw",))
             else:
                 for a in wide:
                     row = self.b.mul(row, self.size(dims[a]), flags=("nsw",))
             offset = self.b.add(row, offset, flags=("nsw",))
         return offset
+
+    def apart(self, x: Sym) -> bool:
+        """Whether the elements of a row of *x* are TILE apart: those of one place stand together for all rows."""
+        dims = (x.dims[-1], *x.dims[:-1]) if x in self.schedule.turned else x.dims
+        wide = [d for d in dims if d != ONE][self.schedule.contracted.get(x, 0) :]
+        return x in self.schedule.tiled and all(d in self.program.static for d in wide)
 
     def _within(self, window: PartWindow, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
         """The offset of a part's element *at* in its run."""

@@ -16,6 +16,7 @@ from ..schedule.affine import ZERO, loop_var
 from ..schedule.dependences import reduced_depths
 from ..schedule.index_maps import Indices
 from ..schedule.loop_tree import Statement
+from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
 from .scalar import F64, I64, Scalars, cell, constant, counting, declare, register_type
 
@@ -88,8 +89,9 @@ class Accumulator:
             for d, k in zip(out.dims, _places(out.dims), strict=True)
         )
         base = e._offset(out, at, ())
+        step = TILE if e.apart(out) else 1
         with counting(b, count) as i:
-            e.put(out, b.add(base, i, flags=("nsw",)), self.identity())
+            e.put(out, b.add(base, b.mul(i, I64(step), flags=("nsw",)), flags=("nsw",)), self.identity())
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
         name = self.op.prim.name

@@ -399,15 +399,5 @@ def test_jacobians_of_a_hand(rows):
     for f, x in ((simple, theta), (complicated, np.concatenate([rng.random(12) / 3, theta]))):
         steps = 1e-6 * np.eye(len(x))
         slopes = np.stack([(f(x + e) - f(x - e)) / 2e-6 for e in steps], -1)
-        reverse = (autograd.jacobian(f), lambda x, f=f: autograd.functional.jacobian(f, x)) if f is simple else ()
-        for jacobian in (autograd.jacfwd(f), *reverse):
+        for jacobian in (autograd.jacfwd(f), autograd.jacobian(f), lambda x, f=f: autograd.functional.jacobian(f, x)):
             np.testing.assert_allclose(jacobian(x), slopes, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.xfail(
-    strict=True, reason="a kernel adds to what a buffer held before: reverse mode of a hand on triangles"
-)
-def test_the_jacobian_of_a_product_with_an_outer_product():
-    a, w = np.array([0.3, -0.7, 1.1]), np.arange(15.0).reshape(5, 3)
-    f = lambda a: w @ (np.cos(np.sum(a)) * np.outer(a, a))  # noqa: E731
-    np.testing.assert_allclose(autograd.jacrev(f)(a), autograd.jacfwd(f)(a), rtol=1e-12)

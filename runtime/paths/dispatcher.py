@@ -24,7 +24,7 @@ from typing import Any
 
 from ...codegen.cpu.program import Program
 from ...tracer.ir import forks
-from ...tracer.ir.errors import DeviceError, unrecordable
+from ...tracer.ir.errors import DeviceError, OnlyPythonError, unrecordable
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
@@ -234,12 +234,16 @@ class Dispatcher:
             again = partial(self.answer, endpoint, call)
             if arguments or not outside:
                 again = partial(self._by_value, endpoint, call, arguments, error.raised)
-        except HeldError as error:
+        except OnlyPythonError as error:
             only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
             if error.done or only_recorded:
                 raise
             unrecordable.discard(error)
-            again = partial(self._plainly, endpoint, call, Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True))
+            if isinstance(error, HeldError):
+                live = Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
+                again = partial(self._plainly, endpoint, call, live)
+            else:  # of these arguments alone
+                again = partial(self._run_live, endpoint, call, Live("", plain=True))
         finally:
             snapshot.release()
         if again is not None:  # not above: what the function raises would have this exception for its context

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...tracer.ir.errors import UnsupportedError
+from ...tracer.ir.errors import OnlyPythonError, UnsupportedError
 from ...tracer.ir.site import OWN_FOLDER, at_site
 from ...tracer.record.array import METHODS, TracedArray
 from ...tracer.record.integers import TracedInt
@@ -59,7 +59,7 @@ class Settling(Protocol):
 def settle_held(value: Any, plain: Settling, depth: int) -> Any:
     """The plain form of *value*, of a class that :class:`Settled` does not take apart."""
     kind = type(value)
-    if isinstance(value, _PASSED) or issubclass(kind, TENSORS.types):  # tensors settle themselves
+    if issubclass(kind, (*_PASSED, *TENSORS.types)):  # tensors settle themselves
         return value
     if kind is slice:
         parts = value.start, value.stop, value.step
@@ -78,7 +78,7 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
         with suppress(ValueError):  # an empty one
             if (new := plain(value.cell_contents, depth)) is not value.cell_contents:
                 value.cell_contents = new
-    elif isinstance(value, type):
+    elif issubclass(kind, type):
         _settle_class(value, plain, depth)
     elif issubclass(kind, np.ndarray):
         _settle_elements(value, plain, depth)
@@ -90,7 +90,7 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
         plain(kind, depth)
     elif str(kind.__module__).partition(".")[0] != "tracegrad":
         for part in gc.get_referents(value):
-            if not isinstance(part, _PASSED) and plain(part, depth) is not part:
+            if not issubclass(type(part), _PASSED) and plain(part, depth) is not part:
                 plain.unsettled.append(value)
                 break
     return value
@@ -129,7 +129,7 @@ def _within(method: Any) -> Any:
 
 
 def _made_again(value: Any, plain: Settling, depth: int) -> tuple[Any] | None:
-    """What stands for *value*, in a tuple; None where it does not say what it is made of."""
+    """The form of *value* that is handed out, in a tuple; None where it does not say what it is made of."""
     with suppress(TypeError):
         function, *parts = value.__reduce__()
         if type(value) is map and (rest := _rest_of_array(*parts[0], plain, depth)) is not None:
@@ -189,7 +189,7 @@ def holds_traced(values: Iterable[Any]) -> bool:
         value = stack.pop()
         if type(value) in _TRACED:
             return True
-        if id(value) in seen or is_leaf(value) or isinstance(value, (type, *_PASSED)):
+        if id(value) in seen or is_leaf(value) or issubclass(type(value), (type, *_PASSED)):
             continue
         if type(value) is np.ndarray and value.dtype != object:
             continue
@@ -203,18 +203,15 @@ def holds_traced(values: Iterable[Any]) -> bool:
     return False
 
 
-class HeldError(UnsupportedError):
-    """A result that holds traced values where nothing else can be put: *what* it is.  *done*: the run has had its
-    effects."""
+class HeldError(OnlyPythonError):
+    """A result that holds traced values where nothing else can be put: *what* it is."""
 
-    done = True
+    __module__ = "tracegrad"
+
     what = ""
 
-    def __reduce__(self) -> Any:
-        return UnsupportedError, self.args
 
-
-HeldError.__module__, HeldError.__name__, HeldError.__qualname__ = "tracegrad", *["UnsupportedError"] * 2
+HeldError.__name__ = HeldError.__qualname__ = UnsupportedError.__name__
 
 
 def refuse_held(function: str, found: Any, verb: str = "returns") -> HeldError:

@@ -21,7 +21,7 @@ from ...tracer.bytecode.array_places import written
 from ...tracer.bytecode.shown_names import values_known
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
-from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
+from ...tracer.ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Var, building
 from ...tracer.ir.interrupts import surely
@@ -453,6 +453,9 @@ def run_frozen(
         plan.refuse(torn)
     if not (changed or interrupted) and (torn is not None or _unseen(watch, substitution)):
         raise UnseenReaderError from raised
+    if isinstance(raised, OnlyPythonError) and not changed:
+        raised.done = False
+        raise raised
     if plain.held and raised is None:
         raised = refuse_held(name_of(plan.fn), plain.held[0])
         if not changed:

@@ -121,7 +121,8 @@ def _code_of(fn: Any) -> tuple[Any, ...]:
     while hasattr(fn, "__wrapped__"):
         around.append(type(fn).__name__ + repr(getattr(fn, "rule", "")))
         fn = fn.__wrapped__
-    return (getattr(fn, "__code__", fn), *around)
+    called = fn if hasattr(fn, "__code__") else type(fn).__call__  # (an object may have no hash)
+    return (getattr(called, "__code__", type(fn)), *around)
 
 
 def _row_by_row(

@@ -59,6 +59,7 @@ tracegrad.runtime.transforms.gradient
 tracegrad.runtime.wrapper
 tracegrad.tracer
 tracegrad.tracer.ir
+tracegrad.tracer.ir.debuggers
 tracegrad.tracer.ir.digests
 tracegrad.tracer.ir.errors
 tracegrad.tracer.ir.foreign_code

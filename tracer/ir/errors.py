@@ -75,6 +75,18 @@ class UnsupportedError(UnrecordableError, TypeError):
     __module__ = "tracegrad"
 
 
+class OnlyPythonError(UnsupportedError):
+    """A question that plain Python can answer and no recording can.  *done*: the run has had its effects."""
+
+    done = True
+
+    def __reduce__(self) -> Any:
+        return UnsupportedError, self.args
+
+
+OnlyPythonError.__name__ = OnlyPythonError.__qualname__ = UnsupportedError.__name__
+
+
 class ShapeError(TracegradError, ValueError):
     """Operands that do not fit together."""
 

@@ -208,13 +208,13 @@ class Guard:
 
 def told_value(kind: str, value: Any) -> Any:
     """The plain value that Python was told where it asked by a question of this *kind*."""
-    value = value.item() if hasattr(value, "item") else value
+    value = value.tolist() if hasattr(value, "tolist") else value
     asked = {"bool": bool, "int": int, "index": int}.get(kind)
     return value if asked is None else asked(value)
 
 
 def answered(kind: str, value: Any, every: str) -> tuple[str, str]:
-    """What is said of a guard on the answers to one question in *every* turn, or row, all of which were *value*."""
+    """The words for a guard on the answers to one question in *every* turn, or row, all of which were *value*."""
     value = told_value(kind, value)
     return f"{kind}() gave {value} in each {every}", f"{kind}() gave another value than {value} in some {every}"
 

@@ -28,7 +28,7 @@ from ..bytecode.settled_text import printed, settled, template
 from ..bytecode.shown_names import expect_lists
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
 from ..ir.debuggers import looks_on
-from ..ir.errors import MutationError, TracegradError, UnsupportedError
+from ..ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, Var, literal
 from ..ir.refusals import Refusal
 from ..ir.site import OWN_FOLDER, at_site, is_internal
@@ -444,7 +444,7 @@ class TracedArray(metaclass=_StandIn):
             )
         found = self._concrete("item").item()
         if found != found:  # it hashes by its identity
-            raise UnsupportedError.here(_NANS)
+            raise OnlyPythonError.here(_NANS)
         self._recorder.keep_as_key()
         return hash(found)
 
@@ -498,7 +498,7 @@ class TracedArray(metaclass=_StandIn):
             return
         unequal = [F.ne(x, x) for x in given]
         if recorder.guard(F.logical_and(*unequal) if len(unequal) == 2 else unequal[0], "bool"):
-            raise UnsupportedError.here(_NANS)
+            raise OnlyPythonError.here(_NANS)
 
     def __int__(self) -> int:
         stands = self._written(sys._getframe(1))

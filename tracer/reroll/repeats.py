@@ -79,7 +79,7 @@ TOLD = "the answers in each turn were those of the recording", "an answer in som
 
 
 def told(steps: Iterable[Step]) -> tuple[str, str]:
-    """What is said of a guard on all that Python asked in the turns of a loop."""
+    """The words for a guard on all that Python asked in the turns of a loop."""
     said: set[tuple[str, str]] = set()
     for step in steps:
         if step.expected is not None and not step.fixed and isinstance(step.item, Guard):

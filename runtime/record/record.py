@@ -195,6 +195,7 @@ def _record(
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
+            plain.run = recorder.outermost()
             recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
             holders, left, out = Holders(recorder, given), True, None
@@ -361,7 +362,7 @@ def run_frozen(
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
-    plain.cells = substitution.cells
+    plain.cells, plain.run = substitution.cells, recorder.outermost()
     recorder.replaced = plain.originals
     recorder.from_outside = {id(node.obj) for node in snapshot.graph.nodes} | plain.originals.keys()
     if recorder.texts is not None:

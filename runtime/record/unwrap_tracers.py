@@ -73,6 +73,7 @@ class Settled:
         self._number, self.originals, self._texts = number, originals, texts
         self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
+        self.run: Recorder | None = None  # whose values these are; those of a run before are left alone
         self._in_error = False  # whether an exception holds what is being settled
         self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
         self.held: list[Any] = []  # those of them that are in the result
@@ -90,7 +91,10 @@ class Settled:
             plain = value
             if type(value) is TracedArray:
                 # in an error, there are those of the body of a loop in which it arose
-                lost = not value._complete or (self._in_error and not value._recorder.active)
+                own = value._recorder
+                lost = not value._complete or (
+                    not own.active and (self._in_error or own.outermost() is not self.run)
+                )
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()

@@ -233,11 +233,11 @@ class Watch:
         if frame.f_code in self._made:
             return True
         at = frame.f_back
-        named_tuple = str(frame.f_globals.get("__name__", "")).startswith("namedtuple_")
-        if named_tuple and at is not None and self._trust.file(at.f_code.co_filename):
-            return True
         if at is not None and at.f_globals.get("__name__") in _MAKERS and self._trust.file(at.f_code.co_filename):
             self._made.update(nested(frame.f_code))
+            return True
+        named_tuple = str(frame.f_globals.get("__name__", "")).startswith("namedtuple_")
+        if named_tuple and at is not None and self._trust.file(at.f_code.co_filename):
             return True
         while at is not None and self._trust.file(at.f_code.co_filename):
             if str(at.f_globals.get("__name__", "")).startswith(_QUIET_LIBRARIES):

@@ -384,18 +384,23 @@ def squares(x):
     return np.sum((x - 1) ** 2)
 
 
-class Fit:
-    def __init__(self) -> None:
-        self.target = 1.0
+def fit():
+    """An object of a class of its own, of which nothing has been recorded."""
 
-    @compile_grad
-    def loss(self, x):
-        return np.sum((x - self.target) ** 2)
+    class Fit:
+        def __init__(self) -> None:
+            self.target = 1.0
+
+        @compile_grad
+        def loss(self, x):
+            return np.sum((x - self.target) ** 2)
+
+    return Fit()
 
 
 @pytest.mark.parametrize("name", NO_PAIRS)
 def test_a_solver_that_takes_no_gradient_is_told_from_one_that_does(name):
-    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), Fit().loss.value_and_grad):
+    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), fit().loss.value_and_grad):
         with pytest.raises(
             TypeError, match=r"write jac=True beside it, as in minimize\(f.value_and_grad, x0, jac=True"
         ):
@@ -404,5 +409,5 @@ def test_a_solver_that_takes_no_gradient_is_told_from_one_that_does(name):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_solvers_that_take_both_are_left_alone(name):
-    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), Fit().loss.value_and_grad):
+    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), fit().loss.value_and_grad):
         PAIRS[name](f, np.zeros(2))

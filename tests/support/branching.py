@@ -57,7 +57,7 @@ def source(seed: int) -> str:
 
 
 def function(seed: int) -> Callable[..., Any]:
-    space: dict[str, Any] = {"np": np, "__name__": "branching"}
+    space: dict[str, Any] = {"np": np, "__name__": "branching", "__spec__": None}
     exec(compile(source(seed), f"<branching {seed}>", "exec"), space)
     return space["f"]
 

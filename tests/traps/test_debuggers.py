@@ -1,6 +1,7 @@
 """Values that are looked at while the function runs, at a debugger's prompt, in a console, by ``breakpoint()``'s hook:
 what is typed there neither fails the call nor changes the program."""
 
+import builtins
 import code
 import io
 import pdb
@@ -131,7 +132,9 @@ def test_a_hook_of_breakpoint(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_a_console(expression, capsys):
+def test_a_console(expression, capsys, monkeypatch):
+    monkeypatch.setattr(builtins, "_", None, raising=False)  # where consoles put what they have shown
+
     def f(x):
         n = 0
         z = np.exp(x)

@@ -78,6 +78,8 @@ class UnsupportedError(UnrecordableError, TypeError):
 class OnlyPythonError(UnsupportedError):
     """A question that plain Python can answer and no recording can.  *done*: the run has had its effects."""
 
+    __module__ = "tracegrad"
+
     done = True
 
     def __reduce__(self) -> Any:

@@ -210,7 +210,7 @@ def told_value(kind: str, value: Any) -> Any:
     """The plain value that Python was told where it asked by a question of this *kind*."""
     value = value.tolist() if hasattr(value, "tolist") else value
     asked = {"bool": bool, "int": int, "index": int}.get(kind)
-    return value if asked is None else asked(value)
+    return value if asked is None or value - value != 0 else asked(value)  # (no int is infinite)
 
 
 def answered(kind: str, value: Any, every: str) -> tuple[str, str]:

@@ -73,6 +73,7 @@ class Settled:
         self._number, self.originals, self._texts = number, originals, texts
         self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
+        self.own_code = False  # whether the run's code is the caller's own, not a copy over other globals
         self._in_error = False  # whether an exception holds what is being settled
         self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
         self.held: list[Any] = []  # those of them that are in the result

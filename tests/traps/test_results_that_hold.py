@@ -390,3 +390,68 @@ def test_a_generator_within_a_loop_over_traced_values_is_refused_and_closed(valu
             assert mode == "__call__"
             assert repr(list(holder.last)) == repr([v * 2 for v in values(np.ones(3) + k)][1:])
         assert not leaves_traced(holder.last)
+
+
+def method_over_a_variable(x):
+    s = np.sum(x)
+
+    class Local:
+        def value(self):
+            return s
+
+    return Local()
+
+
+def init_over_variables(x):
+    s = np.sum(x)
+
+    class Local:
+        def __init__(self):
+            self.v = s + x[0]
+
+        def value(self):
+            return self.v
+
+    return Local()
+
+
+def class_attribute(x):
+    class Local:
+        rate = np.sum(x)
+
+        def value(self):
+            return self.rate
+
+    return Local()
+
+
+def base_over_a_variable(x):
+    class Base:
+        def value(self, scale=x[0]):
+            return scale * 2
+
+    class Local(Base):
+        pass
+
+    return Local()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [method_over_a_variable, init_over_variables, class_attribute, base_over_a_variable],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("mode", ["__call__", "grad"])
+def test_kept_instances_of_a_class_that_the_run_made(made, mode):
+    holder = types.SimpleNamespace(last=None)
+
+    @compile_grad
+    def f(x):
+        holder.last = made(x)
+        return np.sum(x * x)
+
+    for k in range(3):
+        x = np.ones(3) + k
+        getattr(f, mode)(x)
+        assert not leaves_traced([holder.last, type(holder.last).__mro__[:-1]])
+        assert repr(holder.last.value()) == repr(made(x).value())

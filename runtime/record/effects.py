@@ -37,6 +37,7 @@ from ..state.values import is_leaf, token
 from .arguments import Arguments, Container
 from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
+from .held_values import holds_traced
 from .trees import Source
 
 MAX_RESULTS = 200  # values that effects may add to the results of a program
@@ -685,6 +686,10 @@ def _is_plain_object(value: Any) -> bool:
         return True
     if kind.__module__.partition(".")[0] == "tracegrad":
         return False
+    if "<locals>" in kind.__qualname__ and holds_traced(
+        [part for one in kind.__mro__[:-1] for part in vars(one).values()]
+    ):
+        return False  # a class of the run's, whose methods read its variables
     plain = type(kind) in (type, abc.ABCMeta) and not keeps_c_state(kind) and not hasattr(kind, "__del__")
     return plain and type(getattr(value, "__dict__", {})) is dict and not weakref.getweakrefcount(value)
 

@@ -9,6 +9,7 @@ the object: it can't be handed out (``refuse_held``).
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import itertools
@@ -22,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...tracer.bytecode.versions import FORM
 from ...tracer.ir.errors import OnlyPythonError, UnsupportedError
 from ...tracer.ir.site import OWN_FOLDER, at_site
 from ...tracer.record.array import METHODS, TracedArray
@@ -52,6 +54,7 @@ class Settling(Protocol):
     """``Settled`` (``unwrap_tracers.py``)."""
 
     unsettled: list[Any]
+    own_code: bool
 
     def __call__(self, value: Any, depth: int = 0) -> Any: ...
 
@@ -88,12 +91,32 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
         plain.unsettled.append(value)
     elif kind.__flags__ & _HEAP_TYPE and not keeps_c_state(kind):  # nothing but attributes, which are settled
         plain(kind, depth)
-    elif str(kind.__module__).partition(".")[0] != "tracegrad":
-        for part in gc.get_referents(value):
-            if not issubclass(type(part), _PASSED) and plain(part, depth) is not part:
-                plain.unsettled.append(value)
-                break
+    elif str(kind.__module__).partition(".")[0] != "tracegrad" and _holds_unsettled(value, plain, depth):
+        if own := kind is types.GeneratorType and plain.own_code:
+            _settle_locals(value.gi_frame, plain, depth)
+        if not own or _holds_unsettled(value, plain, depth):
+            plain.unsettled.append(value)
     return value
+
+
+def _holds_unsettled(value: Any, plain: Settling, depth: int) -> bool:
+    """Whether a part of *value* has another plain form, when all of them are settled."""
+    others = [
+        part
+        for part in gc.get_referents(value)
+        if not issubclass(type(part), _PASSED) and plain(part, depth) is not part
+    ]
+    return bool(others)
+
+
+def _settle_locals(frame: types.FrameType, plain: Settling, depth: int) -> None:
+    """Settle the variables of a generator that waits; what it iterates over in a loop that it has begun has no name."""
+    names = frame.f_locals
+    for name, part in list(names.items()):
+        if (new := plain(part, depth)) is not part:
+            names[name] = new
+    if not FORM.writes_locals:
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
 def of_recordings(fn: types.FunctionType) -> bool:
@@ -222,6 +245,17 @@ def refuse_held(function: str, found: Any, verb: str = "returns") -> HeldError:
     )
     error.what = what
     return error
+
+
+def refuse_kept(function: str, unsettled: Iterable[Any]) -> HeldError | None:
+    """The error for what *function*, its name, has left outside, if one of these objects still holds a traced value.
+    Generators are closed: nobody gets to the value."""
+    kept = [value for value in unsettled if holds_traced([value])]
+    for value in kept:
+        if type(value) is types.GeneratorType:
+            with suppress(Exception):
+                value.close()
+    return refuse_held(function, kept[-1], "keeps") if kept else None
 
 
 def noun_of(value: Any) -> str:

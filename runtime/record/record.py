@@ -68,7 +68,7 @@ from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
-from .held_values import HeldError, refuse_held
+from .held_values import HeldError, refuse_held, refuse_kept
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
 from .recording import Look, Pieces, Recording, UserRun
@@ -195,10 +195,11 @@ def _record(
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
-            plain.run = recorder.outermost()
+            plain.run, plain.own_code = recorder.outermost(), True
             recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
             holders, left, out = Holders(recorder, given), True, None
+            kept: Any = None
             recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
 
             def reached() -> None:
@@ -241,7 +242,10 @@ def _record(
                         finally:
                             if plan.leaves is False or (plan.writes_by_name and not holders.only([out], plain.arrays)):
                                 holders.settle(plain, out)
+                            kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)
+            if kept is not None:
+                raise kept
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
@@ -510,6 +514,7 @@ def run_frozen(
             plan.learn(snapshot.graph.suspects)
         effects = Effects(learns=learns and raised is None)
         write_back()
+        raised = (refuse_kept(name_of(plan.fn), plain.unsettled) if changed else None) or raised
     if raised is not None:
         try:
             raise raised

@@ -74,6 +74,7 @@ class Settled:
         self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
         self.run: Recorder | None = None  # whose values these are; those of a run before are left alone
+        self.own_code = False  # whether the run's code is the caller's own, not a copy over other globals
         self._in_error = False  # whether an exception holds what is being settled
         self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
         self.held: list[Any] = []  # those of them that are in the result
@@ -92,9 +93,7 @@ class Settled:
             if type(value) is TracedArray:
                 # in an error, there are those of the body of a loop in which it arose
                 own = value._recorder
-                lost = not value._complete or (
-                    not own.active and (self._in_error or own.outermost() is not self.run)
-                )
+                lost = not value._complete or (not own.active and (self._in_error or own.outermost() is not self.run))
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()

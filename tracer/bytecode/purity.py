@@ -71,10 +71,12 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
 
 @dataclass(slots=True)
 class _Met:
-    """The classes of records that a loop may meet, and (method, whether it is given a new one) of those looked at."""
+    """The classes of records that a loop may meet, (method, whether it is given a new one) of those looked at, and
+    the ids of containers that are looked at."""
 
     classes: dict[type, None] = field(default_factory=dict)
     codes: set[tuple[types.FunctionType, bool]] = field(default_factory=set)
+    containers: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +394,9 @@ def _callable(value: Any, what: str, depth: int, records: _Met) -> Reason | None
         known = name in _BUILTINS and getattr(builtins, name, None) is value
         return None if known else Refusal.CODE_UNKNOWN(what=what)
     if type(value) in (tuple, list, dict):
+        if id(value) in records.containers:  # it may hold itself
+            return None
+        records.containers.add(id(value))
         held = value.values() if type(value) is dict else value
         return next((r for v in held if (r := _item(v, f"{what} holds what", depth, records))), None)
     if callable(value) and not isinstance(value, (np.ndarray, np.generic)):

@@ -24,7 +24,6 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 VARIABLE = "TRACEGRAD_FULL_TRACEBACK"
-_NOTE = f"(frames of tracegrad are left out: {VARIABLE}=1 shows them)"
 _DEFECTS = (AssertionError, NameError, RecursionError, SystemError)  # in code of the library's
 _RAISED = (ArithmeticError, LookupError, AttributeError)  # defects unless a ``raise`` has made them
 
@@ -46,8 +45,6 @@ def shorten(error: Exception) -> None:
         on_purpose = isinstance(found, TracegradError)
         last = last_frame(found.__traceback__)
         if on_purpose or last is None or _shortens(last) or not _is_defect(found, last):
-            if not on_purpose and last is not None and _is_own(last) and not is_raise(last):
-                _note(found)
             found.__traceback__ = _without(found.__traceback__, on_purpose)
         behind = found.__cause__ or found.__context__
         if behind is not None and behind is not found.__cause__ and _is_internal(behind.__traceback__):
@@ -178,8 +175,3 @@ def _is_internal(trace: TracebackType | None) -> bool:
             return False
         trace = trace.tb_next
     return True
-
-
-def _note(error: BaseException) -> None:
-    if _NOTE not in getattr(error, "__notes__", ()):
-        error.add_note(_NOTE)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from agreement import numerical_gradient
 
+import tracegrad
 from tracegrad import compile_grad, config
 from tracegrad.runtime.launch.kernel_cache import kernels
 
@@ -450,3 +451,26 @@ def test_loop_that_appends_what_it_computes():
         while abs(y - np.cos(y)) > 1e-3:
             y, turns = np.cos(y), turns + 1
         assert f(x) == pytest.approx(y + turns, abs=1e-12)
+
+
+TREE = {"a": {"n": 0.5}, "c": [1.0]}
+TREE["a"]["self"] = TREE
+RING = [0.25]
+RING.append([RING, {"ring": RING}])
+WITH_RING = {"d": 0.5, "ring": RING}
+
+
+@pytest.mark.parametrize(
+    "read", [lambda: TREE["a"]["n"], lambda: RING[0], lambda: WITH_RING["d"], lambda: TREE["c"][0]]
+)
+@pytest.mark.parametrize("compile_it", [compile_grad, tracegrad.compile])
+def test_loops_may_read_a_container_that_holds_itself(read, compile_it):
+    def plain(x):
+        while x > 0.7:
+            x = x * 0.6 + 0.01 * read()
+        return x
+
+    f = compile_it(plain)
+    for x in (2.0, 3.0, 2.0, 1.0):
+        x = tracegrad.tensor(x) if compile_it is tracegrad.compile else x
+        assert float(f(x)) == pytest.approx(float(plain(x)), rel=1e-6)

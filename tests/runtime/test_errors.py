@@ -23,6 +23,8 @@ from tracegrad import (
     compile_grad,
 )
 from tracegrad.tracer.ir.aval import BFLOAT16
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 X = np.array([0.3, 1.2, 2.0, 0.7])
 HERE = "test_errors.py"
@@ -282,20 +284,10 @@ def test_leaked_tracer():
     f(X)
     assert type(seen[0]) is np.ndarray  # what can be found is turned into its value
 
-    def held():
-        value = None
-        while True:
-            value = (yield value) or value
-
-    keeper = held()
-    next(keeper)
-
-    def plain(x):
-        keeper.send((x * 2,))  # where nobody looks
-        return np.sum(x)
-
-    compile_grad(plain)(X)
-    (y,) = next(keeper)
+    # one that nobody could find
+    recorder = Recorder()
+    with recording(recorder):
+        y = TracedArray(recorder.add_input(X, "x"), recorder)
     for use in (lambda: y + 1, lambda: np.sum(y), lambda: f(y), lambda: compile_grad(lambda x: x * y)(X)):
         message = raised(use)
         assert "return it from the function" in message or "only inside a function" in message
@@ -380,12 +372,11 @@ PAIRS = {
 }
 
 
-def squares(x):
-    return np.sum((x - 1) ** 2)
+def pairs():
+    """Functions that give value and gradient, of which nothing has been recorded."""
 
-
-def fit():
-    """An object of a class of its own, of which nothing has been recorded."""
+    def squares(x):
+        return np.sum((x - 1) ** 2)
 
     class Fit:
         def __init__(self) -> None:
@@ -395,12 +386,12 @@ def fit():
         def loss(self, x):
             return np.sum((x - self.target) ** 2)
 
-    return Fit()
+    return compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), Fit().loss.value_and_grad
 
 
 @pytest.mark.parametrize("name", NO_PAIRS)
 def test_a_solver_that_takes_no_gradient_is_told_from_one_that_does(name):
-    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), fit().loss.value_and_grad):
+    for f in pairs():
         with pytest.raises(
             TypeError, match=r"write jac=True beside it, as in minimize\(f.value_and_grad, x0, jac=True"
         ):
@@ -409,5 +400,5 @@ def test_a_solver_that_takes_no_gradient_is_told_from_one_that_does(name):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_solvers_that_take_both_are_left_alone(name):
-    for f in (compile_grad(squares).value_and_grad, autograd.value_and_grad(squares), fit().loss.value_and_grad):
+    for f in pairs():
         PAIRS[name](f, np.zeros(2))

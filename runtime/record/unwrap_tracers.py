@@ -92,8 +92,9 @@ class Settled:
             plain = value
             if type(value) is TracedArray:
                 # in an error, there are those of the body of a loop in which it arose
-                own = value._recorder
-                lost = not value._complete or (not own.active and (self._in_error or own.outermost() is not self.run))
+                lost = not value._complete or (
+                    not value._recorder.active and (self._in_error or value._recorder.outermost() is not self.run)
+                )
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()

@@ -3,8 +3,7 @@ generators, classes, bound methods of arrays.
 
 ``settle_held`` gives what stands for such an object after a run: the object itself, where all that it holds could be
 settled in place, or another one of its class.  Where neither is possible (a generator has a traced array among its
-local variables), ``Settled.unsettled`` gets
-the object: it can't be handed out (``refuse_held``).
+local variables), ``Settled.unsettled`` gets the object: it can't be handed out (``refuse_held``).
 """
 
 from __future__ import annotations
@@ -119,9 +118,9 @@ def _settle_locals(frame: types.FrameType, plain: Settling, depth: int) -> None:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def of_recordings(fn: types.FunctionType) -> bool:
+def of_recordings(fn: Any) -> bool:
     """Whether a function is one that recordings put in place of another, which means nothing to the caller."""
-    return str(fn.__module__).startswith(_OWN_CODE)
+    return str(getattr(fn, "__module__", "")).startswith(_OWN_CODE)
 
 
 def is_own(fn: Any) -> bool:
@@ -134,7 +133,7 @@ def is_own(fn: Any) -> bool:
 def method_of_array(value: Any) -> tuple[TracedArray, str] | None:
     """(array, name) of a bound method of a traced array."""
     if isinstance(value, functools.partial):  # as `TracedArray.__getattr__` makes it
-        if str(getattr(value.func, "__module__", "")).startswith(_OWN_CODE) and len(value.args) == 2:
+        if of_recordings(value.func) and len(value.args) == 2:
             name, array = value.args
             return (array, name) if type(array) is TracedArray and type(name) is str else None
         return None

@@ -54,7 +54,7 @@ from ..record.record import record, record_pieces
 from ..record.recording import Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, numbers_compared
+from ..state.state_plan import Snapshot, StatePlan, floats_compared, numbers_elsewhere
 from ..state.values import partition
 from ..stats import PathStats, Stats
 from ..stored import keep
@@ -211,7 +211,10 @@ class Dispatcher:
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
             return answer
-        floats = tuple(numbers_compared(snapshot.graph.nodes, float).values()) if plan.asks_identity else ()
+        if plan.asks_identity and plan.keep_contents(numbers_elsewhere(snapshot)):
+            snapshot.release()
+            return self.answer(endpoint, call)
+        floats = floats_compared(snapshot) if plan.asks_identity else ()
         data = [*call.data, *snapshot.arrays, *floats]
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1

@@ -10,11 +10,14 @@ call, by the way on which the function reaches it.
 from __future__ import annotations
 
 import abc
+import cmath
+import math
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -33,13 +36,14 @@ from ..state.rebuild import Substitution, set_attribute, slots
 from ..state.seeded_draws import LeftState
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.uses import COUNT, STORE
-from ..state.values import is_leaf, token
+from ..state.values import is_leaf, is_nan, nans_in, state_token, token
 from .arguments import Arguments, Container
 from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
 from .held_values import holds_traced
 from .trees import Source
 
+_NANS = math.nan, cmath.nan, cmath.nanj, np.nan
 MAX_RESULTS = 200  # values that effects may add to the results of a program
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
 _OF_OWNER = ("attr", "store", "item", "key")  # parts that are found by way of their owner
@@ -146,7 +150,7 @@ def find_effects(
     ways = _ways(graph, call)
     found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= dict.fromkeys([id(one) for c in given.containers for one in (c.original, c.given)])
-    values = _Values(found, given, inputs, texts, found_at, others)
+    values = _Values(found, given, inputs, texts, found_at, others, graph)
     values.originals.update(substitution.originals)
     for function, args in () if others is None else others.calls():
         arguments = values.expression(args, once=True)
@@ -451,12 +455,12 @@ def _rewriting(
         return
     for name in before:
         if name not in now:
-            yield OutsideEffect(("del", key, token(name)), place, _constant(name), "del {}[{}]")
+            yield OutsideEffect(("del", key, state_token(name)), place, _constant(name), "del {}[{}]")
     for name, value in now.items():
         if name not in before or before[name] is not value:
-            stored = values.expression(value)
-            yield stored and OutsideEffect(
-                ("item", key, token(name), stored[0]), _item(place, name), stored[1], "{} = {}"
+            stored, known = values.expression(value), values.constant(name)
+            yield known and stored and OutsideEffect(
+                ("item", key, known[0], stored[0]), _item(place, name), stored[1], "{} = {}"
             )
 
 
@@ -492,8 +496,9 @@ class _Values:
 
     def __init__(
         self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None,
-        found_at: dict[int, _Way | None], others: OtherEffects | None,
+        found_at: dict[int, _Way | None], others: OtherEffects | None, graph: StateGraph,
     ) -> None:  # fmt: skip
+        self._graph = graph
         self._effects, self._given, self._texts, self._others = effects, given, texts, others
         self._stand_ins = inputs
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
@@ -523,15 +528,18 @@ class _Values:
         if type(value) is str:
             return self.text(value)
         marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown or self._texts.numbers)
-        if is_leaf(value) and not marked:
-            return ("constant", token(value)), _constant(value)
-        found = self.found(value)
-        if found is not None:
-            return found
         made = self._made.get(id(value))
         if made is not None:
             made.shared = True
             return ("made", made.name), _text(made.name)
+        if is_leaf(value) and not marked:
+            if (constant := self.constant(value)) is not None:
+                return constant
+            if is_nan(value):
+                return self._shareable(value, (("nan", token(value)), _called(_constant(_another), _constant(value))))
+        found = self.found(value)
+        if found is not None:
+            return found
         if depth < _MAX_DEPTH and id(value) not in self._found_at and id(value) not in self.originals:
             self._found_at[id(value)] = None  # in case it holds itself
             found = self._new(value, depth + 1)
@@ -539,6 +547,21 @@ class _Values:
             if found is not None:
                 return found if once or isinstance(value, tuple) else self._shareable(value, found)
         return None if self._others is None else self._others.expression(value, self._array)
+
+    def constant(self, value: Any) -> _Known | None:
+        """The expression for a leaf that is the same in each replay; None where the run has made a NaN in it, which
+        containers tell from those of other runs."""
+        if (nans := nans_in(value)) and not self._found_nans.issuperset(map(id, nans)):
+            return None
+        return ("constant", state_token(value)), _constant(value)
+
+    @cached_property
+    def _found_nans(self) -> set[int]:
+        """The ids of the NaNs that the run has found outside."""
+        children = [edge.child for node in self._graph.nodes for edge in node.edges]
+        leaves = [child.value for child in children if isinstance(child, Leaf) and is_leaf(child.value)]
+        keys = [node.extra for node in self._graph.nodes if is_leaf(node.extra)]
+        return {id(nan) for leaf in [*_NANS, *leaves, *keys] for nan in nans_in(leaf)}
 
     def found(self, value: Any) -> _Known | None:
         """The expression for an object that was there before the run: it is taken from its place at once."""
@@ -669,6 +692,11 @@ class _Values:
         position = known[1]
         aval = value.aval
         return ("result", position), lambda source, texts: text_of(aval, source, f"r[{source.results[position]}]")
+
+
+def _another(nan: Any) -> Any:
+    """Another object that is the same NaN."""
+    return -(-nan)
 
 
 def _construct(source: Source, function: Any, kind: type, parts: str) -> str:

@@ -163,6 +163,8 @@ def _made_again(value: Any, plain: Settling, depth: int) -> tuple[Any] | None:
         made = function(*after[0])
         if len(after) > 1 and after[1] is not None:
             made.__setstate__(after[1])
+            if made.__reduce__()[2:] != tuple(after[1:]):  # the place in a list that the run has not made longer yet
+                plain.unsettled.append(value)
         return (made,)
     return None
 

@@ -501,7 +501,9 @@ def run_frozen(
         changes = effects.refused
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
-    if changes and raised is None and not changed and (left := _unsettled(plain, substitution)):
+    refused_call = isinstance(raised, TracegradError) and not changed  # which leaves all as it was
+    ends = changes or (raised is not None and not (interrupted or refused_call))
+    if ends and not changed and (left := _unsettled(plain, substitution)):
         held = refuse_held(name_of(plan.fn), left[-1], "keeps")
         held.done = False
         raise held
@@ -513,7 +515,8 @@ def run_frozen(
         if learns:  # the others, too, in one go
             plan.learn(snapshot.graph.suspects)
         effects = Effects(learns=learns and raised is None)
-        write_back()
+        if not refused_call:
+            write_back()
         raised = (refuse_kept(name_of(plan.fn), plain.unsettled) if changed else None) or raised
     if raised is not None:
         try:

@@ -465,7 +465,7 @@ class _Emitter:
             if node.kind in ("module", "library"):
                 self.name_in_module(node.obj.__dict__, arg, child, label)
             else:
-                self.child(_attribute(owner, arg), child, label)
+                self.child(_attribute(owner, arg, node.obj), child, label)
         elif how == "member":
             if arg[1] is not None:
                 self.fail_if(" is not ".join([f"{self.constant(store)}[{arg[-1]!r}]" for store in arg[:2]]))
@@ -559,8 +559,11 @@ def _has_items(node: StateNode) -> bool:
     return any(edge.how == "items" for edge in node.edges)
 
 
-def _attribute(owner: str, name: str) -> str:
-    return f"{owner}.{name}" if _is_name(name) else f"{owner}.__dict__[{name!r}]"
+def _attribute(owner: str, name: str, obj: Any) -> str:
+    """The attribute of the instance: where its class has one of that name, too, that is another one."""
+    store = getattr(obj, "__dict__", None)
+    own = type(store) is dict and name in store and lookup(type(obj), name) is not MISSING
+    return f"{owner}.{name}" if _is_name(name) and not own else f"{owner}.__dict__[{name!r}]"
 
 
 def _is_name(name: str) -> bool:

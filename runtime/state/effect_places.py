@@ -365,7 +365,11 @@ def _as_input(
         edge.child = walker.variables[variable]
     elif edge.how in ("item", "key") and isinstance(child, Leaf) and is_nan(child.value):
         pass  # nan, which containers tell from another by identity
-    elif isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
+    elif isinstance(child, Leaf) and _is_input(child.value, counts):
+        if label in walker.names.contents:
+            if type(child.value) is not int and any(map(asks_identity, walker.codes.values())):
+                edge.child = Leaf(child.value, False)  # guarded by identity
+            return
         made = edge.child = StateNode("number", child.value, label, node.site, extra=varies, sub=True)
         walker.nodes.append(made)
         if variable is not None:

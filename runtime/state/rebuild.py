@@ -34,7 +34,7 @@ from .kept_list import LENGTH, KeptList, Part, kept_class
 from .pins import MISSING, home, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
 from .uses import STORE
-from .values import is_empty, is_leaf, same
+from .values import is_empty, is_leaf, unchanged
 
 Wrap = Callable[[Any, str], Any]
 
@@ -331,7 +331,7 @@ class Substitution:
             before = self._built.get(id(child), child.obj) if isinstance(child, StateNode) else child.value
             if edge.how == "store" or _only_stored(edge):
                 before = MISSING
-            elif edge.stored and isinstance(child, Leaf) and is_leaf(now) and same(now, before):
+            elif edge.stored and isinstance(child, Leaf) and child.by_value and is_leaf(now) and unchanged(now, before):
                 continue
             if now is not before and now is not MISSING:
                 yield owner, edge, now

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import builtins
 import types
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -319,6 +320,11 @@ class StatePlan:
         for place in places:
             uses.setdefault(place, set()).add(READ)
 
+    @property
+    def contents(self) -> Collection[str]:
+        """The names of the arrays and numbers that a run has as they are."""
+        return self._names.contents
+
     def keep_contents(self, names: Iterable[str]) -> bool:
         """Take these arrays and numbers for what a run has as they are, guarded by their contents, from now on; whether
         that is new."""
@@ -477,6 +483,28 @@ def _holders_of_type(graph: StateGraph, trust: Trust) -> list[str]:
         if isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
         and node.obj is not builtins and not trust.package(_code_of(node.obj))
     ]  # fmt: skip
+
+
+def numbers_elsewhere(snapshot: Snapshot) -> list[str]:
+    """The names of the numbers among the inputs that are the very objects which stand elsewhere in the state, too: a
+    traced number in the place of one of them is not the other."""
+    numbers = [node for node in snapshot.inputs if node.kind == "number" and type(node.obj) is not int]
+    places = Counter(map(id, [*_floats(snapshot), *[node.obj for node in numbers]]))
+    return [node.label for node in numbers if places[id(node.obj)] > 1]
+
+
+def floats_compared(snapshot: Snapshot) -> tuple[Any, ...]:
+    """The floats in a state that its code may ask for by identity: of those that are inputs, whether they are these is
+    another question in each call."""
+    stored = any(node.kind == "number" and type(node.obj) is not int for node in snapshot.inputs)
+    compared = numbers_compared(snapshot.graph.nodes, float).values()
+    return (*compared, *(_floats(snapshot) if stored else ()))
+
+
+def _floats(snapshot: Snapshot) -> list[Any]:
+    """The floats in a state that a run has as they are."""
+    children = [edge.child for node in snapshot.graph.nodes for edge in node.edges]
+    return [child.value for child in children if isinstance(child, Leaf) and isinstance(child.value, float)]
 
 
 def numbers_compared(state: Iterable[StateNode], *kinds: type) -> dict[str, Any]:

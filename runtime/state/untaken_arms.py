@@ -10,7 +10,7 @@ code that has the arm (``StatePlan.take``).
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -84,9 +84,30 @@ def _trapped(code: CodeType, taken: frozenset[int]) -> CodeType | None:
             (dis.opmap["LOAD_CONST"], len(constants), dis.opmap["RAISE_VARARGS"], 1)
         )  # of the class, so that making the exception tells the recorder
         constants.append(trap)
-    made = code.replace(co_code=bytes(text), co_consts=tuple(constants), co_stacksize=code.co_stacksize + 1)
-    _left_out[id(made)] = made, frozenset().union(*outer.values()), code
+    absent = frozenset().union(*outer.values())
+    made = code.replace(
+        co_code=bytes(text), co_consts=tuple(constants), co_stacksize=code.co_stacksize + 1,
+        co_exceptiontable=_handlers_but(code, absent),
+    )  # fmt: skip
+    _left_out[id(made)] = made, absent, code
     return made
+
+
+def _handlers_but(code: CodeType, absent: Collection[int]) -> bytes:
+    """The table of exceptions of *code* without the handlers at the offsets that are *absent*: a ``try`` with which an
+    arm begins would let its ``finally`` run.  (Its format: Objects/exception_handling_notes.txt in CPython's source.)
+    """
+    table = bytearray()
+    for entry in flow_of(code).exceptions:
+        if entry.target not in absent:
+            size = (entry.end - entry.start) // 2
+            for k, number in enumerate((entry.start // 2, size, entry.target // 2, entry.depth * 2 + entry.lasti)):
+                digits = [number & 63]
+                while number := number >> 6:
+                    digits.insert(0, number & 63 | 64)
+                digits[0] |= 0 if k else 128
+                table += bytes(digits)
+    return bytes(table)
 
 
 @lru_cache(1024)

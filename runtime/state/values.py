@@ -145,6 +145,13 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, _UNEQUAL) and bool(value != value)
 
 
+def nans_in(value: Any) -> list[Any]:
+    """The NaNs in a leaf."""
+    if type(value) in (tuple, frozenset):
+        return [nan for part in value for nan in nans_in(part)]
+    return [value] if is_nan(value) else []
+
+
 def state_token(value: Any) -> Hashable:
     """The token of a leaf of the outside state."""
     return token(value, nans=True)

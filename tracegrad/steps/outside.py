@@ -18,7 +18,7 @@ from ..runtime.record.trees import Source
 from ..runtime.state.rebuild import leads_to_effects
 from ..runtime.state.state_graph import Edge, Leaf, StateNode
 from ..runtime.state.state_plan import Snapshot
-from ..runtime.state.values import is_leaf, same
+from ..runtime.state.values import is_leaf, unchanged
 from ..runtime.state.watch import unwatched
 from ..tensors.capture import Capture, number_at
 from ..tensors.inplace import detach, views
@@ -196,7 +196,7 @@ class Outside:
     def places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
         for member in self._members:
             by_value = isinstance(member.edge.child, Leaf) and is_leaf(member.after)
-            if member.after is not member.given and not (by_value and same(member.after, member.before)):
+            if member.after is not member.given and not (by_value and unchanged(member.after, member.before)):
                 yield member.owner, member.edge, member.after
 
     def stores(self) -> Iterator[tuple[tuple[Hashable, ...], Expression, Any]]:

@@ -443,8 +443,11 @@ def record_tensors(
     if plan.provable:
         with suppress(UnseenReaderError):
             return _record(fn, call, plan, snapshot, place, capacities)
-    if INTEGER in call.kinds:  # from now on a run changes the caller's own objects
+    # from now on a run changes the caller's own objects, and can't be made again with the numbers that C code wants
+    if INTEGER in call.kinds:
         raise IntegersAskedError({}, False)
+    if numbers := [node for node in snapshot.inputs if node.kind == "number" and node.label not in plan.contents]:
+        raise IntegersAskedError({node.label: node.site for node in numbers}, False)
     return _record(fn, call, plan, snapshot, place, capacities)
 
 

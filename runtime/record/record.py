@@ -343,7 +343,22 @@ def run_frozen(
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
-    data; *number*: the value of a traced array, to be kept outside the recording."""
+    data; *number*: the value of a traced array, to be kept outside the recording.  A run that is dropped, to be made
+    again or by Python, leaves the caller's objects as they were."""
+    pictures = Pictures(snapshot.graph.nodes, plan.provable)
+    try:
+        return _run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number, others, pictures)
+    except BaseException:
+        if not pictures.kept:
+            pictures.put_back()
+        raise
+
+
+def _run_frozen(
+    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
+    stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
+    others: OtherEffects | None, pictures: Pictures,
+) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     recorder = integers.recorder
     if plan.takes_items:
         recorder.int_of = integers.element
@@ -374,7 +389,7 @@ def run_frozen(
     recorder.asks_identity = plan.asks_identity
     recorder.may_know_values = not plan.knows_values and (plan.compares_modules or not plan.asks_identity)
     both = given.found_outside(snapshot.graph.nodes)
-    new_attributes, pictures = NewAttributes(snapshot.graph.nodes), Pictures(snapshot.graph.nodes)
+    new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
 
     def settled() -> tuple[Snapshot, list[str]]:
@@ -437,11 +452,7 @@ def run_frozen(
         integers.ask([n.label for n in numbers if n.extra or (every and type(n.obj) is int)])
         integers.ask([ITEMS] * integers.has_items)
     if both and raised is None:
-        try:
-            given.refuse_two_ways(both, {id(one) for one in substitution.touched()})
-        except MutationError:
-            pictures.put_back()
-            raise
+        given.refuse_two_ways(both, {id(one) for one in substitution.touched()})
     written, refused_changes = given.changed()
     changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
     changed = changed or [Refusal.REPLAY_CHANGES(name=name) for name in pictures.changed()]
@@ -449,7 +460,7 @@ def run_frozen(
     if changed and not (interrupted or refused_changes) and (again is not None or torn is not None):
         pictures.put_back()
         changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
-    integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
+    pictures.kept = integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
         _make_again(again, raised, bool(changed), plan, recorder, snapshot, substitution)
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
@@ -516,6 +527,7 @@ def run_frozen(
             plan.learn(snapshot.graph.suspects)
         effects = Effects(learns=learns and raised is None)
         if not refused_call:
+            pictures.kept = True
             write_back()
         raised = (refuse_kept(name_of(plan.fn), plain.unsettled) if changed else None) or raised
     if raised is not None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
-from ..runtime.record.held_values import HeldError
+from ..runtime.record.held_values import HeldError, holds_traced
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
 from ..runtime.record.record import RunAgainError, UnseenReaderError, run_frozen, stand_in_of
 from ..runtime.record.recording import Effect, Recording
@@ -684,6 +684,8 @@ def _finish(
     parts = tensors_in(out)
     counts = Counter([id(t) for t in parts] + [id(t._base) for t in parts if t._base is not None and not t._requires])
     text, statics = packed(out, source, results, returned, data)
+    holders = [part for part in statics if isinstance(part, FunctionType) and holds_traced([part])]
+    changes += [Refusal.REPLAY_RETURNS(what=type(part).__name__) for part in holders]
     shown = len(results)
     found.place(results, returned)
     added = [array for array, k in zip(found.arrays, found.indices, strict=True) if k >= shown]

@@ -459,8 +459,10 @@ def _rewriting(
     for name, value in now.items():
         if name not in before or before[name] is not value:
             stored, known = values.expression(value), values.constant(name)
-            yield known and stored and OutsideEffect(
-                ("item", key, known[0], stored[0]), _item(place, name), stored[1], "{} = {}"
+            yield (
+                known
+                and stored
+                and OutsideEffect(("item", key, known[0], stored[0]), _item(place, name), stored[1], "{} = {}")
             )
 
 
@@ -696,7 +698,7 @@ class _Values:
 
 def _another(nan: Any) -> Any:
     """Another object that is the same NaN."""
-    return -(-nan)
+    return nan + 0
 
 
 def _construct(source: Source, function: Any, kind: type, parts: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,9 +114,34 @@ def _trees(texts: Sequence[ast.expr], names: dict[str, Any]) -> tuple[Tree, ...]
 _ALONE = tree_flatten(0, none_is_leaf=True)[1]
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A container in a result that is not taken apart: it stands there in several places, or holds itself."""
+
+    value: Any
+
+
 def flatten_result(out: Any) -> tuple[list[Any], Any]:
     """(leaves, structure) of a result tree."""
     return ([out], _ALONE) if type(out) is TracedArray else tree_flatten(out, none_is_leaf=True)
+
+
+def repeated_containers(out: Any) -> set[int]:
+    """The ids of the lists and dicts that stand in a result tree in more than one place."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [out]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list | deque | dict):
+            if id(value) in seen:
+                found.add(id(value))
+                continue
+            seen.add(id(value))
+        elif not isinstance(value, tuple):
+            continue
+        stack += value.values() if isinstance(value, dict) else value
+    return found
 
 
 def returned(out: Any) -> list[Atom]:
@@ -159,7 +185,7 @@ def packed(
             continue
         found = data(leaf)
         if found is None:
-            texts.append(source.constant(leaf))
+            texts.append(source.constant(leaf.value if type(leaf) is Whole else leaf))
             statics.append(leaf)
             continue
         atom, form = found

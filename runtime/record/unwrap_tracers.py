@@ -45,11 +45,12 @@ from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
 from .held_values import holds_traced, method_of_array, of_recordings, settle_held
-from .outputs import flatten_result
+from .outputs import Whole, flatten_result, repeated_containers
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 100
+_TWO = 2  # containers, in a third one
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
 _SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
@@ -90,7 +91,9 @@ class Settled:
         known = self._known.get(id(value))
         if known is None:
             plain = value
-            if type(value) is TracedArray:
+            if type(value) is Whole:
+                plain = self(value.value, depth)
+            elif type(value) is TracedArray:
                 # in an error, there are those of the body of a loop in which it arose
                 lost = not value._complete or (
                     not value._recorder.active and (self._in_error or value._recorder.outermost() is not self.run)
@@ -235,6 +238,9 @@ class Settled:
         except RecursionError:  # it holds itself
             self.held.append(out)
             return out, []
+        if spec.num_nodes - spec.num_leaves > _TWO and (repeated := repeated_containers(out)):
+            leaves, spec = tree_flatten(out, lambda part: id(part) in repeated, none_is_leaf=True)
+            leaves = [Whole(leaf) if id(leaf) in repeated else leaf for leaf in leaves]
         if MadeArray in map(type, leaves):
             leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
             out = tree_unflatten(spec, leaves)
@@ -243,7 +249,8 @@ class Settled:
             return out, []
         plain = self._each(leaves)
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
-        return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+        out = tree_unflatten(spec, [Whole(p) if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
+        return out, [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
 
     def _each(self, leaves: list[Any]) -> list[Any]:
         """These parts of a result with plain values in their objects; ``held`` gets those in which that can't be."""

@@ -437,3 +437,54 @@ def test_a_class_that_changes_in_other_ways_is_not_recorded_again():
         C.made = k
         assert float(f(X)) == 9.0
     assert f.stats.traces == before
+
+
+#: How an attribute of the instance goes, so that the one of the class is found.
+LOST = {
+    "pop": lambda m: m.__dict__.pop("rate"),
+    "del": lambda m: delattr(m, "rate"),
+    "clear": lambda m: m.__dict__.clear(),
+    "another dict": lambda m: setattr(m, "__dict__", {}),
+}
+
+
+class Base:
+    rate = 0.5
+
+
+class Derived(Base):
+    pass
+
+
+@pytest.mark.parametrize("how", LOST)
+@pytest.mark.parametrize("cls", [Base, Derived])
+@pytest.mark.parametrize("writes", [False, True])
+def test_the_class_has_one_of_that_name(how, cls, writes):
+    """A number that runs store in an instance is found there, even if that of the class would be as good."""
+
+    def made():
+        class Model(cls):
+            total = 0.5
+
+            def step(self, v):
+                type(self).total = self.total * 0.5 + v
+                return self.total
+
+        m = Model()
+
+        def f(x):
+            if writes:
+                m.total = m.step(1.0)
+            m.rate = m.rate
+            return np.sum(x * x) * m.rate
+
+        return Model, m, f
+
+    (a, m, f), (b, n, g) = made(), made()
+    f = compile_grad(f)
+    for k in range(9):
+        if k % 3 == 2:
+            LOST[how](m)
+            LOST[how](n)
+        assert f(np.ones(2) + k) == g(np.ones(2) + k)
+        assert (a.total, vars(m)) == (b.total, vars(n))

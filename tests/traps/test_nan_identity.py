@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import types
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad import UnsupportedError, compile_grad
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
@@ -161,3 +163,93 @@ def test_a_nan_that_is_asked_for_by_its_value():
     f = compile_grad(lambda x, m: np.sum(x) * (1.0 if m != m else 2.0) * (3.0 if m in (0.5, 1.5) else 5.0))
     for m in (1.0, 1.0, nan(), nan(), 0.5, VALUES[0], 1.0):
         assert f(np.ones(2), m) == 2 * (1.0 if m != m else 2.0) * (3.0 if m in (0.5, 1.5) else 5.0)
+
+
+#: What a run does to ``s.kept`` with NaNs of its own and of outside: (what it does, what is asked in each call)
+STORED = {
+    "of outside": (lambda s, x: s.kept.__setitem__(0, s.other), lambda s: [s.first] == s.kept[:1]),
+    "the first again": (lambda s, x: s.kept.__setitem__(0, s.first), lambda s: s.kept.count(s.first)),
+    "a new one": (lambda s, x: s.kept.append(nan()), lambda s: s.kept.count(s.kept[-1])),
+    "one in two places": (lambda s, x: put_twice(s, nan()), lambda s: (s.kept[-1] in s.last, s.last in [s.kept])),
+    "in a tuple": (lambda s, x: setattr(s, "last", (nan(), x[0])), lambda s: s.last[:1] == (s.first,)),
+    "of outside in a tuple": (lambda s, x: setattr(s, "last", (s.first, 1.0)), lambda s: s.last[:1] == (s.first,)),
+    "NumPy's constant": (lambda s, x: s.kept.append(np.nan), lambda s: s.kept.count(np.nan)),
+    "a key of outside": (lambda s, x: s.table.__setitem__(s.other, x[0]), lambda s: (s.other in s.table, len(s.table))),
+    "a new key": (lambda s, x: s.table.__setitem__(nan(), x[0]), lambda s: len(s.table)),
+}  # fmt: skip
+
+
+def put_twice(s, value):
+    s.kept.append(value)
+    s.last = [value]
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("live", [False, True])
+def test_nans_that_runs_store(name, live):
+    do, ask = STORED[name]
+
+    def made():
+        n = nan()
+        s = types.SimpleNamespace(first=n, other=nan(), kept=[n, 1.0], last=(n, 2.0), table={n: 1.0}, seen=[])
+
+        def f(x):
+            s.seen.append(str(ask(s)))
+            if live:
+                s.time = time.time()
+            do(s, x)
+            return np.sum(x * x)
+
+        return s, f
+
+    (mine, f), (plain, g) = made(), made()
+    f = compile_grad(f)
+    for k in range(6):
+        x = np.ones(3) + k % 2
+        if k == 4:
+            mine.other, plain.other = nan(), nan()
+        assert f(x) == g(x)
+        assert mine.seen == plain.seen
+        assert ask(mine) == ask(plain)
+
+
+#: Numbers that are stored, and asked for by identity.
+BY_IS = {
+    "nan": (lambda s: s.value is s.unset, nan(), lambda s: setattr(s, "value", nan())),
+    "a number": (lambda s: s.value is s.unset, 1e9, lambda s: setattr(s, "value", s.value + 1.0)),
+    "through a variable": (lambda s: is_one(s.value, s.unset), nan(), lambda s: setattr(s, "value", nan())),
+    "is not": (lambda s: s.value is not s.unset, nan(), lambda s: setattr(s, "value", 3.0)),
+    "set back": (lambda s: s.value is s.unset, nan(), lambda s: setattr(s, "value", s.unset)),
+    "in a list": (lambda s: s.values[0] is s.unset, nan(), lambda s: s.values.__setitem__(0, nan())),
+}
+
+
+def is_one(a, b):
+    first, second = a, b
+    return first is second
+
+
+@pytest.mark.parametrize("name", BY_IS)
+@pytest.mark.parametrize("steps", [False, True])
+def test_stored_numbers_that_are_asked_for_by_identity(name, steps):
+    ask, unset, do = BY_IS[name]
+
+    def made():
+        s = types.SimpleNamespace(unset=unset, value=unset, values=[unset], count=0.0)
+
+        def f(x):
+            s.count += 1.0
+            if ask(s):
+                do(s)
+                return (x * x).sum()
+            if s.count % 3 < 1:
+                s.value = s.values[0] = s.unset
+            return (x * x).sum() * 2.0
+
+        return f
+
+    f, g = (tracegrad.compile if steps else compile_grad)(made()), made()
+    for k in range(8):
+        x = np.ones(3) + k
+        x = tracegrad.tensor(x) if steps else x
+        assert float(f(x)) == float(g(x))

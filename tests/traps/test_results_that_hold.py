@@ -19,9 +19,10 @@ from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
 
 import numpy as np
 import pytest
+from same_state import difference
 
 import tracegrad
-from tracegrad import TracegradError, UnsupportedError, compile_grad
+from tracegrad import TracegradError, UnsupportedError, autograd, compile_grad
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
 
@@ -455,3 +456,93 @@ def test_kept_instances_of_a_class_that_the_run_made(made, mode):
         getattr(f, mode)(x)
         assert not leaves_traced([holder.last, type(holder.last).__mro__[:-1]])
         assert repr(holder.last.value()) == repr(made(x).value())
+
+
+def in_tuples(x):
+    part = ([x[0]], 1)
+    return [part, part, x]
+
+
+def counted_rows(x):
+    row = deque([x[0], 0.5])
+    return {"rows": [row] * 2, "first": row}
+
+
+def nested_twice(x):
+    inner = [np.sum(x)]
+    return inner, [inner, {"inner": inner}], 2 * x
+
+
+def state_in_two_places(x):
+    TREE["c"] = TREE["a"]
+    return TREE
+
+
+def state_and_its_copy(x):
+    TREE["c"] = copy.copy(TREE["a"])
+    TREE["a"]["b"].append(x[0])
+    return TREE
+
+
+TREE = {}
+
+
+@pytest.mark.parametrize(
+    "fn", [in_tuples, counted_rows, nested_twice, state_in_two_places, state_and_its_copy], ids=lambda f: f.__name__
+)
+def test_a_container_that_stands_twice_in_a_result(fn):
+    """It is one object, as of plain Python's."""
+    f = compile_grad(fn)
+    for k in range(4):
+        x, found = np.ones(3) + k, []
+        for g in (f, fn):
+            TREE.clear()
+            TREE.update(a={"b": [], "n": 0.5}, c={})
+            found.append(g(x))
+        assert difference({"result": found[0]}, {"result": found[1]}) == ""
+
+
+def test_a_container_that_stands_twice_beside_a_loss():
+    def fn(x):
+        row = [x[0]]
+        return np.sum(x * x), [row, row]
+
+    (loss, (a, b)), slope = autograd.value_and_grad(fn, has_aux=True)(np.ones(3))
+    assert a is b and a == [1.0] and loss == 3.0 and slope.tolist() == [2.0] * 3
+
+
+def test_a_reversed_list_that_the_run_has_made_longer():
+    values = [0.5]
+
+    def fn(x):
+        values[:] = [np.sum(x), 1.5]
+        return reversed(values)
+
+    f = compile_grad(fn)
+    for k in range(3):
+        assert list(f(np.ones(3) + k)) == [1.5, 3.0 * (k + 1)]
+
+
+#: A step that stores its loss, and returns what computes with it.
+HELD = {
+    "a function": lambda s: lambda: s * 2,
+    "a default": lambda s: lambda v=s: v * 2,
+    "nested": lambda s: [lambda: s * 2],
+    "in a dict": lambda s: {"f": lambda: s * 2},
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_step_that_returns_what_it_stores(name):
+    losses = {}
+
+    def step(x):
+        losses["last"] = loss = (x * x).sum()
+        return HELD[name](loss)
+
+    f = tracegrad.compile(step)
+    for k in range(4):
+        found = f(tracegrad.ones(3) * (k + 1))
+        while not callable(found):
+            (found,) = found.values() if isinstance(found, dict) else found
+        assert float(found()) == 6.0 * (k + 1) ** 2 and not leaves_traced([found, losses])

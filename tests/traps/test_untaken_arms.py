@@ -4,10 +4,12 @@ takes one is right all the same."""
 import copy
 import heapq
 import sys
+import textwrap
 import time
 
 import numpy as np
 import pytest
+from leftovers import leftovers
 
 from tracegrad import autograd, compile_grad
 
@@ -400,3 +402,76 @@ def test_what_was_changed_before_an_arm():
     for sign, flag in ((1, 0), (-1, 0), (1, 0), (1, 1), (-1, 1), (1, 0)):
         plain = fn(sign * X, *like, flag)
         assert np.isclose(f(sign * X, flag), plain) and state == like
+
+
+#: An arm that begins with what catches exceptions; ``left`` gets a number in each call that takes it, exactly one.
+CATCHING = {
+    "finally": """
+        try:
+            y = x * 2
+        finally:
+            left.append(x[0] + len(left))
+    """,
+    "except all": """
+        try:
+            y = x * rates["x"]
+        except BaseException:
+            left.append(x[0] + len(left))
+            y = x * 2
+    """,
+    "with": """
+        with noting(left, x[0]):
+            y = x * 2
+    """,
+    "nested": """
+        try:
+            try:
+                y = x * rates["x"]
+            finally:
+                left[:] = [[x[1]], *left]
+        except KeyError:
+            left.append([x[0]])
+            y = x * 2
+    """,
+    "after a loop": """
+        for _ in range(2):
+            try:
+                y = x * next(counts)
+            finally:
+                left.append(x[0])
+    """,
+}
+AROUND = """
+import contextlib, itertools, time
+import numpy as np
+left, rates, counts = [], {}, itertools.count(1)
+
+@contextlib.contextmanager
+def noting(into, value):
+    try:
+        yield
+    finally:
+        into.append(value + len(into))
+
+def f(x):
+    if x[0] < 0:
+        return np.sum(x)
+    if x[0] > 1:
+ARM
+        return np.sum(y) + time.time() * 0
+    return np.sum(x * x)
+"""
+
+
+@pytest.mark.parametrize("name", CATCHING)
+def test_an_arm_that_begins_with_a_handler(name):
+    """What stops a run at an arm is not seen by the handlers in it."""
+    arm = textwrap.indent(textwrap.dedent(CATCHING[name]), " " * 8)
+    plain, mine = {"__name__": "plain"}, {"__name__": "mine"}
+    for space in (plain, mine):
+        exec(AROUND.replace("ARM", arm), space)
+    f = compile_grad(mine["f"])
+    for first in (0.5, 0.6, 2.0, 2.5, -1.0, 3.0):
+        x = np.array([first, 1.0])
+        assert np.isclose(f(x), plain["f"](x))
+        assert repr(mine["left"]) == repr(plain["left"]) and not leftovers({"left": mine["left"]})

@@ -447,7 +447,7 @@ def record_tensors(
     if INTEGER in call.kinds:
         raise IntegersAskedError({}, False)
     if numbers := [node for node in snapshot.inputs if node.kind == "number" and node.label not in plan.contents]:
-        raise IntegersAskedError({node.label: node.site for node in numbers}, False)
+        raise IntegersAskedError({node.label: None for node in numbers}, False)
     return _record(fn, call, plan, snapshot, place, capacities)
 
 

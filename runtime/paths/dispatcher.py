@@ -227,7 +227,8 @@ class Dispatcher:
             capacities = first[0].recording.capacities if first else ()
             recording = self._record(endpoint, call, plan, snapshot, capacities)
             recording.known_of_code = plan.known_of_code
-        except (NotCountersError, RecordAgainError):  # its effects have gone to copies
+        except (NotCountersError, RecordAgainError) as error:  # its effects have gone to copies
+            self.stats.note(error.note)
             again = partial(self.answer, endpoint, call)
         except IntegersAskedError as error:  # as above
             self.stats.note(describe_dropped(error, leaf_names(self.fn, call)))

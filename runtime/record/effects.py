@@ -219,6 +219,8 @@ class NotCountersError(Exception):
     """``places`` hold an int, and are counted up by something else: the recording is to be made again, for places that
     are read."""
 
+    note = "a counter is also changed otherwise: the run is made again"
+
     def __init__(self, places: set[tuple[str, str]]) -> None:
         self.places = places
 

@@ -33,6 +33,8 @@ _left_out: dict[int, tuple[CodeType, frozenset[int], CodeType]] = {}
 class ArmTakenError(RecordAgainError):
     """A run has come to an arm that its code was made without."""
 
+    note = "an arm of a branch that no run had taken: the run is made again"
+
     arm: Arm = (0, ALL_ARMS)
 
     def __init__(self) -> None:

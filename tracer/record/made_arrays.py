@@ -34,9 +34,13 @@ _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until
 class HoldsTracedError(RecordAgainError):
     """The arrays that a call makes are to be traced ones."""
 
+    note = "an array that the code makes holds traced values: the run is made again with a traced one"
+
 
 class NotTracedError(RecordAgainError):
     """The arrays that were traced ones by a guess are to be plain ones."""
+
+    note = "an array that the code makes is to be a plain one: the run is made again"
 
 
 def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:

@@ -53,8 +53,9 @@ _SMALL = 2048  # bytes of a constant that is known again by its contents
 
 class RecordAgainError(BaseException):
     """The run is to be made again, by what was learned from it; ``error`` is raised where that can't be.  No ``except``
-    clause of the function's is to see it."""
+    clause of the function's is to see it.  *note*: what ``stats`` says of the run that is dropped."""
 
+    note = "what was learned in a run: it is made again"
     captured: frozenset[Var] = frozenset()  # inputs that are to be plain arrays then
 
     def __init__(self, error: Exception) -> None:
@@ -65,6 +66,8 @@ class RecordAgainError(BaseException):
 class NeedsContentsError(RecordAgainError):
     """The inputs ``captured`` are to be plain arrays."""
 
+    note = "arrays or numbers from outside are asked for as they are: the run is made again with these"
+
     def __init__(self, captured: frozenset[Var], error: UnsupportedError) -> None:
         super().__init__(error)
         self.captured = captured
@@ -73,10 +76,14 @@ class NeedsContentsError(RecordAgainError):
 class NotHeldError(RecordAgainError):
     """A condition that the run relied on does not hold: each is to be asked for at once."""
 
+    note = "a condition that the run relied on does not hold: it is made again"
+
 
 class HasCopyError(RecordAgainError):
     """The function was to get an object of the outside of which it has, or may have, a copy: what is done to the one
     would not be seen at the other.  *reason*: why no other run can be recorded; None where one may."""
+
+    note = "an object is found on another way than before: the run is made again"
 
     def __init__(self, reason: Reason | None = None) -> None:
         super().__init__(
@@ -91,9 +98,13 @@ class HasCopyError(RecordAgainError):
 class KnowValuesError(RecordAgainError):
     """Functions are to be known as values, too (shown_names.py)."""
 
+    note = "functions are used as values: the run is made again"
+
 
 class RowsApartError(RecordAgainError):
     """The batches of functions with these *codes* are to be run row by row: a loop ends elsewhere in other rows."""
+
+    note = "a loop ends elsewhere in other rows of a batch: the run is made again row by row"
 
     def __init__(self, codes: Sequence[Any], error: Exception) -> None:
         super().__init__(error)
@@ -102,6 +113,8 @@ class RowsApartError(RecordAgainError):
 
 class NotSelectedError(RecordAgainError):
     """A choice, both of whose arms have run, is to be a question; or questions are to be choices (control/arms.py)."""
+
+    note = "which branches run both arms was decided anew: the run is made again"
 
     def __init__(self) -> None:
         super().__init__(UnsupportedError.here("this run of both arms of an `if` is made again"))

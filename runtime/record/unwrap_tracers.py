@@ -111,6 +111,12 @@ class Settled:
             known = self._known[id(value)] = value, plain
         return known[1]
 
+    def knows(self, value: Any) -> bool:
+        """Whether *value* is what is noted here of others."""
+        if type(value) is tuple:
+            return bool(value) and self._known.get(id(value[0])) is value
+        return value is self._known
+
     @property
     def arrays(self) -> list[TracedArray]:
         """The traced arrays that have been settled."""
@@ -360,7 +366,7 @@ class Holders:
             passed.add(id(found))
             holders, found = gc.get_referrers(*found), []
             for holder in holders:
-                if id(holder) not in passed and not isinstance(holder, types.FrameType):
+                if id(holder) not in passed and not isinstance(holder, types.FrameType) and not plain.knows(holder):
                     passed.add(id(holder))
                     if type(holder) is tuple:
                         if _counts([holder])[0] > free:  # else that of the arguments just now, from Python 3.14 on

@@ -6,6 +6,7 @@ They are made while the function is recorded, of traced arrays, which mean nothi
 from __future__ import annotations
 
 import functools
+import time
 import types
 from collections import deque
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import pytest
 
 import tracegrad
 from tracegrad import compile_grad
+from tracegrad.runtime.record.unwrap_tracers import Holders
+from tracegrad.tracer.record.array import TracedArray
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
@@ -530,3 +533,36 @@ def test_a_function_that_is_returned_reads_what_is_there_then():
         found = f(np.ones(2))
         scale = np.ones(2) * 3.0
         assert found() == (2.0, [3.0, 3.0])
+
+
+@pytest.mark.parametrize("kept", ["attribute", "list", "object", "generator of a list"])
+def test_the_search_for_holders_leaves_alone_what_is_known_of_them(monkeypatch, kept):
+    """What has been settled is held by the notes on it, which are no place of the user's."""
+    found = []
+    settle = Holders.settle
+
+    def seen(self, plain, out):
+        settle(self, plain, out)
+        found.append([value for value, _ in plain._known.values()])
+        assert all(plain._known[id(value)][0] is value for value in found[-1])
+
+    monkeypatch.setattr(Holders, "settle", seen)
+    state = types.SimpleNamespace(last=None, all=[])
+
+    def f(x):
+        vars(state)["time"] = time.time()  # under a name that is not known
+        total = np.sum(x)
+        if kept == "attribute":
+            state.last = (1, total)
+        elif kept == "list":
+            state.all.append([total, x[0]])
+        elif kept == "object":
+            state.last = types.SimpleNamespace(total=total)
+        else:
+            state.last = iter([total, x[0]])
+        return sorted([total * total, x[0]])
+
+    g = compile_grad(f)
+    for k in range(3):
+        assert g(np.ones(3) + k) == f(np.ones(3) + k)
+    assert any(type(value) is TracedArray for known in found for value in known)

@@ -18,10 +18,15 @@ _INFO, _DEBUG = 20, 10  # of ``logging``, which is not imported here: who has no
 _LEVELS = {"recompiles": _INFO, "compiles": _INFO, "fusion": _DEBUG}
 
 
+_loggers: dict[str, Any] = {}
+
+
 def _logger(topic: str) -> Any:
-    """The logger of a topic, if anybody has imported ``logging``."""
-    logging = sys.modules.get("logging")
-    return getattr(logging, "getLogger", lambda name: None)(f"tracegrad.{topic}")
+    """The logger of a topic, if anybody has imported ``logging``.  It is asked for once: a thread that is interrupted
+    while it asks leaves the lock of ``logging`` taken."""
+    if topic not in _loggers and hasattr(logging := sys.modules.get("logging"), "getLogger"):
+        _loggers[topic] = logging.getLogger(f"tracegrad.{topic}")  # type: ignore[union-attr]
+    return _loggers.get(topic)
 
 
 def wanted(topic: str) -> bool:

@@ -22,6 +22,7 @@ from ...tracer.record.undecided import Undecided
 from ..mode import Mode
 from .arguments import positional_names
 from .call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
+from .outputs import Whole
 from .plain_objects import is_object
 from .trees import Source, packing
 
@@ -152,7 +153,7 @@ def unlabelled(out: Any) -> Any:
 
 def scalar_loss(fn: Any, out: Any) -> Atom:
     """*out* as the scalar that is differentiated, or a clear error."""
-    out = out.of_rank(2) if type(out) is Undecided else out
+    out = out.of_rank(2) if type(out) is Undecided else out.value if type(out) is Whole else out
     if isinstance(out, (TracedArray, float, int, complex, np.generic, np.ndarray)) and not isinstance(out, bool):
         atom = to_atom(out)
         if atom.aval.shape == () and atom.aval.dtype.kind in FLOAT_KINDS:

@@ -41,6 +41,7 @@ from .arguments import Arguments, Container
 from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
 from .held_values import holds_traced
+from .outputs import Whole, whole_containers, with_whole
 from .trees import Source
 
 _NANS = math.nan, cmath.nan, cmath.nanj, np.nan
@@ -113,7 +114,7 @@ class Effects:
     """The effects of a run; ``arrays`` are the traced arrays that they need, at ``indices`` of the graph's results.
     ``refused``: changes that can't be done again.  ``transient``: they change what a replay depends on.
     ``learns``: another run may have none that are refused.
-    ``write_back`` has them take effect at once, for a run that is not kept."""
+    ``write_back`` has them take effect at once, for a run that is not kept.  ``out``: the run's result."""
 
     effects: list[OutsideEffect] = field(default_factory=list)
     arrays: list[TracedArray] = field(default_factory=list)
@@ -122,6 +123,7 @@ class Effects:
     transient: Reason | None = None
     learns: bool = False
     write_back: Callable[[], None] = lambda: None
+    out: Any = None
 
     def place(self, atoms: list[Atom], returned: dict[int, int]) -> None:
         """Append what is needed to *atoms*; *returned*: the index there of each traced array, by id, that the function
@@ -137,15 +139,20 @@ class Effects:
 def find_effects(
     call: Call, graph: StateGraph, given: Arguments, written: Sequence[Container], substitution: Substitution,
     inputs: dict[int, TracedArray], texts: Texts | None, others: OtherEffects | None = None,
-    ends: Sequence[LeftState] = (),
+    ends: Sequence[LeftState] = (), out: Any = None,
 ) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given*, some of whose containers it has *written*, and the copies of
     *substitution*; *inputs*: the stand-ins for the arrays and numbers of the state, in order, by the ids of their
-    nodes; *texts*: those that it has printed; *ends*: the states in which it has left generators."""
-    found = Effects()
+    nodes; *texts*: those that it has printed; *ends*: the states in which it has left generators; *out*: its result, in
+    which containers that the state has, too, are named by variables of the effects."""
+    found = Effects(out=out)
     members = () if others is None else others.places()
     changed = [*substitution.effects(), *members]
-    if not (changed or written or ends) and others is None and (texts is None or not texts.printed):
+    names: dict[int, str] = {}  # id of a container in the result -> the variable that has it
+    copies = substitution.originals.keys() | {id(node.obj) for node in graph.nodes}
+    copies |= {id(c.given) for c in given.containers if c.place is not None or c in written}
+    more = changed or written or ends or others is not None or (texts is not None and texts.printed)
+    if not (more or whole_containers(out, copies)):
         return found
     ways = _ways(graph, call)
     found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
@@ -211,8 +218,25 @@ def find_effects(
             found.refused.append(Refusal.REPLAY_CHANGES(name=c.name))
         else:
             found.effects += [effect for effect in made if effect is not None]
+    if shared := whole_containers(out, copies | values.made):
+        found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
     found.effects[:0] = values.taken
     return found
+
+
+def _named(container: Any, names: dict[int, str], found: Effects, values: _Values) -> Whole:
+    """The variable that has a container of the result, which others have, too, when the effects are done; it is kept
+    in *names*."""
+    if id(container) in names:
+        return Whole(values.originals.get(id(container), container), names[id(container)])
+    name = names[id(container)] = f"result{len(names)}"
+    original = values.originals.get(id(container), container)
+    known = values.expression(container)
+    if known is None:
+        found.refused.append(Refusal.REPLAY_RETURNS(what=type(container).__name__))
+    else:
+        found.effects.append(OutsideEffect(("result", name, known[0]), _text(name), known[1], "{} = {}"))
+    return Whole(original, name)
 
 
 class NotCountersError(Exception):
@@ -551,6 +575,11 @@ class _Values:
             if found is not None:
                 return found if once or isinstance(value, tuple) else self._shareable(value, found)
         return None if self._others is None else self._others.expression(value, self._array)
+
+    @property
+    def made(self) -> set[int]:
+        """The ids of what the run has made that has an expression."""
+        return set(self._made)
 
     def constant(self, value: Any) -> _Known | None:
         """The expression for a leaf that is the same in each replay; None where the run has made a NaN in it, which

@@ -2,6 +2,7 @@
 
 A result tree is flattened; its data become results of the graph, and other leaves (None, strings, settings) stand in
 the expression as they are.  An argument, or an array from outside, that is returned as it was found is the very object.
+So is a list or dict that the state or an argument has, too (``Whole``): the effects give it a name.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom
-from ...tracer.ir.trees import tree_flatten
+from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
@@ -116,9 +117,11 @@ _ALONE = tree_flatten(0, none_is_leaf=True)[1]
 
 @dataclass(frozen=True)
 class Whole:
-    """A container in a result that is not taken apart: it stands there in several places, or holds itself."""
+    """A container in a result that is not taken apart, since others have it, too: the state, an argument, another place
+    of the result.  *name*: the variable that has it, once the effects are done; "" where it is *value* itself."""
 
-    value: Any
+    value: Any = field(default=None, compare=False)
+    name: str = ""
 
 
 def flatten_result(out: Any) -> tuple[list[Any], Any]:
@@ -126,22 +129,30 @@ def flatten_result(out: Any) -> tuple[list[Any], Any]:
     return ([out], _ALONE) if type(out) is TracedArray else tree_flatten(out, none_is_leaf=True)
 
 
-def repeated_containers(out: Any) -> set[int]:
-    """The ids of the lists and dicts that stand in a result tree in more than one place."""
+def whole_containers(out: Any, others: Container[int] = ()) -> set[int]:
+    """The ids of the lists and dicts in a result tree that stand there in more than one place, or whose ids are among
+    *others*."""
     found: set[int] = set()
     seen: set[int] = set()
     stack = [out]
     while stack:
         value = stack.pop()
         if isinstance(value, list | deque | dict):
-            if id(value) in seen:
+            if id(value) in seen or id(value) in others:
                 found.add(id(value))
+            if id(value) in seen:
                 continue
             seen.add(id(value))
         elif not isinstance(value, tuple):
             continue
         stack += value.values() if isinstance(value, dict) else value
     return found
+
+
+def with_whole(out: Any, ids: Container[int], whole: Callable[[Any], Whole]) -> Any:
+    """A result tree with ``whole(part)`` in place of the containers with these *ids*."""
+    leaves, spec = tree_flatten(out, lambda part: id(part) in ids, none_is_leaf=True)
+    return tree_unflatten(spec, [whole(leaf) if id(leaf) in ids else leaf for leaf in leaves])
 
 
 def returned(out: Any) -> list[Atom]:
@@ -185,7 +196,10 @@ def packed(
             continue
         found = data(leaf)
         if found is None:
-            texts.append(source.constant(leaf.value if type(leaf) is Whole else leaf))
+            is_whole = type(leaf) is Whole
+            texts.append(leaf.name if is_whole and leaf.name else source.constant(leaf.value if is_whole else leaf))
+            if is_whole and leaf.name:
+                source.names[leaf.name] = ...  # for those who show a result without its effects
             statics.append(leaf)
             continue
         atom, form = found

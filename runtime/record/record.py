@@ -72,7 +72,15 @@ from .held_values import HeldError, refuse_held, refuse_kept
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
 from .recording import Look, Pieces, Recording, UserRun
-from .unwrap_tracers import Holders, NewAttributes, PlainKeys, Settled, is_raised_by_python, settle
+from .unwrap_tracers import (
+    Holders,
+    NewAttributes,
+    PlainKeys,
+    Settled,
+    held_elsewhere,
+    is_raised_by_python,
+    settle,
+)
 
 
 def record(
@@ -218,7 +226,7 @@ def _record(
                 if recorder.hashed:
                     out = PlainKeys(plain)(out)
                 if left:
-                    out, _ = plain.result(out)
+                    out, _ = plain.result(out, (), held_elsewhere([out]))
                     if plain.held:
                         raise refuse_held(name_of(fn), plain.held[0])
             except BaseException as error:
@@ -261,7 +269,9 @@ def _record(
                     recorder.given[id(stand_in)] = f"arrays[{len(recorder.inputs) - len(inputs) - 1}]"
                 return stand_in
 
-            out, changes, effects = run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number)
+            out, changes, effects = run_frozen(
+                call, leaves, plan, snapshot, integers, wrt, stands_for, number, named=look is None
+            )
         refused = unrecordable.last()
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
@@ -339,15 +349,16 @@ def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Va
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
     stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: OtherEffects | None = None,
+    others: OtherEffects | None = None, named: bool = True,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
-    data; *number*: the value of a traced array, to be kept outside the recording.  A run that is dropped, to be made
-    again or by Python, leaves the caller's objects as they were."""
+    data; *number*: the value of a traced array, to be kept outside the recording.  *named*: whether containers in the
+    result that the caller has, too, are those.  A run that is dropped, to be made again or by Python, has no
+    effect."""
     pictures = Pictures(snapshot.graph.nodes, plan.provable)
     try:
-        return _run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number, others, pictures)
+        return _run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number, others, named, pictures)
     except BaseException:
         if not pictures.kept:
             pictures.put_back()
@@ -357,7 +368,7 @@ def run_frozen(
 def _run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
     stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: OtherEffects | None, pictures: Pictures,
+    others: OtherEffects | None, named: bool, pictures: Pictures,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     recorder = integers.recorder
     if plan.takes_items:
@@ -493,7 +504,7 @@ def _run_frozen(
 
     asked = substitution.asked()
     unknown = [Refusal.REPLAY_CHANGES(name=label) for label in asked]
-    effects, changes = Effects(), changed or substitution.changes() or unknown or returned
+    effects, changes = Effects(out=out), changed or substitution.changes() or unknown or returned
     learns = bool(new) and raised is None and plan.learn(new)  # which the next run finds there
     if learns:
         changes = changes or [Refusal.REPLAY_CHANGES(name=name) for name in new]
@@ -504,7 +515,7 @@ def _run_frozen(
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
             effects = find_effects(
                 call, snapshot.graph, given, written, substitution, inputs, recorder.texts, others,
-                [*watch.draws.ends()],
+                [*watch.draws.ends()], out if named else None,
             )  # fmt: skip
         except NotCountersError as error:
             plan.read(error.places)
@@ -535,7 +546,10 @@ def _run_frozen(
             raise raised
         finally:
             raised = None  # no cycle through its traceback
-    return out, changes, effects
+    lasts = plan.provable and not changes
+    if lasts:
+        return effects.out if named else out, changes, effects
+    return plain.whole(out, held_elsewhere([out])), changes, effects
 
 
 def _make_again(

@@ -28,7 +28,7 @@ from .call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, TENSOR, Call
 from .complex_data import taker
 from .derived import DerivedInputs
 from .effects import OutsideEffect
-from .outputs import Output
+from .outputs import Output, Whole
 from .trees import Source
 
 
@@ -281,4 +281,4 @@ def _equal(x: Any, y: Any) -> bool:
         return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
     if isinstance(x, float):
         return np.float64(x).tobytes() == np.float64(y).tobytes()
-    return isinstance(x, (int, str, bytes, bool, np.generic, optree.PyTreeSpec)) and bool(x == y)
+    return isinstance(x, (int, str, bytes, bool, np.generic, optree.PyTreeSpec, Whole)) and bool(x == y)

@@ -14,8 +14,8 @@ import gc
 import operator
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -45,12 +45,11 @@ from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
 from .held_values import holds_traced, method_of_array, of_recordings, settle_held
-from .outputs import Whole, flatten_result, repeated_containers
+from .outputs import Whole, flatten_result, whole_containers, with_whole
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 100
-_TWO = 2  # containers, in a third one
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
 _SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
@@ -58,6 +57,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.s
 _HASHED = (TracedArray, *_STAND_INS)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
+_PARTED = (list, tuple, deque, dict)
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 
 
@@ -236,27 +236,37 @@ class Settled:
             if not is_leaf(old) and (new := self(old, depth)) is not old:
                 object.__setattr__(value, name, new)
 
-    def result(self, out: Any, kept: Collection[int] = ()) -> tuple[Any, list[Reason]]:
+    def result(
+        self, out: Any, kept: Collection[int] = (), others: Container[int] | None = None
+    ) -> tuple[Any, list[Reason]]:  # fmt: skip
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
-        values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again."""
+        values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again.
+        *others*: those of containers that others have, too; None: they are found in the end (``whole``)."""
         try:
             leaves, spec = flatten_result(out)
         except RecursionError:  # it holds itself
             self.held.append(out)
             return out, []
-        if spec.num_nodes - spec.num_leaves > _TWO and (repeated := repeated_containers(out)):
-            leaves, spec = tree_flatten(out, lambda part: id(part) in repeated, none_is_leaf=True)
-            leaves = [Whole(leaf) if id(leaf) in repeated else leaf for leaf in leaves]
         if MadeArray in map(type, leaves):
             leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
             out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
+        if others is not None:
+            out = self.whole(out, others)
+            leaves, spec = flatten_result(out)
         if not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves)):
             return out, []
+        if others is None:
+            out = self.whole(out, self.originals)
+            leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
-        out = tree_unflatten(spec, [Whole(p) if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
-        return out, [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+        return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+
+    def whole(self, out: Any, others: Container[int]) -> Any:
+        """A result in which the containers that others have, too, with ids among *others*, are theirs."""
+        ids = whole_containers(out, others)
+        return with_whole(out, ids, lambda part: Whole(self(part))) if ids else out
 
     def _each(self, leaves: list[Any]) -> list[Any]:
         """These parts of a result with plain values in their objects; ``held`` gets those in which that can't be."""
@@ -391,6 +401,21 @@ def _containers(out: Any) -> list[Any]:
     return found
 
 
+def held_elsewhere(results: list[Any]) -> set[int]:
+    """The ids of the lists and dicts in a result that others hold, too, by counts of references.  *results*: a list of
+    the result, which is in one variable besides."""
+    found, places = [x for x in results if type(x) is not TracedArray], Counter({id(x): 2 for x in results})
+    for value in found:
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, _PARTED) else ()
+        inside = [part for part in parts if isinstance(part, _PARTED)]
+        found += [part for part in inside if id(part) not in places]
+        places.update(map(id, inside))
+        del parts, inside
+    value = None
+    free = _counts([object()])[0]  # in a list alone
+    return {id(x) for x, count in zip(found, _counts(found), strict=True) if count > free + places[id(x)]}
+
+
 def _counts(values: Sequence[Any]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
 
@@ -404,7 +429,7 @@ def is_raised_by_python(error: BaseException) -> bool:
 
 def _is_value(leaf: Any) -> bool:
     """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
-    kinds = (TracedArray, TracedInt, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
+    kinds = (TracedArray, TracedInt, Whole, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
     return issubclass(type(leaf), kinds) or is_leaf(leaf)
 
 

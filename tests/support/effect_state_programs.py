@@ -133,15 +133,15 @@ def _taken(result: Any) -> Any:
 
 @dataclass
 class Verdict:
-    # "identity": an outside container that is returned comes as a copy; "grown": numbers that are too large to tell
-    kind: str = ""  # "wrong", "state", "leak", "gradient", "error", "identity", "refused"
+    # "identity": what is returned shares other objects with the state; "grown": numbers that are too large to tell
+    kind: str = ""  # "wrong", "state", "leak", "gradient", "error", "identity", "refused", "grown"
     text: str = ""
     live: str = ""
     calls: int = 0
 
     @property
     def failed(self) -> bool:
-        return self.kind not in ("", "refused", "grown", "identity")
+        return self.kind not in ("", "refused", "grown")
 
 
 def judge(case: EffectProgram) -> Verdict:

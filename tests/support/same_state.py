@@ -68,7 +68,7 @@ class _Pairs:
         if isinstance(a, range | slice):
             ends = [(getattr(v, "start"), getattr(v, "stop"), getattr(v, "step")) for v in (a, b)]  # noqa: B009
             return self.same(place, *ends)
-        if isinstance(a, tuple | frozenset) and type(a) in (tuple, frozenset):
+        if type(a) in (tuple, frozenset) or (isinstance(a, tuple) and hasattr(a, "_fields")):
             return self.parts(place, a, b)
         if a is b:
             return ""

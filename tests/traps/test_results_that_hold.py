@@ -13,12 +13,14 @@ import gc
 import itertools
 import operator
 import pickle
+import time
 import types
 import weakref
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
 
 import numpy as np
 import pytest
+from leftovers import leftovers
 from same_state import difference
 
 import tracegrad
@@ -500,6 +502,43 @@ def test_a_container_that_stands_twice_in_a_result(fn):
             TREE.update(a={"b": [], "n": 0.5}, c={})
             found.append(g(x))
         assert difference({"result": found[0]}, {"result": found[1]}) == ""
+
+
+#: What a function returns that the state ``s`` or the argument ``log`` has, too.
+SHARED = {
+    "a list that grows": "s.all.append(np.sum(x))\n    return s.all",
+    "beside a value": "s.all.append(np.sum(x))\n    return np.sum(x * x), s.all",
+    "as it is": "return s.cur",
+    "as it is in a dict": "return {'cur': s.cur, 'sum': np.sum(x)}",
+    "an item written": "s.cur[0] = np.sum(x)\n    return s.cur",
+    "made and stored": "s.last = {'sum': np.sum(x)}\n    return s.last",
+    "made and stored twice": "row = [x[0], 1.0]\n    s.last = row\n    s.all.append(row)\n    return [row, x]",
+    "an argument that grows": "log.append(np.sum(x))\n    return log",
+    "an argument as it is": "return log",
+    "an argument that is stored": "s.by['log'] = log\n    log[:] = [x[0]]\n    return log, s.by",
+    "before and after": "s.cur, s.last = [np.sum(x)], s.cur\n    return s.last, s.cur",
+    "within what is stored": "s.by['a'] = {'b': [x[0]]}\n    return s.by['a']['b']",
+    "nothing of it": "return [list(s.cur), {'sum': np.sum(x)}]",
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("steps", [False, True])
+def test_a_container_of_the_state_in_a_result(name, live, steps):
+    """It is that of the state, in replays, too, and not one like it."""
+    sides = []
+    for _ in range(2):
+        space = {"np": tracegrad if steps else np, "time": time, "__name__": "made"}
+        space["s"] = types.SimpleNamespace(all=[], cur=[1.0, 2.0, 3.0], last=None, by={})
+        exec(f"def f(x, log):\n    {'time.time()' if live else 'pass'}\n    {SHARED[name]}\n", space)
+        sides.append((space["f"], {"s": space["s"], "log": [0.5]}))
+    (f, mine), (g, plain) = sides
+    f = (tracegrad.compile if steps else compile_grad)(f)
+    for k in range(5):
+        x = tracegrad.ones(3) * (k + 1) if steps else np.ones(3) + k
+        mine["result"], plain["result"] = f(x, mine["log"]), g(x, plain["log"])
+        assert difference(mine, plain) == "" and not leftovers(mine)
 
 
 def test_a_container_that_stands_twice_beside_a_loss():

@@ -8,6 +8,7 @@ expression that puts the results together (``outputs.py``).  ``record_pieces`` s
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -204,7 +205,7 @@ def _record(
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
             plain.run, plain.own_code = recorder.outermost(), True
-            recorder.originals = given.originals
+            recorder.originals, ended = given.originals, False
             before = [] if plan.leaves is False else plan.reached(call.objects)
             holders, left, out = Holders(recorder, given), True, None
             kept: Any = None
@@ -226,9 +227,10 @@ def _record(
                 if recorder.hashed:
                     out = PlainKeys(plain)(out)
                 if left:
-                    out, _ = plain.result(out, (), held_elsewhere([out]))
+                    out, _ = plain.result(out, held_elsewhere([out]))
                     if plain.held:
                         raise refuse_held(name_of(fn), plain.held[0])
+                ended = True
             except BaseException as error:
                 plain(error)
                 if isinstance(error, UnsupportedError):  # the next call is made without
@@ -248,7 +250,12 @@ def _record(
                             surely(reached)
                             raise
                         finally:
-                            if plan.leaves is False or (plan.writes_by_name and not holders.only([out], plain.arrays)):
+                            lost = plan.leaves is False
+                            if not lost and (ended or plan.writes_by_name):
+                                lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
+                                if lost and gc.collect(1):  # it was garbage, perhaps
+                                    lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
+                            if lost:
                                 holders.settle(plain, out)
                             kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)
@@ -430,7 +437,8 @@ def _run_frozen(
                 recorder.settle_premise()
             out = unlabelled(out) if wrt else out
             out = PlainKeys(plain)(out) if recorder.hashed else out
-            out, returned = plain.result(out, {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"})
+            pinned = {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"}
+            out, returned = plain.result(out, held_elsewhere([out]), pinned, later=True)
         except BaseException as error:
             out, returned, raised = None, [], error
             plain(error)

@@ -117,6 +117,10 @@ class Settled:
             return bool(value) and self._known.get(id(value[0])) is value
         return value is self._known
 
+    def is_known(self, value: Any) -> bool:
+        """Whether the plain form of *value* is known."""
+        return id(value) in self._known
+
     @property
     def arrays(self) -> list[TracedArray]:
         """The traced arrays that have been settled."""
@@ -237,11 +241,11 @@ class Settled:
                 object.__setattr__(value, name, new)
 
     def result(
-        self, out: Any, kept: Collection[int] = (), others: Container[int] | None = None
+        self, out: Any, others: Container[int], kept: Collection[int] = (), later: bool = False
     ) -> tuple[Any, list[Reason]]:  # fmt: skip
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
         values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again.
-        *others*: those of containers that others have, too; None: they are found in the end (``whole``)."""
+        *others*: those of containers that others have, too; *later*: where there are no objects, that counts later."""
         try:
             leaves, spec = flatten_result(out)
         except RecursionError:  # it holds itself
@@ -251,14 +255,13 @@ class Settled:
             leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
             out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
-        if others is not None:
-            out = self.whole(out, others)
-            leaves, spec = flatten_result(out)
-        if not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves)):
+        values = not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves))
+        if values and later:
             return out, []
-        if others is None:
-            out = self.whole(out, self.originals)
-            leaves, spec = flatten_result(out)
+        out = self.whole(out, others)
+        if values:
+            return out, []
+        leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
         return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
@@ -329,6 +332,7 @@ class Holders:
     :param given: the arguments, with the traced arrays that the run begins with."""
 
     def __init__(self, recorder: Recorder, given: Arguments) -> None:
+        self._recorder = recorder
         self._watched = [recorder, *[leaf for leaf in given.leaves if type(leaf) is TracedArray]]
         self._given = given, given.leaves, given.args, given.kwargs, self._watched
         self._before: list[int] = []
@@ -366,10 +370,21 @@ class Holders:
 
         return are_there(results) and are_there(settled)
 
+    def _made(self) -> list[Any]:
+        return [array for array in [ref() for ref in self._recorder.made] if array is not None]
+
+    def of_made(self, plain: Settled) -> bool:
+        """Whether somebody else than *plain*, which has settled them, holds an array that the run has made."""
+        free = _counts([object()])[0]
+        made = self._made()
+        known = [2 * plain.is_known(array) for array in made]  # with its plain form, a view of it
+        return any(count > free + more for count, more in zip(_counts(made), known, strict=True))
+
     def settle(self, plain: Settled, out: Any) -> None:
         """Settle whatever holds a traced array, but for *out*, the result of the run: the garbage collector knows, and
         looks at all objects that there are."""
         found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
+        found += self._made()
         passed = {id(x) for x in (*self._given, *_containers(out))}
         free = _counts([object()])[0] + 2  # in a list of holders, in a variable
         while found:

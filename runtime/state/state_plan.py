@@ -302,7 +302,9 @@ class StatePlan:
     def reached(self, objects: tuple[Any, ...] = (), whole: bool = False) -> list[StateNode]:
         """The objects of the state, where no more is asked: the function's Python runs in each call.  Of those inside
         installed packages no more than a few, but for the *whole* of it."""
-        return reached(self.fn, tuple(objects), self._labels_of(objects), self._trust, self._names.copy(), whole)
+        names = self._names.copy()
+        names.lean = False  # the function runs by its own code
+        return reached(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, whole)
 
     @property
     def known_of_code(self) -> object:

@@ -6,6 +6,7 @@ They are made while the function is recorded, of traced arrays, which mean nothi
 from __future__ import annotations
 
 import functools
+import sys
 import time
 import types
 from collections import deque
@@ -14,6 +15,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from leftovers import leftovers
 
 import tracegrad
 from tracegrad import compile_grad
@@ -566,3 +568,31 @@ def test_the_search_for_holders_leaves_alone_what_is_known_of_them(monkeypatch, 
     for k in range(3):
         assert g(np.ones(3) + k) == f(np.ones(3) + k)
     assert any(type(value) is TracedArray for known in found for value in known)
+
+
+#: Where a live run leaves arrays and traced values that nothing in its code names.
+UNNAMED = {
+    "a module that is imported": "import holding\n    holding.kept = np.ones(3) * factor",
+    "sys.modules": "sys.modules['holding'].kept = np.ones(3) * factor",
+    "its namespace": "vars(holding)['kept'] = {'a': [np.ones(3) * factor, x[0]]}",
+    "a list there": "getattr(holding, 'ke' + 'pt').append(np.zeros(3) + factor)",
+    "an arm": "if x[0] > 2:\n        holding.table['a'] = -x[1]\n        vars(holding)['kept'] = x + x",
+}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_live_runs_leave_nothing_in_unnamed_places(name, monkeypatch):
+    sides = []
+    for k in range(2):
+        module = types.ModuleType("holding")
+        module.kept, module.table = [], {}
+        space = {"np": np, "sys": sys, "factor": 2.0, "holding": module, "__name__": "made", "time": time}
+        exec(f"def f(x):\n    factor * time.time()\n    {UNNAMED[name]}\n    return np.sum(x * x)\n", space)
+        sides.append((compile_grad(space["f"]) if k else space["f"], module))
+    for k in range(5):
+        for f, module in sides:
+            monkeypatch.setitem(sys.modules, "holding", module)
+            assert f(np.ones(3) + k) == 3.0 * (k + 1) ** 2
+        (_, plain), (_, mine) = sides
+        assert not leftovers({"module": mine, "kept": mine.kept, "table": mine.table})
+        assert repr((mine.kept, mine.table)) == repr((plain.kept, plain.table))

@@ -108,7 +108,7 @@ def test_registry(divided, case, monkeypatch):
         (assert_agree if prim.kind in (REDUCE, LAPACK, PRODUCT) else assert_same_bits)(out, whole)
 
 
-@pytest.mark.parametrize("start", seeds(60, quick=0, block=5))
+@pytest.mark.parametrize("start", seeds(30, quick=0, block=5))
 def test_programs(divided, start):
     for seed in range(start, start + 5):
         for name, case in cases_of(seed).items():

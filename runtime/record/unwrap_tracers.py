@@ -57,7 +57,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.s
 _HASHED = (TracedArray, *_STAND_INS)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
-# What compiled functions know of their calls: recordings, paths, counters. No value of a run is kept there, but much else.
+# What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 

@@ -10,8 +10,8 @@ such a file: they are about what is recorded, when it is run again, derivatives,
 Python. So are those of the slow cases in ``SAMPLED``, of which the quick tier's and one in ``OF_SO_MANY`` of the others
 are what users run. (Of each row of the registry the optimised derivatives are run by test_targets_agree.py, value and
 both derivatives in one kernel.) Codegen but for these, the registry, what launches and keeps kernels, and
-``make test-long`` and ``make test-matrix`` in full, run what users run. No kernel of one level serves the other: here they are forgotten at the change, and on disk
-the level is in the key.
+``make test-long`` and ``make test-matrix`` in full, run what users run. No kernel of one level serves the other: here
+they are forgotten at the change, and on disk the level is in the key.
 
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.

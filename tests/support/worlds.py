@@ -140,7 +140,8 @@ def disagreement(
                 return f"call {k} leaves {other[0][1]} in place of {other[0][0]}"
             if gradient is not None:
                 along = np.cos(k + 2.0 * np.arange(len(POINTS[k])))  # each pair of runs begins anew, at call 0
-                slope = (run_plain(k, POINTS[k] + _STEP * along) - run_plain(k, POINTS[k] - _STEP * along)) / (2 * _STEP)
+                ahead, behind = (run_plain(k, POINTS[k] + side * along) for side in (_STEP, -_STEP))
+                slope = (ahead - behind) / (2 * _STEP)
                 if not abs(gradient @ along - slope) <= 1e-4 * (1 + np.abs(gradient) @ np.abs(along)):
                     return f"call {k}: gradient {gradient}, along {along} {gradient @ along} in place of {slope}"
         look(compiled)

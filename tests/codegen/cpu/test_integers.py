@@ -76,11 +76,11 @@ def test_shifts_by_arrays(dtype: np.dtype) -> None:
 @pytest.mark.slow
 @EVERY_DTYPE
 def test_shifts_by_numbers(dtype: np.dtype) -> None:
+    def shifts(count: int) -> list[Callable[..., Any]]:
+        return [lambda x: x << count, lambda x: np.right_shift(x, count), lambda x: x >> dtype.type(count % 100)]
+
     for count in (0, 1, 7, 8, 31, 32, 63, 64, 200, -1):
-        check_all(
-            [lambda x: x << count, lambda x: np.right_shift(x, count), lambda x: x >> dtype.type(count % 100)],
-            numbers(dtype),
-        )
+        check_all(shifts(count), numbers(dtype))
 
 
 def test_shifts_of_bools_and_in_place() -> None:

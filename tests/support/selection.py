@@ -64,7 +64,7 @@ def pairs(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
 
 
 def _pairs_in(combination: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-    return set(itertools.combinations(enumerate(combination), 2))
+    return set(itertools.combinations(enumerate(combination), min(2, len(combination))))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import llvmlite.ir as ir
 
 from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.settings import optimiser
 from ...tracer.ir.working import Working
 from ..lower.canonical import ONE, Canonical, Sym
 from ..lower.depth import recursion_for
@@ -160,7 +161,8 @@ class _CpuAssembler:
         told = function.args[3]
         frame, end = self._frame(function)
         frame.has_gil = True
-        frame.table = KernelTable(function.args[0], self.index, self._frame)
+        if optimiser.level:  # else slow all the same, and for tests of other things
+            frame.table = KernelTable(function.args[0], self.index, self._frame)
         frame.look_ahead(items)
         b, pointer = frame.b, frame.pointer
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):

@@ -364,6 +364,8 @@ def total_function(module: ir.Module, name: str, dtype: np.dtype, accurate: bool
     function.linkage = "internal"
     function.attributes.add("nounwind")
     function.attributes.add("noinline")
+    if accurate:  # a number for each of at most 64 chunks
+        once_in_a_chunk(function)
     parts, stride, chunks, out, count = function.args
     parts.add_attribute("noalias")
     out.add_attribute("noalias")

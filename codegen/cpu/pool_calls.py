@@ -14,7 +14,7 @@ RUN = "tg_pool_run"  # i64 (chunk, context, number of chunks, number of threads)
 POLL = "tg_pool_poll"  # i64 ()
 
 _RUN_TEXT = f"""
-define internal i64 @"{RUN}"(ptr %chunk, ptr %context, i64 %n, i64 %threads) noinline nounwind {{
+define internal i64 @"{RUN}"(ptr %chunk, ptr %context, i64 %n, i64 %threads) noinline nounwind optnone {{
 entry:
   %known = load ptr, ptr @"pool:cells"
   %missing = icmp eq ptr %known, null

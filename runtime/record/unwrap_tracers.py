@@ -58,6 +58,8 @@ _HASHED = (TracedArray, *_STAND_INS)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PARTED = (list, tuple, deque, dict)
+# What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
+_LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 
 
@@ -170,6 +172,8 @@ class Settled:
             held: Any = functools.partial.__reduce__(value)[2]
             if (changed := self(held, depth)) is not held:
                 functools.partial.__setstate__(value, changed)  # type: ignore[attr-defined]
+        elif str(kind.__module__).startswith(_LEARNED):
+            return value
         else:
             if not issubclass(kind, (type, slice, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
                 self._attributes(value, depth)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tracegrad.__main__ import main
+from tracegrad.check import comparison
 from tracegrad.check.differences import kinks
 
 MODEL = '''
@@ -125,6 +126,12 @@ def model(tmp_path_factory):
     file = tmp_path_factory.mktemp("models") / "model_to_check.py"
     file.write_text(MODEL)
     return file
+
+
+@pytest.fixture(autouse=True)
+def timed_for_a_moment(monkeypatch):
+    """How long a call takes is said, and no test's subject."""
+    monkeypatch.setattr(comparison, "_BATCH", 1e-3)
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ def close(a: Any, b: Any) -> None:
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_gradients_of_trees(compiled: bool) -> None:
     f = as_jax_callable(compile_grad(model) if compiled else model)
     p, x = {"w": jnp.ones(3)}, jnp.linspace(0.0, 1.0, 12).reshape(4, 3)

@@ -16,7 +16,7 @@ BLOCK = 5
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("start", seeds(100, quick=10, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(70, quick=10, block=BLOCK))
 def test_alias_programs(start, mode):
     for seed in range(start, start + BLOCK):
         case = program(seed)

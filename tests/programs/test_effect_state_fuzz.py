@@ -22,7 +22,7 @@ from tracegrad.tracer.record.array import TracedArray
 BLOCK = 10
 
 
-@pytest.mark.parametrize("start", seeds(120, quick=20, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(90, quick=20, block=BLOCK))
 def test_effect_state_programs(start):
     for seed in range(start, start + BLOCK):
         case = program(seed)

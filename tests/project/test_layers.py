@@ -56,9 +56,21 @@ STUBS = {module_name(path) for layer in LAYERS for path in (ROOT / layer).rglob(
 
 
 @functools.cache  # not while tests are collected, which each worker does
+def texts() -> dict[str, str]:
+    return {name: path.read_text() for name, path in MODULES.items()}
+
+
+@functools.cache
 def trees() -> dict[str, ast.Module]:
     with fewer_collections():  # which would look at all trees again and again
-        return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+        return {name: ast.parse(text) for name, text in texts().items()}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten() -> Iterator[None]:
+    """The collector would go over all trees once more."""
+    yield
+    trees.cache_clear()
 
 
 def statements(node: ast.AST, function: str = "") -> Iterator[tuple[ast.stmt, str]]:
@@ -120,12 +132,12 @@ def absolute(name: str, package: str) -> str:
 def importers(tree: ast.Module) -> set[str]:
     """The names under which a file has functions that import: those of ``IMPORTERS``, as they were imported, and what
     they or partials of them were assigned to."""
-    known = set(IMPORTERS)
-    for node in ast.walk(tree):
+    known, nodes = set(IMPORTERS), [*ast.walk(tree)]
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             known |= {alias.asname for alias in node.names if alias.asname and alias.name in IMPORTERS}
     for _ in range(2):  # a name of a name
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any(called(part) in known and not isinstance(part, ast.Call) for part in handed(node.value)):
@@ -193,12 +205,19 @@ def imports_by_call(module: str, tree: ast.Module) -> list[tuple[str | None, int
     return found
 
 
+@functools.cache
+def imports_by_call_of(module: str) -> list[tuple[str | None, int]]:
+    """Those of a file of ours: without one of the names in its text, there are none."""
+    named = re.search(rf"\b({'|'.join(IMPORTERS)})\b", texts()[module])
+    return imports_by_call(module, trees()[module]) if named else []
+
+
 def imports(module: str) -> list[tuple[str, int]]:
     """(module of ours, line) for each import; a module that is imported by name from its package counts as itself."""
     package = module if module in PACKAGES else module.rpartition(".")[0]
     found = [
         (name, line)
-        for name, line in imports_by_call(module, trees()[module])
+        for name, line in imports_by_call_of(module)
         if name is not None and name.split(".")[0] == "tracegrad" and (module, name) not in GO_UP
     ]
     for node, _ in statements(trees()[module]):
@@ -259,9 +278,9 @@ def test_no_circles() -> None:
 
 
 def test_each_import_by_a_call_says_what_it_imports() -> None:
-    unknown = {m for m, tree in trees().items() if any(name is None for name, _ in imports_by_call(m, tree))}
+    unknown = {m for m in MODULES if any(name is None for name, _ in imports_by_call_of(m))}
     assert unknown == NAMES_AS_DATA
-    late = {(m, name) for m, tree in trees().items() for name, _ in imports_by_call(m, tree)}
+    late = {(m, name) for m in MODULES for name, _ in imports_by_call_of(m)}
     assert late >= GO_UP
 
 

@@ -7,11 +7,11 @@ made (tests/codegen, and those that take ``compiled_anew``) compile what they as
 
 Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes half of the time of
 such a file: they are about what is recorded, when it is run again, derivatives, and tensors, modules and steps of
-Python. So are those of the slow cases in ``SAMPLED``, of which the quick tier's are what users run. (Of each row of the
-registry the optimised derivatives are run by test_targets_agree.py, value and both derivatives in one kernel.)
-Codegen, the registry, science, what launches and keeps kernels, and ``make test-long`` and ``make test-matrix`` in
-full, run what users run. No kernel of one level serves the other: here they are forgotten at the change, and on disk
-the level is in the key.
+Python. So are those of the slow cases in ``SAMPLED``, of which the quick tier's and one in ``OF_SO_MANY`` of the others
+are what users run. (Of each row of the registry the optimised derivatives are run by test_targets_agree.py, value and
+both derivatives in one kernel.) Codegen but for these, the registry, what launches and keeps kernels, and
+``make test-long`` and ``make test-matrix`` in full, run what users run. No kernel of one level serves the other: here
+they are forgotten at the change, and on disk the level is in the key.
 
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.
@@ -22,6 +22,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from selection import TIMES
@@ -52,7 +53,12 @@ UNOPTIMISED = (
     "tests/tracer/ops/test_primitives.py::test_derivatives_in_the_kernel",
     "tests/project/test_readme.py",
 )
-SAMPLED = "tests/programs/"
+SAMPLED = (
+    "tests/programs/", "tests/science/", "tests/codegen/cpu/test_rolls.py", "tests/codegen/cpu/test_tiled_sums.py",
+    "tests/codegen/lower/test_joined_pads.py", "tests/codegen/lower/test_long_concats.py",
+    "tests/codegen/lower/test_strips.py",
+)  # fmt: skip
+OF_SO_MANY = {"tests/science/": 3}  # whole programs of users; of the others none
 OPTIMISED = optimiser.level
 IN_FULL = TIMES > 1 or bool(os.environ.get("TRACEGRAD_TESTS_OPTIMISED"))
 
@@ -70,8 +76,11 @@ once.__code__ = once.__code__.replace(co_filename=kernel_cache.__file__)
 
 
 def level_of(item: pytest.Item) -> int:
-    sampled = item.nodeid.startswith(SAMPLED) and item.get_closest_marker("slow") is not None
-    return 0 if not IN_FULL and (sampled or item.nodeid.startswith(UNOPTIMISED)) else OPTIMISED
+    name = item.nodeid
+    sampled = name.startswith(SAMPLED) and item.get_closest_marker("slow") is not None
+    for room, many in OF_SO_MANY.items():
+        sampled = sampled and not (name.startswith(room) and crc32(name.encode()) % many == 0)
+    return 0 if not IN_FULL and (sampled or name.startswith(UNOPTIMISED)) else OPTIMISED
 
 
 @pytest.hookimpl(tryfirst=True)  # fixtures of a module may compile, too

@@ -13,6 +13,7 @@ where there is none (``--gpu``: they are collected all the same).
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -45,6 +46,25 @@ NUMPY_NOW = pytest.mark.skipif(
 def some(cases: Iterable[Any], *, quick: int) -> list[Any]:
     """The cases of one kind, of which all but *quick* ones are slow."""
     return [case if k < quick else pytest.param(case, marks=pytest.mark.slow) for k, case in enumerate(cases)]
+
+
+def pairs(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """So many of the combinations of values of the *axes* that any two values of different ones come together in one;
+    in ``make test-long`` all."""
+    lists = [[*axis] for axis in axes]
+    every = [*itertools.product(*map(range, map(len, lists)))]
+    if TIMES == 1:
+        left = {pair for one in every for pair in _pairs_in(one)}
+        found = []
+        while left:
+            found.append(max(every, key=lambda one: len(left & _pairs_in(one))))
+            left -= _pairs_in(found[-1])
+        every = sorted(found)
+    return [tuple([values[k] for values, k in zip(lists, one, strict=True)]) for one in every]
+
+
+def _pairs_in(combination: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+    return set(itertools.combinations(enumerate(combination), min(2, len(combination))))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -138,7 +138,7 @@ def test_a_console(expression, capsys, monkeypatch):
     def f(x):
         n = 0
         z = np.exp(x)
-        console = code.InteractiveConsole({**globals(), **locals()})
+        console = code.InteractiveConsole({**(globals() if expression == "z" else {"np": np}), **locals()})
         console.push(expression)
         return np.sum(z) * (2 + n)
 

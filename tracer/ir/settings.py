@@ -31,8 +31,9 @@ checks = Checks()
 
 
 class Optimiser:
-    """``level`` of LLVM's passes for kernels, as in -O2. With 0 compiling takes a tenth, and the code is slow: for
-    tests of what is no property of the code. It is in the key of what is kept on disk, and of nothing in memory."""
+    """``level`` of LLVM's passes for kernels, as in -O2. With 0 compiling takes an eighth, and the code is slow, and
+    for one thread: for tests of what is no property of the code. It is in the key of what is kept on disk, and of
+    nothing in memory."""
 
     level = 2
 

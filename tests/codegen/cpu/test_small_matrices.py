@@ -5,17 +5,18 @@ LLVM 20 ended the process over rows of 7 elements.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg as sl
 from agreement import numerical_gradient
+from selection import pairs
 
 from tracegrad import ShapeDtypeStruct, compile_grad
 
-SIZES = pytest.mark.parametrize("n", range(2, 9))
-DTYPES = pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
+SIZES = range(2, 9)
 # one operation of each kind, since a crash that all of them shared was found in the first
 PROGRAMS: dict[str, Any] = {
     "det": lambda a, b: np.linalg.det(0.5 * a),
@@ -34,10 +35,15 @@ def operands(n: int, columns: int, dtype: Any = np.float64) -> tuple[np.ndarray,
     return (rng.normal(size=(n, n)) + 3 * np.eye(n)).astype(dtype), rng.normal(size=(n, columns)).astype(dtype)
 
 
-@SIZES
-@DTYPES
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_value_and_gradient(name, dtype, n):
+# rows of seven of either type ended the process
+CASES = sorted({*pairs(PROGRAMS, SIZES, ("d", "f")), *itertools.product(PROGRAMS, [7], "df")})
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "char"), [pytest.param(*case, marks=[pytest.mark.slow] * (case[2] == "f")) for case in CASES]
+)
+def test_value_and_gradient(name, n, char):
+    dtype = {"d": np.float64, "f": np.float32}[char]
     f, (a, b) = PROGRAMS[name], operands(n, n, dtype)
     value, gradient = compile_grad(f).value_and_grad(a, b)
     single = dtype is np.float32
@@ -47,15 +53,13 @@ def test_value_and_gradient(name, dtype, n):
 
 
 @pytest.mark.slow
-@SIZES
-@pytest.mark.parametrize("columns", [1, 3, 5, 6, 7])
-def test_right_hand_sides_of_another_width(columns, n):
-    for name in ("solve", "triangular", "matmul"):
-        f, (a, b) = PROGRAMS[name], operands(n, columns)
-        value, gradient = compile_grad(f, argnums=(0, 1)).value_and_grad(a, b)
-        np.testing.assert_allclose(value, f(a, b), rtol=1e-11)
-        for k in (0, 1):
-            np.testing.assert_allclose(gradient[k], numerical_gradient(f, (a, b), argnum=k), rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize(("n", "columns", "name"), pairs(SIZES, [1, 3, 5, 6, 7], ["solve", "triangular", "matmul"]))
+def test_right_hand_sides_of_another_width(n, columns, name):
+    f, (a, b) = PROGRAMS[name], operands(n, columns)
+    value, gradient = compile_grad(f, argnums=(0, 1)).value_and_grad(a, b)
+    np.testing.assert_allclose(value, f(a, b), rtol=1e-11)
+    for k in (0, 1):
+        np.testing.assert_allclose(gradient[k], numerical_gradient(f, (a, b), argnum=k), rtol=1e-6, atol=1e-6)
 
 
 def test_a_batch_within_a_loop_over_many():

@@ -83,7 +83,7 @@ def unrolled(w, waves):
     return u
 
 
-@pytest.mark.parametrize("shape", [(9,), (4, 5)])
+@pytest.mark.parametrize("shape", [pytest.param((9,), marks=pytest.mark.slow), (4, 5)])
 def test_steps_of_waves_are_stored_before_reads_go_through_all_of_them(monkeypatch, shape):
     w = np.random.default_rng(0).random(shape)
     waves = np.random.default_rng(1).integers(0, 6, 30).tolist()
@@ -92,6 +92,7 @@ def test_steps_of_waves_are_stored_before_reads_go_through_all_of_them(monkeypat
     np.testing.assert_allclose(found, unrolled(w, waves), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_reads_of_a_wave_are_few_from_the_start(monkeypatch):
     """So that the time to place the steps does not depend on how many there are before."""
     seen = []

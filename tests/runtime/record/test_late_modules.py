@@ -39,6 +39,7 @@ OTHERS = {
     "locale": ("import locale", "0, locale.atof('1.5') * np.sum(t * t)"),
 }
 USES = {name: ("import numpy.random", text) for name, text in DRAWS.items()} | OTHERS
+UNOPTIMISED = "import tracegrad.tracer.ir.settings as settings\nsettings.optimiser.level = 0\n"
 CALLS = """
 def drawn():
     import numpy.random
@@ -64,7 +65,7 @@ def texts(directory: Path, uses: Iterable[str], before: str, after: str) -> dict
         program = after.format(imports=imports, definition=definition, inside=inside, helping=f"helping{k}")
         # the first call, before anything else imports the module
         warm = "" if use == "of the process" else "g.grad(x)\n"
-        programs[use] = f"{program}\ng = compile_grad(f)\n{warm}{CALLS}"
+        programs[use] = f"{program}\n{UNOPTIMISED}g = compile_grad(f)\n{warm}{CALLS}"
     environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{directory}", "TRACEGRAD_CACHE_RECORDINGS": "0"}
     return outputs(f"import numpy as np\nx = np.linspace(0.1, 0.9, 5)\n{before}", programs, environment)
 

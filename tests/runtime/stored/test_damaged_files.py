@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection import TIMES
 
 from tracegrad import compile_grad
 from tracegrad.runtime.config import config
@@ -70,7 +71,9 @@ def damages(count: int, length: int) -> list[tuple[int, bool]]:
     return list(zip(places, itertools.cycle((True, False)), strict=False))
 
 
-@pytest.mark.parametrize("count", [pytest.param(4, id="some"), pytest.param(60, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(4, id="some"), pytest.param(30 * TIMES, id="many", marks=pytest.mark.slow)]
+)
 def test_calls_with_damaged_files(files, count):
     for kind, path in files.items():
         content = path.read_bytes()

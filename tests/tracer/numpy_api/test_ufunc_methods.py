@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from selection import pairs
 
 from tracegrad import autograd, compile_grad, vmap
 
@@ -10,6 +11,7 @@ rng = np.random.default_rng(5)
 WEIGHTS = rng.normal(size=60)
 UFUNCS = [np.add, np.multiply, np.maximum, np.minimum, np.logaddexp]
 STARTS = [[0, 2, 4], [1, 3, 3, 5], [0, 0, 0], [4, 1, 5, 2], [6], [0, 6, 6], [0, 1, 2, 3, 4, 4, 4, 5, 6, 6]]
+named = lambda value: getattr(value, "__name__", str(value))  # noqa: E731
 TIES = np.array([1.0, 1.0, 0.5, 2.0, 2.0, 2.0])
 
 
@@ -32,10 +34,12 @@ def check(f, x, positions):
         assert not g.stats.live
 
 
-@pytest.mark.parametrize("starts", STARTS, ids=str)
-@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda u: u.__name__)
-@pytest.mark.parametrize("shape, axis", [((7,), 0), ((2, 7), 1), ((2, 7, 2), -2)], ids=str)
-def test_reduceat(ufunc, starts, shape, axis):
+@pytest.mark.parametrize(
+    "starts, ufunc, where", pairs(STARTS, UFUNCS, [((7,), 0), ((2, 7), 1), ((2, 7, 2), -2)]), ids=named
+)
+def test_reduceat(ufunc, starts, where):
+    shape, axis = where
+
     def f(x, starts):
         found = ufunc.reduceat(x, starts, axis=axis)
         return np.sum(found * WEIGHTS[: found.size].reshape(found.shape))
@@ -58,10 +62,11 @@ INDICES = [
 ]
 
 
-@pytest.mark.parametrize("shape, index", INDICES, ids=str)
-@pytest.mark.parametrize("ufunc", [*UFUNCS, np.subtract, np.divide], ids=lambda u: u.__name__)
-@pytest.mark.parametrize("made", [False, True])
-def test_at(ufunc, shape, index, made):
+@pytest.mark.parametrize(
+    "where, ufunc, made", pairs(INDICES, [*UFUNCS, np.subtract, np.divide], [False, True]), ids=named
+)
+def test_at(ufunc, where, made):
+    shape, index = where
     base = rng.uniform(0.5, 2, size=shape)
     count = base[index].shape
 

@@ -151,8 +151,9 @@ def find_effects(
     names: dict[int, str] = {}  # id of a container in the result -> the variable that has it
     copies = substitution.originals.keys() | {id(node.obj) for node in graph.nodes}
     copies |= {id(c.given) for c in given.containers if c.place is not None or c in written}
+    arrays = {id(node.obj) for node in graph.nodes if type(node.obj) is np.ndarray}
     more = changed or written or ends or others is not None or (texts is not None and texts.printed)
-    if not (more or whole_containers(out, copies)):
+    if not (more or whole_containers(out, copies, arrays)):
         return found
     ways = _ways(graph, call)
     found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
@@ -218,7 +219,7 @@ def find_effects(
             found.refused.append(Refusal.REPLAY_CHANGES(name=c.name))
         else:
             found.effects += [effect for effect in made if effect is not None]
-    if shared := whole_containers(out, copies | values.made):
+    if shared := whole_containers(out, copies | values.made, arrays):
         found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
     found.effects[:0] = values.taken
     return found

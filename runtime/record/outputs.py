@@ -129,9 +129,9 @@ def flatten_result(out: Any) -> tuple[list[Any], Any]:
     return ([out], _ALONE) if type(out) is TracedArray else tree_flatten(out, none_is_leaf=True)
 
 
-def whole_containers(out: Any, others: Container[int] = ()) -> set[int]:
+def whole_containers(out: Any, others: Container[int] = (), arrays: Container[int] = ()) -> set[int]:
     """The ids of the lists and dicts in a result tree that stand there in more than one place, or whose ids are among
-    *others*."""
+    *others*, and of its arrays with ids among *arrays*."""
     found: set[int] = set()
     seen: set[int] = set()
     stack = [out]
@@ -143,7 +143,9 @@ def whole_containers(out: Any, others: Container[int] = ()) -> set[int]:
             if id(value) in seen:
                 continue
             seen.add(id(value))
-        elif not isinstance(value, tuple):
+        elif type(value) in (TracedArray, np.ndarray) and value.shape and id(value) in arrays:
+            found.add(id(value))
+        if not isinstance(value, list | deque | dict | tuple):
             continue
         stack += value.values() if isinstance(value, dict) else value
     return found

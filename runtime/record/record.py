@@ -227,7 +227,7 @@ def _record(
                 if recorder.hashed:
                     out = PlainKeys(plain)(out)
                 if left:
-                    out, _ = plain.result(out, held_elsewhere([out]))
+                    out, _ = plain.result(out, held_elsewhere([out], not wrt))
                     if plain.held:
                         raise refuse_held(name_of(fn), plain.held[0])
                 ended = True
@@ -438,7 +438,7 @@ def _run_frozen(
             out = unlabelled(out) if wrt else out
             out = PlainKeys(plain)(out) if recorder.hashed else out
             pinned = {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"}
-            out, returned = plain.result(out, held_elsewhere([out]), pinned, later=True)
+            out, returned = plain.result(out, held_elsewhere([out], not wrt), pinned, later=True)
         except BaseException as error:
             out, returned, raised = None, [], error
             plain(error)
@@ -557,7 +557,7 @@ def _run_frozen(
     lasts = plan.provable and not changes
     if lasts:
         return effects.out if named else out, changes, effects
-    return plain.whole(out, held_elsewhere([out])), changes, effects
+    return plain.whole(out, held_elsewhere([out], not wrt)), changes, effects
 
 
 def _make_again(

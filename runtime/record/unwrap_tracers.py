@@ -57,7 +57,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.s
 _HASHED = (TracedArray, *_STAND_INS)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
-_PARTED = (list, tuple, deque, dict)
+_PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
@@ -272,7 +272,7 @@ class Settled:
 
     def whole(self, out: Any, others: Container[int]) -> Any:
         """A result in which the containers that others have, too, with ids among *others*, are theirs."""
-        ids = whole_containers(out, others)
+        ids = whole_containers(out, others, others)
         return with_whole(out, ids, lambda part: Whole(self(part))) if ids else out
 
     def _each(self, leaves: list[Any]) -> list[Any]:
@@ -420,19 +420,20 @@ def _containers(out: Any) -> list[Any]:
     return found
 
 
-def held_elsewhere(results: list[Any]) -> set[int]:
-    """The ids of the lists and dicts in a result that others hold, too, by counts of references.  *results*: a list of
-    the result, which is in one variable besides."""
-    found, places = [x for x in results if type(x) is not TracedArray], Counter({id(x): 2 for x in results})
+def held_elsewhere(results: list[Any], arrays: bool) -> set[int]:
+    """The ids of the lists, dicts and *arrays* in a result that others hold, too, by counts of references.  *results*:
+    a list of the result, which is in one variable besides."""
+    found, places = results[:], Counter({id(x): 2 for x in results})
     for value in found:
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, _PARTED) else ()
-        inside = [part for part in parts if isinstance(part, _PARTED)]
+        inside = [part for part in parts if isinstance(part, _PARTED) or type(part) in _ARRAYS]
         found += [part for part in inside if id(part) not in places]
         places.update(map(id, inside))
         del parts, inside
     value = None
     free = _counts([object()])[0]  # in a list alone
-    return {id(x) for x, count in zip(found, _counts(found), strict=True) if count > free + places[id(x)]}
+    more = [count - free - places[id(x)] for x, count in zip(found, _counts(found), strict=True)]
+    return {id(x) for x, n in zip(found, more, strict=True) if n > 0 and (arrays or type(x) not in _ARRAYS)}
 
 
 def _counts(values: Sequence[Any]) -> list[int]:

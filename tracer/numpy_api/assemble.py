@@ -13,7 +13,7 @@ from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, cast_with_warning, promote
 from ..ops.indexing import gather
 from ..ops.shape import PAD, concat, move_axis, reshape, slice_axis
-from ..record.array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
+from ..record.array import FUNCTIONS, MAX_AXES, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
 from .registry import along_axis, atom_of, implements, into, one_axis, reject
 from .shape import as_traced
 
@@ -82,11 +82,13 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, ca
     return _finish(stack_atoms([atom_of(a) for a in parts], axis), dtype, out, parts)
 
 
-def nested_atom(value: Any) -> Atom:
+def nested_atom(value: Any, depth: int = 0) -> Atom:
     """np.array of nested lists that hold traced arrays, as an atom."""
     if not isinstance(value, (list, tuple)):
         return to_atom(value)
-    atoms = [nested_atom(v) for v in value]
+    if depth > MAX_AXES:
+        raise ValueError(f"setting an array element with a sequence, which is nested in more than {MAX_AXES} others")
+    atoms = [nested_atom(v, depth + 1) for v in value]
     if not any(a.aval.dtype == BFLOAT16 for a in atoms):  # Python numbers have a dtype of their own in a list
         atoms = [cast(a, a.aval.dtype) for a in atoms]
     return stack_atoms(promote(*atoms), 0, "array of traced values")

@@ -47,6 +47,7 @@ METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *a
 STAND_INS: dict[type, Callable[[Any], TracedArray]] = {}  # kinds of traced numbers -> the traced array of one
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 WIDE = np.dtype("complex128")
+MAX_AXES = 64  # of an array, as NumPy has it
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
 _WAYS_IN = (  # files through which an operation of the user's goes
@@ -879,10 +880,10 @@ def _priority(kind: type) -> float:
     return found if isinstance(found, (int, float)) else 0.0
 
 
-def is_traced(value: Any) -> bool:
+def is_traced(value: Any, depth: int = 0) -> bool:
     """True for a traced array, or a list or tuple that holds one."""
     if isinstance(value, (list, tuple)):
-        return any(is_traced(v) for v in value)
+        return depth <= MAX_AXES and any(is_traced(v, depth + 1) for v in value)
     return isinstance(value, TracedArray) or type(value) in STAND_INS
 
 

@@ -160,7 +160,8 @@ def _judged(case: EffectProgram, plain: World, mine: World) -> Verdict:
         gradient = None
         if call.mode != "value" and not isinstance(got, Exception):
             (got, gradient) = got if call.mode == "value_and_grad" else (want, got)
-            want = np.float64(want) if type(want) is int else want  # a loss is a float
+            if call.mode == "value_and_grad" and type(want) is int:
+                want = np.float64(want)  # a loss is a float
         verdict = _compared(plain, mine, want, got, f"call {index + 1}")
         if not verdict.kind and gradient is not None:
             verdict = _slope(case, index, gradient)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +112,7 @@ def _trees(texts: Sequence[ast.expr], names: dict[str, Any]) -> tuple[Tree, ...]
     return tuple([_tree(text, names) for text in texts])
 
 
+_SHARED = (list, dict, OrderedDict, defaultdict, deque)  # that are taken apart in results, and can be changed
 _ALONE = tree_flatten(0, none_is_leaf=True)[1]
 
 
@@ -137,7 +138,7 @@ def whole_containers(out: Any, others: Container[int] = (), arrays: Container[in
     stack = [out]
     while stack:
         value = stack.pop()
-        if isinstance(value, list | deque | dict):
+        if type(value) in _SHARED:
             if id(value) in seen or id(value) in others:
                 found.add(id(value))
             if id(value) in seen:
@@ -145,7 +146,7 @@ def whole_containers(out: Any, others: Container[int] = (), arrays: Container[in
             seen.add(id(value))
         elif type(value) in (TracedArray, np.ndarray) and value.shape and id(value) in arrays:
             found.add(id(value))
-        if not isinstance(value, list | deque | dict | tuple):
+        if not (type(value) in _SHARED or isinstance(value, tuple)):
             continue
         stack += value.values() if isinstance(value, dict) else value
     return found

@@ -227,7 +227,8 @@ def _record(
                 if recorder.hashed:
                     out = PlainKeys(plain)(out)
                 if left:
-                    out, _ = plain.result(out, held_elsewhere([out], not wrt))
+                    others = held_elsewhere([out], not wrt)
+                    out, _ = plain.result(out, others)
                     if plain.held:
                         raise refuse_held(name_of(fn), plain.held[0])
                 ended = True
@@ -438,7 +439,8 @@ def _run_frozen(
             out = unlabelled(out) if wrt else out
             out = PlainKeys(plain)(out) if recorder.hashed else out
             pinned = {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"}
-            out, returned = plain.result(out, held_elsewhere([out], not wrt), pinned, later=True)
+            elsewhere = held_elsewhere([out], not wrt)
+            out, returned = plain.result(out, elsewhere, pinned, later=True)
         except BaseException as error:
             out, returned, raised = None, [], error
             plain(error)
@@ -493,8 +495,8 @@ def _run_frozen(
         raise raised
     if plain.held and raised is None:
         raised = refuse_held(name_of(plan.fn), plain.held[0])
-        if not changed:
-            raised.done = False
+        if not refused_changes:
+            raised.done = pictures.kept = False
             raise raised
     if not changed:
         integers.refuse()
@@ -557,7 +559,8 @@ def _run_frozen(
     lasts = plan.provable and not changes
     if lasts:
         return effects.out if named else out, changes, effects
-    return plain.whole(out, held_elsewhere([out], not wrt)), changes, effects
+    elsewhere = held_elsewhere([out], not wrt)
+    return plain.whole(out, elsewhere), changes, effects
 
 
 def _make_again(

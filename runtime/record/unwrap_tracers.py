@@ -58,6 +58,7 @@ _HASHED = (TracedArray, *_STAND_INS)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
+_OWN = tuple([f"tracegrad.{layer}." for layer in ("tracer", "codegen", "runtime")])  # of what a run is made of
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
@@ -268,6 +269,8 @@ class Settled:
         leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
+        objects += [leaf.value for leaf in leaves if type(leaf) is Whole]  # which are as in this run
+        plain = [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)]
         return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
 
     def whole(self, out: Any, others: Container[int]) -> Any:
@@ -390,9 +393,11 @@ class Holders:
         found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
         found += self._made()
         passed = {id(x) for x in (*self._given, *_containers(out))}
+        passed |= {id(x) for x in (vars(self._recorder), *vars(self._recorder).values())}
         free = _counts([object()])[0] + 2  # in a list of holders, in a variable
+        holders: list[Any] = []
         while found:
-            passed.add(id(found))
+            passed |= {id(found), id(holders)}
             holders, found = gc.get_referrers(*found), []
             for holder in holders:
                 if id(holder) not in passed and not isinstance(holder, types.FrameType) and not plain.knows(holder):
@@ -402,7 +407,7 @@ class Holders:
                             found.append(holder)
                     elif type(holder) is types.CellType:
                         holder.cell_contents = plain(holder.cell_contents)
-                    else:
+                    elif not str(type(holder).__module__).startswith(_OWN):
                         plain.inside(holder)
 
 

@@ -191,11 +191,16 @@ def _settle_class(cls: type, plain: Settling, depth: int) -> None:
         if not one.__flags__ & _HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
             continue
         _looked_at.add(one)
-        for name, part in list(vars(one).items()):
-            if type(part) is types.GetSetDescriptorType or is_leaf(part):
-                continue
-            if (new := plain(part, depth)) is not part:
-                type.__setattr__(one, name, new)
+        settle_names(one, plain, depth)
+
+
+def settle_names(cls: type, plain: Settling, depth: int = 0) -> None:
+    """Settle the attributes that stand in the class itself."""
+    for name, part in list(vars(cls).items()):
+        if type(part) is types.GetSetDescriptorType or is_leaf(part):
+            continue
+        if (new := plain(part, depth)) is not part:
+            type.__setattr__(cls, name, new)
 
 
 def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> None:

@@ -240,7 +240,7 @@ def _record(
                             surely(reached)
                             raise
                         finally:
-                            if plan.leaves is False or (plan.writes_by_name and not holders.only([out], plain.arrays)):
+                            if plan.leaves is False or not holders.only([out], plain.arrays):
                                 holders.settle(plain, out)
                             kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)

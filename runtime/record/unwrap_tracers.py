@@ -44,7 +44,7 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import holds_traced, method_of_array, of_recordings, settle_held
+from .held_values import holds_traced, method_of_array, of_recordings, settle_held, settle_names
 from .outputs import Whole, flatten_result, repeated_containers
 
 Unwrap = Callable[[Any], Any]
@@ -367,8 +367,19 @@ class Holders:
                             found.append(holder)
                     elif type(holder) is types.CellType:
                         holder.cell_contents = plain(holder.cell_contents)
-                    else:
-                        plain.inside(holder)
+                    elif type(holder) is dict and (cls := _class_of(holder)) is not None:
+                        settle_names(cls, plain)
+                    elif plain.inside(holder) is not holder:  # its holders get another one
+                        found.append(holder)
+
+
+def _class_of(store: dict[Any, Any]) -> type | None:
+    """The class whose dict this is: only through it may the dict be changed, since the interpreter keeps what it has
+    looked up there."""
+    if "__doc__" not in store:
+        return None
+    classes = [one for one in gc.get_referrers(store) if issubclass(type(one), type)]
+    return next((cls for cls in classes if gc.get_referents(vars(cls))[0] is store), None)
 
 
 def _containers(out: Any) -> list[Any]:

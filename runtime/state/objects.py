@@ -370,6 +370,8 @@ def container(walker: Walker, value: Any, base: type, label: str, site: str) -> 
     keys = tuple(dict.keys(value)) if base is dict else None
     if keys is not None and not all(map(is_leaf, keys)):
         return walker.unknown(Refusal.STATE_KEY, value, label, site, kind="another")
+    if type(getattr(value, "__dict__", {})) is not dict:  # its items, perhaps
+        return walker.unknown(Refusal.STATE_DICT, value, label, site)
     node = walker.node("instance", value, label, site)
     walker.later(lambda: fill_instance(walker, node, value, label, site, False))
     if keys is None and is_history(walker, label):

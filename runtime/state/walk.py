@@ -368,6 +368,8 @@ def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> State
 
 
 def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Leaf | StateNode:
+    if value is vars(builtins) and "__builtins__" not in walker.names.texts:  # a namespace of `exec` has it
+        return walker.leaf(value, False)
     node = walker.node("dict", value, label, site, extra=tuple(value))
     for key, item in list(value.items()):
         if not is_leaf(key) and not isinstance(key, type | types.FunctionType):

@@ -238,6 +238,10 @@ class Refusal(enum.Enum):
     STATE_HOOK = "{what} answers attribute reads by {hook}; use plain attributes (read at {site})"
     STATE_DICT = "{what} has a __dict__ of its own kind (read at {site})"
     STATE_DESCRIPTOR = "{what} is a descriptor of its own kind (read at {site})"
+    STATE_NAMESPACE = (
+        "changes something, and {what} has the attributes or global names of another object that it reaches "
+        "(read at {site}); reach them in one way"
+    )
     STATE_KEY = "{what} has a key of type {kind}; use plain keys (read at {site})"
     STATE_CACHE = "{what} keeps results from earlier calls (lru_cache) (read at {site})"
     STATE_OBJECTS = "{what} holds Python objects; use an array of numbers (read at {site})"

@@ -72,7 +72,7 @@ from .held_values import HeldError, refuse_held, refuse_kept
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
 from .recording import Look, Pieces, Recording, UserRun
-from .unwrap_tracers import Holders, NewAttributes, PlainKeys, Settled, is_raised_by_python, settle
+from .unwrap_tracers import Holders, NewAttributes, PlainKeys, Settled, is_end_noticed, is_raised_by_python, settle
 
 
 def record(
@@ -164,6 +164,7 @@ def _record(
         recorder.plain_truths |= bool(numbers_compared(state, bool, np.bool_))
         if snapshot is None:
             _refuse_captured(call, state)
+        del state  # the run may be asked whether an object is still there
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind == INTEGER:
             inputs[k] = recorder.add_input(float(leaf), f"the argument `{names[k]}`", weak=True)
@@ -198,6 +199,9 @@ def _record(
             plain.run, plain.own_code = recorder.outermost(), True
             recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
+            both = given.found_outside(before)
+            if is_end_noticed(before):  # of an object that the run lets go
+                before = []
             holders, left, out = Holders(recorder, given), True, None
             kept: Any = None
             recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
@@ -206,7 +210,6 @@ def _record(
                 plain(tuple(recorder.handed))
                 settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
-            both = given.found_outside(before)
             holders.begin()
             try:
                 with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):

@@ -289,6 +289,10 @@ def settle_places(walker: Walker) -> None:
         return
     for node in _same_namespaces(walker):
         walker.refuse(Refusal.STATE_NAMESPACE, f"`{node.label}`", node.site)
+    for node in [n for n in walker.nodes if n.kind in ("instance", "class")]:
+        cls = node.obj if node.kind == "class" else type(node.obj)
+        if lookup(cls, "__del__") is not MISSING and not walker.trust.cls(cls):  # recordings hold objects, and make more
+            walker.refuse(Refusal.STATE_FINALIZER, f"`{node.label}`", node.site)
     shared = _shared(walker)
     names.read.update(_shared_memory(walker))
     uses_of = _uses_of_containers(walker)

@@ -34,7 +34,7 @@ from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.numpy_api.hooks import when_loaded
 from ...tracer.record.made_arrays import MadeArray
 from . import data_objects, modules, objects, readers
-from .code_scan import BY_NAME, CodeFacts, scan
+from .code_scan import BY_NAME, CLASS_ATTRS, CodeFacts, scan
 from .effect_places import (
     is_history,
     open_classes,
@@ -129,6 +129,7 @@ def _walk(
     except UnknownError as error:
         walker.reasons.setdefault(error.reason)
         roots.clear()
+        walker.pending.clear()  # which know the walker: it would hold the user's objects
     walker.ends = False
     open_classes(walker)
     mark(roots, walker.nodes)
@@ -252,7 +253,10 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         if facts.formats and facts.by_locale:
             walker.depends(LOCALE)
         for what, line in facts.opaque:
-            walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
+            if what in CLASS_ATTRS:
+                walker.refuse(Refusal.STATE_WRITES, f"`{what}`", facts.at(line))
+            else:
+                walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
         names.unbound |= any(facts.chains.get(("global", "list"), ()))
         for root, chains in facts.chains.items():
             for chain, line in chains.items():

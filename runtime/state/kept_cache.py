@@ -21,7 +21,9 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_recorded
 from ...tracer.record.stands_for import StandsFor
 from .c_state import keeps_c_state
+from .code_scan import scan
 from .state_graph import MAX_CONTENT
+from .uses import READ
 from .values import identity, is_leaf, same, token
 
 CACHE: Any = type(functools.lru_cache(len))
@@ -131,6 +133,8 @@ class KeptCache(StandsFor):
     :param only_leaves: objects may hold traced values that do not look like ones (tensors).
     :param has_copy: whether something leads to an object of which the run has a copy.
     :param has_stored: whether the run has stored anything, which the function in the cache itself would not find.
+    :param leads_to_stored: whether something leads to an object in whose copy the run may store something.
+    :param functions: those that the one in the cache reaches, and itself.
     """
 
     _what = "a function with a cache"
@@ -138,9 +142,10 @@ class KeptCache(StandsFor):
     def __init__(
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
         changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool, has_copy: Callable[[Any], bool],
-        has_stored: Callable[[], bool],
+        has_stored: Callable[[], bool], leads_to_stored: Callable[[Any], bool], functions: list[types.FunctionType],
     ) -> None:  # fmt: skip
         super().__init__(cached)
+        self._leads_to_stored, self._functions = leads_to_stored, functions
         self._has_copy, self._has_stored = has_copy, has_stored
         self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
@@ -173,7 +178,9 @@ class KeptCache(StandsFor):
         kwargs = {name: self._plain(x) for name, x in kwargs.items()}
         if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
             self._unkept()
-        if self._has_effects and recorder is not None and self._has_stored():
+        objects = [x for x in (*args, *kwargs.values()) if not is_leaf(x)]
+        stores = self._has_effects or any(map(self._leads_to_stored, objects))
+        if stores and recorder is not None and (self._has_stored() or self._may_change(objects)):
             recorder.again(HasCopyError(self._why()))
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
@@ -186,6 +193,24 @@ class KeptCache(StandsFor):
             if found not in recorder.questions:
                 recorder.questions.append(found)
         return answer
+
+    def _may_change(self, objects: list[Any]) -> bool:
+        """Whether the function may do more with what it reaches, and with these arguments, than read it: the copies
+        that the run has would know nothing of it."""
+        classes = {one for x in objects for one in (x if isinstance(x, type) else type(x)).__mro__[:-1]}
+        stack, seen = list(self._functions), set[types.CodeType]()
+        while stack:
+            code = stack.pop().__code__
+            if code in seen:
+                continue
+            seen.add(code)
+            facts = scan(code)
+            if any(found != {READ} for found in facts.uses.values()):
+                return True
+            members = [vars(cls).get(name) for cls in classes for name in facts.attrs]
+            parts = [getattr(m, part, None) for m in members for part in ("fget", "__func__", "func")]
+            stack += [f for f in (*members, *parts) if isinstance(f, types.FunctionType)]
+        return False
 
     def _plain(self, value: Any) -> Any:
         if type(value) is tuple:

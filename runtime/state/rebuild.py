@@ -293,9 +293,11 @@ class Substitution:
         """The changes that the run made in the copies, one line each."""
         return [Refusal.REPLAY_CHANGES(name=name) for name in self.changed()]
 
-    def has_copy(self, value: Any) -> bool:
-        """Whether *value* leads to an object of which the run has a copy, as far as one looks."""
-        copied = {id(original) for original in self.originals.values()}
+    def has_copy(self, value: Any, stored: bool = False) -> bool:
+        """Whether *value* leads to an object of which the run has a copy, in which it may store something if *stored*;
+        as far as one looks."""
+        copies = [c.original for c in self._copies if _holds_stored(c.node)] if stored else self.originals.values()
+        copied = {id(original) for original in copies}
         stack, seen = [value], {id(value): value}
         while stack and len(seen) < _MOST_LOOKED_AT:
             at = stack.pop()
@@ -565,6 +567,8 @@ class Substitution:
                 node.extra,
                 self.has_copy,
                 self._has_stored,
+                lambda value: self.has_copy(value, stored=True),
+                _functions_of(node),
             ),
         )
 
@@ -737,15 +741,27 @@ def _is_called_by_name(edge: Edge) -> bool:
 
 def leads_to_effects(node: StateNode) -> bool:
     """Whether a place is reached from *node* in which the function may store something."""
+    return any(map(_holds_stored, _reached_from(node)))
+
+
+def _holds_stored(node: StateNode) -> bool:
+    """Whether the function may store something in the object."""
+    return node.kind in ("sink", "history") or node.changes or any(map(is_stored, node.edges))
+
+
+def _functions_of(node: StateNode) -> list[types.FunctionType]:
+    """The functions, none of a library, that are reached from *node*."""
+    return [one.obj for one in _reached_from(node) if one.kind == "function" and not one.extra]
+
+
+def _reached_from(node: StateNode) -> Iterator[StateNode]:
     stack, seen = [node], {id(node)}
     while stack:
         at = stack.pop()
-        if at.kind in ("sink", "history") or at.changes or any(map(is_stored, at.edges)):
-            return True
+        yield at
         children = [e.child for e in at.edges if isinstance(e.child, StateNode) and id(e.child) not in seen]
         seen.update(map(id, children))
         stack += children
-    return False
 
 
 def _is_stored_in(node: StateNode) -> bool:

@@ -120,8 +120,8 @@ def _shared_memory(walker: Walker) -> Iterator[int]:
 
 
 def _same_namespaces(walker: Walker) -> Iterator[StateNode]:
-    """The dicts, and objects of one ``__dict__``, whose names are those of another object or of functions: a run would
-    have another copy of them in each."""
+    """The dicts, and objects of one ``__dict__``, whose names are those of another object, of functions or of the
+    keywords of a partial: a run would have another copy of them in each."""
     named = "global", "noglobal", "builtin"
     spaces = {id(edge.arg[0]) for node in walker.nodes for edge in node.edges if edge.how in named}
     for node in walker.nodes:
@@ -136,6 +136,10 @@ def _same_namespaces(walker: Walker) -> Iterator[StateNode]:
     dicts = [node for node in walker.nodes if node.kind == "dict"]
     modules = {id(node.obj.__dict__) for node in walker.nodes if node.kind == "module"} if dicts else set()
     yield from (node for node in dicts if id(node.obj) in spaces | modules)
+    partials = [node for node in walker.nodes if node.kind == "partial"]
+    if keywords := {id(child) for node in partials for child in [node.edges[2].child] if isinstance(child, StateNode)}:
+        ways = Counter(id(edge.child) for node in walker.nodes for edge in node.edges)
+        yield from (node for node in dicts if id(node) in keywords and ways[id(node)] > 1)
 
 
 def _of_items(found: Set[Any]) -> bool:

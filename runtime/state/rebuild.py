@@ -34,7 +34,7 @@ from .kept_list import LENGTH, KeptList, Part, kept_class
 from .pins import MISSING, home, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
 from .uses import STORE
-from .values import is_empty, is_leaf, unchanged
+from .values import dict_of, is_empty, is_leaf, unchanged
 
 Wrap = Callable[[Any, str], Any]
 
@@ -703,8 +703,11 @@ class Substitution:
         if isinstance(named.child, StateNode):
             keywords |= {e.arg: self._part(e.child, keywords[e.arg]) for e in named.child.edges}
         copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
-        copy.__dict__.update(old.__dict__)
-        copy.__dict__.update({e.arg: self._part(e.child, old.__dict__[e.arg]) for e in attributes})
+        if isinstance(named.child, StateNode) and id(named.child) not in self._built:
+            self._mutable(named.child, copy.keywords)
+        if store := dict_of(old):
+            copy.__dict__.update(store)
+            copy.__dict__.update({e.arg: self._part(e.child, store[e.arg]) for e in attributes})
         return self._mutable(node, copy)
 
     def _compiled(self, node: StateNode) -> Any:
@@ -879,7 +882,7 @@ def names_of_bodies(code: types.CodeType) -> frozenset[str]:
 
 def attributes(obj: Any) -> dict[str, Any]:
     """A shallow picture of the attributes of an object."""
-    picture = dict(getattr(obj, "__dict__", {}))
+    picture = dict(dict_of(obj) or {}) if type(obj) is functools.partial else dict(getattr(obj, "__dict__", {}))
     picture.pop(MEMO, None)
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):

@@ -34,7 +34,7 @@ from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.numpy_api.hooks import when_loaded
 from ...tracer.record.made_arrays import MadeArray
 from . import data_objects, modules, objects, readers
-from .code_scan import BY_NAME, CLASS_ATTRS, CodeFacts, scan
+from .code_scan import BY_NAME, UNWRITTEN, CodeFacts, scan
 from .effect_places import (
     is_history,
     open_classes,
@@ -253,7 +253,7 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         if facts.formats and facts.by_locale:
             walker.depends(LOCALE)
         for what, line in facts.opaque:
-            if what in CLASS_ATTRS:
+            if what in UNWRITTEN:
                 walker.refuse(Refusal.STATE_WRITES, f"`{what}`", facts.at(line))
             else:
                 walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))

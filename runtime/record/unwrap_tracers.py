@@ -370,7 +370,9 @@ class Holders:
                         holder.cell_contents = plain(holder.cell_contents)
                     elif type(holder) is dict and (cls := _class_of(holder)) is not None:
                         settle_names(cls, plain)
-                    elif is_part_of_context(holder) or plain.inside(holder) is not holder:  # its holders get another one
+                    elif (
+                        is_part_of_context(holder) or plain.inside(holder) is not holder
+                    ):  # its holders get another one
                         found.append(holder)
 
 

@@ -295,7 +295,8 @@ def settle_places(walker: Walker) -> None:
         walker.refuse(Refusal.STATE_NAMESPACE, f"`{node.label}`", node.site)
     for node in [n for n in walker.nodes if n.kind in ("instance", "class")]:
         cls = node.obj if node.kind == "class" else type(node.obj)
-        if lookup(cls, "__del__") is not MISSING and not walker.trust.cls(cls):  # recordings hold objects, and make more
+        # a recording holds objects, and makes more of them
+        if lookup(cls, "__del__") is not MISSING and not walker.trust.cls(cls):
             walker.refuse(Refusal.STATE_FINALIZER, f"`{node.label}`", node.site)
     shared = _shared(walker)
     names.read.update(_shared_memory(walker))

@@ -29,7 +29,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
 from ..memo import MEMO
-from .kept_cache import KeptCache
+from .kept_cache import ANY, KeptCache
 from .kept_list import LENGTH, KeptList, Part, kept_class
 from .pins import MISSING, home, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
@@ -293,23 +293,40 @@ class Substitution:
         """The changes that the run made in the copies, one line each."""
         return [Refusal.REPLAY_CHANGES(name=name) for name in self.changed()]
 
-    def has_copy(self, value: Any, stored: bool = False) -> bool:
-        """Whether *value* leads to an object of which the run has a copy, in which it may store something if *stored*;
-        as far as one looks."""
-        copies = [c.original for c in self._copies if _holds_stored(c.node)] if stored else self.originals.values()
-        copied = {id(original) for original in copies}
+    def has_copy(self, value: Any) -> bool:
+        """Whether *value* leads to an object of which the run has a copy, as far as one looks."""
+        copied = {id(original) for original in self.originals.values()}
+        for at in self._led_to(value):
+            if at is MISSING or (id(at) in copied and not isinstance(at, np.ndarray)):
+                return True
+        return False
+
+    def _stored_in(self, value: Any) -> set[str]:
+        """The names of attributes in which the run may store something, in copies of what *value* leads to; ``ANY``
+        for containers, and where that can't be told."""
+        stored = {id(c.original): c.node for c in self._copies if _holds_stored(c.node)}
+        found = set()
+        for at in self._led_to(value) if stored else ():
+            node = stored.get(id(at))
+            if at is MISSING or (node is not None and node.kind != "instance"):
+                found.add(ANY)
+            elif node is not None:
+                found.update([str(edge.arg) for edge in node.edges if is_stored(edge)])
+        return found
+
+    def _led_to(self, value: Any) -> Iterator[Any]:
+        """*value* and what it leads to; ``MISSING`` for what one does not look at."""
         stack, seen = [value], {id(value): value}
         while stack and len(seen) < _MOST_LOOKED_AT:
-            at = stack.pop()
-            if id(at) in copied and not isinstance(at, np.ndarray):
-                return True
+            yield (at := stack.pop())
             for part in _parts_of(at):
                 if type(part) is dict and id(part) in self._spaces:
-                    return True
-                if id(part) not in seen and not is_leaf(part):
+                    yield MISSING
+                elif id(part) not in seen and not is_leaf(part):
                     seen[id(part)] = part
                     stack.append(part)
-        return bool(stack)
+        if stack:
+            yield MISSING
 
     def torn(self) -> Reason | None:
         """Why Python has to run instead, where the run has stored something in a module, by attribute, that functions
@@ -567,7 +584,7 @@ class Substitution:
                 node.extra,
                 self.has_copy,
                 self._has_stored,
-                lambda value: self.has_copy(value, stored=True),
+                self._stored_in,
                 _functions_of(node),
             ),
         )

@@ -37,12 +37,12 @@ from .pins import MISSING, context_value, distinct_of, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
 from .uses import STORE
 from .values import (
-    dict_of,
     IdentityKey,
     StateKey,
     all_unchanged,
     array_token,
     content,
+    dict_of,
     identity,
     is_empty,
     keys_unchanged,

@@ -296,10 +296,8 @@ class Substitution:
     def has_copy(self, value: Any) -> bool:
         """Whether *value* leads to an object of which the run has a copy, as far as one looks."""
         copied = {id(original) for original in self.originals.values()}
-        for at in self._led_to(value):
-            if at is MISSING or (id(at) in copied and not isinstance(at, np.ndarray)):
-                return True
-        return False
+        found = ((at is MISSING, id(at) in copied and not isinstance(at, np.ndarray)) for at in self._led_to(value))
+        return any(map(any, found))
 
     def _stored_in(self, value: Any) -> set[str]:
         """The names of attributes in which the run may store something, in copies of what *value* leads to; ``ANY``

@@ -49,7 +49,7 @@ def dict_of(owner: Any) -> dict[str, Any] | None:
     """The ``__dict__`` of an object; None for a partial that has not been given one: who asks for it makes it, and a
     partial of one with a dict is another than of one without."""
     if type(owner) is functools.partial:
-        found: dict[str, Any] | None = owner.__reduce__()[2][3]  # type: ignore[misc, index]
+        found: dict[str, Any] | None = owner.__reduce__()[2][3]  # type: ignore[misc, index, assignment]
         return found
     return owner.__dict__
 

@@ -26,7 +26,7 @@ from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
-from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.refusals import Reason, Refusal, listed
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ir.working import Working
@@ -318,11 +318,12 @@ class UnseenReaderError(Exception):
 
 
 class RunAgainError(Exception):
-    """A run over tensors has done what can't be recorded, for this *reason*, and nothing to the caller's objects."""
+    """A run over tensors has done what can't be recorded, for these *reasons*, and nothing to the caller's objects; or
+    it has not begun."""
 
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, *reasons: Reason) -> None:
+        super().__init__(listed(reasons))
+        self.reason = reasons[0]
 
 
 def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Var]) -> TracedArray | TracedInt:

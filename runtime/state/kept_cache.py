@@ -173,6 +173,8 @@ class KeptCache(StandsFor):
                 self._known[key] = values, self._function(*args, **kwargs)
             return self._known[key][1]
         if self._only_leaves and not all(is_leaf(x) or type(x) is TracedInt for x in values):
+            if recorder is not None:
+                recorder.again(HasCopyError(self._why()))
             self._unkept()
             return self._function(*args, **kwargs)
         args = tuple(map(self._plain, args))
@@ -184,7 +186,7 @@ class KeptCache(StandsFor):
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
-            if recorder is not None and self._has_copy(answer):
+            if recorder is not None and (self._only_leaves or self._has_copy(answer)):
                 recorder.again(HasCopyError(self._why()))
             self._unkept()
         elif recorder is not None:

@@ -471,7 +471,7 @@ def _proxy(walker: Walker, value: Any, label: str, site: str) -> Leaf:
 
 def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function with a cache: calls of it are made again, or go past the cache (``kept_cache.py``)."""
-    if not walker.names.effects:
+    if not walker.names.effects or "cache_info" in walker.names.attrs:  # which counts the calls
         return walker.unknown(Refusal.STATE_CACHE, value, label, site)
     walker.names.compares |= {"in", "=="}  # of its keys
     node = walker.node("cached", value, label, site, extra=walker.names.holders)

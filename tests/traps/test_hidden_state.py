@@ -950,6 +950,11 @@ def test_state_is_plain_pythons(group, name):
     assert not (live and (group, name) in REPLAYED)
 
 
+@pytest.mark.parametrize(("group", "name"), [c for c in CASES if c[0] != "converted"], ids=lambda part: part)
+def test_state_of_steps_is_plain_pythons(group, name):
+    assert not failure(*GROUPS[group][name], steps=True)[0]
+
+
 def test_a_namespace_of_exec_that_is_only_read_is_compared():
     source = r"""
 space = {}

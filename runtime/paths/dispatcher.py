@@ -622,7 +622,10 @@ class FunctionDispatcher(Dispatcher):
     def _record(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
     ) -> Recording:
-        return record(self.fn, call, endpoint.mode, plan, snapshot if plan.provable else None, capacities)
+        if plan.provable:
+            return record(self.fn, call, endpoint.mode, plan, snapshot, capacities)
+        snapshot.release()  # the run may be asked whether an object is still there
+        return record(self.fn, call, endpoint.mode, plan, None, capacities)
 
     def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
         if not self.answered:

@@ -156,7 +156,7 @@ def find_effects(
     if not (more or whole_containers(out, copies, arrays)):
         return found
     ways = _ways(graph, call)
-    found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
+    found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= dict.fromkeys([id(one) for c in given.containers for one in (c.original, c.given)])
     values = _Values(found, given, inputs, texts, found_at, others, graph)
     values.originals.update(substitution.originals)
@@ -171,7 +171,7 @@ def find_effects(
     not_counters: set[tuple[str, str]] = set()
     for owner, edge, value in changed:
         constant = owner.kind == "pinned" or (edge is not None and edge.how == "class")
-        way = _constant_way(owner) if constant else ways.get(id(owner))
+        way = _constant_way(owner.obj) if constant else ways.get(id(owner))
         place = None if edge is None else place_of(owner, edge)
         counts = edge is not None and isinstance(edge.child, Leaf) and edge.child.effect == COUNT
         if counts and place and type(value) is not int:
@@ -305,7 +305,7 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
             if edge.fixed and not is_class:
                 continue
             if (is_class or edge.how == "const") and isinstance(edge.child, StateNode):  # it can't change
-                step: _Way | None = _constant_way(edge.child)
+                step: _Way | None = _constant_way(edge.child.obj)
             else:
                 step = _step(ways[id(node)], edge.how, edge.arg)
             if step is not None:
@@ -313,8 +313,15 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
     return ways
 
 
-def _constant_way(node: StateNode) -> _Way:
-    return _Way(("object", id(node.obj)), _constant(node.obj), True)
+def _objects_without_parts(graph: StateGraph) -> dict[int, _Way | None]:
+    """The ways to what has no parts and is compared by identity (``MISSING = object()``), by id: it is a constant."""
+    leaves = [edge.child for node in graph.nodes for edge in node.edges if isinstance(edge.child, Leaf)]
+    alone = [leaf.value for leaf in leaves if not (leaf.by_value or leaf.effect or is_leaf(leaf.value))]
+    return {id(value): _constant_way(value) for value in alone}
+
+
+def _constant_way(value: Any) -> _Way:
+    return _Way(("object", id(value)), _constant(value), True)
 
 
 def _step(way: _Way, how: str, arg: Any) -> _Way | None:

@@ -8,6 +8,7 @@ local variables), ``Settled.unsettled`` gets the object: it can't be handed out 
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import functools
 import gc
@@ -37,6 +38,7 @@ _MOST = 100_000  # objects that are looked at below those that are settled
 _TRACED = (TracedArray, TracedInt, Undecided, UndecidedTruth)
 # What stands in a run for functions and objects of NumPy's and others, which means nothing to the caller.
 _OWN_CODE = tuple([f"tracegrad.tracer.{room}." for room in ("record", "numpy_api", "scipy_api", "bytecode")])
+_OWN_ROOMS = ("tracegrad.tracer.", "tracegrad.runtime.")
 _PASSED = (types.ModuleType, types.FrameType, types.TracebackType, types.CodeType)
 _VIEWS = {type(getattr({}, name)()): name for name in ("keys", "values", "items")}
 _OF_ARRAY = type(iter(np.zeros(1)))
@@ -80,6 +82,10 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
         with suppress(ValueError):  # an empty one
             if (new := plain(value.cell_contents, depth)) is not value.cell_contents:
                 value.cell_contents = new
+    elif kind is contextvars.Context:
+        _settle_context(value, plain, depth)
+    elif is_part_of_context(value):
+        return value
     elif issubclass(kind, type):
         _settle_class(value, plain, depth)
     elif issubclass(kind, np.ndarray):
@@ -106,6 +112,23 @@ def _holds_unsettled(value: Any, plain: Settling, depth: int) -> bool:
         if not issubclass(type(part), _PASSED) and plain(part, depth) is not part
     ]
     return bool(others)
+
+
+def is_part_of_context(value: Any) -> bool:
+    """Whether *value* is one of the objects in C that hold the values of context variables, and never change."""
+    return type(value).__module__ == "builtins" and type(value).__name__.startswith("hamt")
+
+
+def _settle_context(context: contextvars.Context, plain: Settling, depth: int) -> None:
+    for variable, part in list(context.items()):
+        new = plain(part, depth)
+        if str(type(new).__module__).startswith(_OWN_ROOMS):  # of the work that went on while it was copied
+            new = None
+        if new is not part:
+            try:
+                context.run(variable.set, new)
+            except RuntimeError:  # it is the one in which this runs
+                variable.set(new)
 
 
 def _settle_locals(frame: types.FrameType, plain: Settling, depth: int) -> None:
@@ -191,11 +214,16 @@ def _settle_class(cls: type, plain: Settling, depth: int) -> None:
         if not one.__flags__ & _HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
             continue
         _looked_at.add(one)
-        for name, part in list(vars(one).items()):
-            if type(part) is types.GetSetDescriptorType or is_leaf(part):
-                continue
-            if (new := plain(part, depth)) is not part:
-                type.__setattr__(one, name, new)
+        settle_names(one, plain, depth)
+
+
+def settle_names(cls: type, plain: Settling, depth: int = 0) -> None:
+    """Settle the attributes that stand in the class itself."""
+    for name, part in list(vars(cls).items()):
+        if type(part) is types.GetSetDescriptorType or is_leaf(part):
+            continue
+        if (new := plain(part, depth)) is not part:
+            type.__setattr__(cls, name, new)
 
 
 def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> None:

@@ -27,7 +27,7 @@ from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
-from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.refusals import Reason, Refusal, listed
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ir.working import Working
@@ -79,6 +79,7 @@ from .unwrap_tracers import (
     PlainKeys,
     Settled,
     held_elsewhere,
+    is_end_noticed,
     is_raised_by_python,
     settle,
 )
@@ -173,6 +174,7 @@ def _record(
         recorder.plain_truths |= bool(numbers_compared(state, bool, np.bool_))
         if snapshot is None:
             _refuse_captured(call, state)
+        del state  # the run may be asked whether an object is still there
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind == INTEGER:
             inputs[k] = recorder.add_input(float(leaf), f"the argument `{names[k]}`", weak=True)
@@ -205,8 +207,11 @@ def _record(
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
             plain.run, plain.own_code = recorder.outermost(), True
-            recorder.originals, ended = given.originals, False
+            recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
+            both = given.found_outside(before)
+            if is_end_noticed(before):  # of an object that the run lets go
+                before = []
             holders, left, out = Holders(recorder, given), True, None
             kept: Any = None
             recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
@@ -215,7 +220,6 @@ def _record(
                 plain(tuple(recorder.handed))
                 settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
-            both = given.found_outside(before)
             holders.begin()
             try:
                 with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):
@@ -231,7 +235,6 @@ def _record(
                     out, _ = plain.result(out, others)
                     if plain.held:
                         raise refuse_held(name_of(fn), plain.held[0])
-                ended = True
             except BaseException as error:
                 plain(error)
                 if isinstance(error, UnsupportedError):  # the next call is made without
@@ -251,11 +254,11 @@ def _record(
                             surely(reached)
                             raise
                         finally:
-                            lost = plan.leaves is False
-                            if not lost and (ended or plan.writes_by_name):
+                            lost = (
+                                plan.leaves is False or not holders.only([out], plain.arrays) or holders.of_made(plain)
+                            )
+                            if lost and plan.leaves is not False and gc.collect(1):  # it was garbage, perhaps
                                 lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
-                                if lost and gc.collect(1):  # it was garbage, perhaps
-                                    lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
                             if lost:
                                 holders.settle(plain, out)
                             kept = refuse_kept(name_of(fn), plain.unsettled)
@@ -333,11 +336,12 @@ class UnseenReaderError(Exception):
 
 
 class RunAgainError(Exception):
-    """A run over tensors has done what can't be recorded, for this *reason*, and nothing to the caller's objects."""
+    """A run over tensors has done what can't be recorded, for these *reasons*, and nothing to the caller's objects; or
+    it has not begun."""
 
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, *reasons: Reason) -> None:
+        super().__init__(listed(reasons))
+        self.reason = reasons[0]
 
 
 def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Var]) -> TracedArray | TracedInt:

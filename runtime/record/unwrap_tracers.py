@@ -14,6 +14,7 @@ import gc
 import operator
 import sys
 import types
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
@@ -44,7 +45,7 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import holds_traced, method_of_array, of_recordings, settle_held
+from .held_values import holds_traced, is_part_of_context, method_of_array, of_recordings, settle_held, settle_names
 from .outputs import Whole, flatten_result, whole_containers, with_whole
 
 Unwrap = Callable[[Any], Any]
@@ -407,8 +408,29 @@ class Holders:
                             found.append(holder)
                     elif type(holder) is types.CellType:
                         holder.cell_contents = plain(holder.cell_contents)
-                    elif not str(type(holder).__module__).startswith(_OWN):
-                        plain.inside(holder)
+                    elif str(type(holder).__module__).startswith(_OWN):
+                        continue
+                    elif type(holder) is dict and (cls := _class_of(holder)) is not None:
+                        settle_names(cls, plain)
+                    elif (
+                        is_part_of_context(holder) or plain.inside(holder) is not holder
+                    ):  # its holders get another one
+                        found.append(holder)
+
+
+def _class_of(store: dict[Any, Any]) -> type | None:
+    """The class whose dict this is: only through it may the dict be changed, since the interpreter keeps what it has
+    looked up there."""
+    if "__doc__" not in store:
+        return None
+    classes = [one for one in gc.get_referrers(store) if issubclass(type(one), type)]
+    return next((cls for cls in classes if gc.get_referents(vars(cls))[0] is store), None)
+
+
+def is_end_noticed(state: Iterable[StateNode]) -> bool:
+    """Whether something happens when nobody holds an object of the *state* any more: nobody else may hold it."""
+    objects = [node.obj for node in state if node.kind == "instance"]
+    return any(weakref.getweakrefcount(one) or hasattr(type(one), "__del__") for one in objects)
 
 
 def _containers(out: Any) -> list[Any]:

@@ -42,6 +42,7 @@ from .values import (
     all_unchanged,
     array_token,
     content,
+    dict_of,
     identity,
     is_empty,
     keys_unchanged,
@@ -422,7 +423,10 @@ class _Emitter:
             self.fail_if(f"{self.constant(type)}({name}) is not {self.constant(type(node.obj))}")
         if node.kind == "partial":  # by __setstate__
             names = [(part, self.constant(getattr(node.obj, part))) for part in ("func", "args", "keywords")]
-            self.fail_if(" or ".join([f"{name}.{part} is not {known}" for part, known in names]))
+            tests = [f"{name}.{part} is not {known}" for part, known in names]
+            if dict_of(node.obj) is None:
+                tests.append(f"{self.constant(dict_of)}({name}) is not None")
+            self.fail_if(" or ".join(tests))
         if node.kind in ("list", "tuple", "dict") and len(edges) > _UNROLL and self.flat(name, node):
             return
         if node.kind == "set" and edges:

@@ -39,6 +39,8 @@ _OPAQUE_ATTRS = {
     "__dict__", "__globals__", "__closure__", "__code__", "__builtins__", "__subclasses__", "__getattribute__",
     "f_locals", "f_globals", "f_back", "gi_frame", "tb_frame", "cell_contents", "__defaults__", "__kwdefaults__",
 }  # fmt: skip
+# Attributes that may be read, but whose change is none of the object's own `__dict__`.
+UNWRITTEN = {"__class__", "__bases__", "default_factory"}
 _DYNAMIC_ATTRS = {"attrgetter", "methodcaller", "asdict", "astuple", "deepcopy", "getmembers", "__getstate__"}
 _MAKE_TEXT = {"str", "repr", "ascii", "format", "print", "format_map", "__str__", "__repr__", "__format__"}
 _ORDER = set(
@@ -144,7 +146,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
             root, chain, chain_line, first = (("deref", name) if name in outer else ("local", "")), (), line, index
         elif op in _ATTR_LOADS or op in _ATTR_WRITES:
             facts.attrs.setdefault(name, line)
-            if name in _OPAQUE_ATTRS:
+            if name in _OPAQUE_ATTRS or (op in _ATTR_WRITES and name in UNWRITTEN):
                 facts.opaque.append((name, line))
             if name in _DYNAMIC_ATTRS:
                 facts.dynamic = True
@@ -269,7 +271,7 @@ def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], in
     if len(args) >= 2 and isinstance(args[1], str):
         facts.attrs.setdefault(args[1], line)
         facts.asked.add(args[1])
-        if args[1] in _OPAQUE_ATTRS:
+        if args[1] in _OPAQUE_ATTRS or (instructions[index].argval == "setattr" and args[1] in UNWRITTEN):
             facts.opaque.append((args[1], line))
     else:
         facts.dynamic = True

@@ -119,6 +119,29 @@ def _shared_memory(walker: Walker) -> Iterator[int]:
             yield id(sink)
 
 
+def _same_namespaces(walker: Walker) -> Iterator[StateNode]:
+    """The dicts, and objects of one ``__dict__``, whose names are those of another object, of functions or of the
+    keywords of a partial: a run would have another copy of them in each."""
+    named = "global", "noglobal", "builtin"
+    spaces = {id(edge.arg[0]) for node in walker.nodes for edge in node.edges if edge.how in named}
+    for node in walker.nodes:
+        if node.kind in ("instance", "function", "module", "class"):
+            store = node.obj.__dict__ if node.kind == "module" else getattr(node.obj, "__dict__", None)
+            if type(store) is not dict:
+                continue
+            if node.kind == "instance" and id(store) in spaces:
+                yield node
+            if node.kind != "module" or id(store) not in spaces:  # what is stored there is looked at otherwise
+                spaces.add(id(store))
+    dicts = [node for node in walker.nodes if node.kind == "dict"]
+    modules = {id(node.obj.__dict__) for node in walker.nodes if node.kind == "module"} if dicts else set()
+    yield from (node for node in dicts if id(node.obj) in spaces | modules)
+    partials = [node for node in walker.nodes if node.kind == "partial"]
+    if keywords := {id(child) for node in partials for child in [node.edges[2].child] if isinstance(child, StateNode)}:
+        ways = Counter(id(edge.child) for node in walker.nodes for edge in node.edges)
+        yield from (node for node in dicts if id(node) in keywords and ways[id(node)] > 1)
+
+
 def _of_items(found: Set[Any]) -> bool:
     """Whether nothing else is done with a container than to count items up, or to add to them."""
     return all(isinstance(use, ItemCount | ItemGrowth) for use in found)
@@ -268,6 +291,13 @@ def settle_places(walker: Walker) -> None:
     kinds = ("logger", "sink", "cached")
     if not (names.changes or names.changed or names.grown) and all(node.kind not in kinds for node in walker.nodes):
         return
+    for node in _same_namespaces(walker):
+        walker.refuse(Refusal.STATE_NAMESPACE, f"`{node.label}`", node.site)
+    for node in [n for n in walker.nodes if n.kind in ("instance", "class")]:
+        cls = node.obj if node.kind == "class" else type(node.obj)
+        # a recording holds objects, and makes more of them
+        if lookup(cls, "__del__") is not MISSING and not walker.trust.cls(cls):
+            walker.refuse(Refusal.STATE_FINALIZER, f"`{node.label}`", node.site)
     shared = _shared(walker)
     names.read.update(_shared_memory(walker))
     uses_of = _uses_of_containers(walker)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,13 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_recorded
 from ...tracer.record.stands_for import StandsFor
 from .c_state import keeps_c_state
+from .code_scan import scan
 from .state_graph import MAX_CONTENT
+from .uses import READ
 from .values import identity, is_leaf, same, token
 
 CACHE: Any = type(functools.lru_cache(len))
+ANY = ""  # in place of a name: in a container, under any
 _MAX_PARTS = 1000
 _DEPTH = 4  # of objects in one another that are looked into
 _OF_OBJECTS = (
@@ -131,6 +134,8 @@ class KeptCache(StandsFor):
     :param only_leaves: objects may hold traced values that do not look like ones (tensors).
     :param has_copy: whether something leads to an object of which the run has a copy.
     :param has_stored: whether the run has stored anything, which the function in the cache itself would not find.
+    :param stored_in: the names under which the run may store something in copies of what something leads to.
+    :param functions: those that the one in the cache reaches, and itself.
     """
 
     _what = "a function with a cache"
@@ -138,9 +143,10 @@ class KeptCache(StandsFor):
     def __init__(
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
         changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool, has_copy: Callable[[Any], bool],
-        has_stored: Callable[[], bool],
+        has_stored: Callable[[], bool], stored_in: Callable[[Any], Iterable[str]], functions: list[types.FunctionType],
     ) -> None:  # fmt: skip
         super().__init__(cached)
+        self._stored_in, self._functions = stored_in, functions
         self._has_copy, self._has_stored = has_copy, has_stored
         self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
@@ -167,18 +173,20 @@ class KeptCache(StandsFor):
                 self._known[key] = values, self._function(*args, **kwargs)
             return self._known[key][1]
         if self._only_leaves and not all(is_leaf(x) or type(x) is TracedInt for x in values):
+            if recorder is not None:
+                recorder.again(HasCopyError(self._why()))
             self._unkept()
             return self._function(*args, **kwargs)
         args = tuple(map(self._plain, args))
         kwargs = {name: self._plain(x) for name, x in kwargs.items()}
         if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
             self._unkept()
-        if self._has_effects and recorder is not None and self._has_stored():
+        if recorder is not None and self._is_torn([x for x in (*args, *kwargs.values()) if not is_leaf(x)]):
             recorder.again(HasCopyError(self._why()))
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
-            if recorder is not None and self._has_copy(answer):
+            if recorder is not None and (self._only_leaves or self._has_copy(answer)):
                 recorder.again(HasCopyError(self._why()))
             self._unkept()
         elif recorder is not None:
@@ -186,6 +194,34 @@ class KeptCache(StandsFor):
             if found not in recorder.questions:
                 recorder.questions.append(found)
         return answer
+
+    def _is_torn(self, objects: list[Any]) -> bool:
+        """Whether the function itself, and the copies that the run has, may not know what the other stores, in what
+        it reaches or in these arguments."""
+        within = {name for x in objects for name in self._stored_in(x)}
+        if not (self._has_effects or within):
+            return False
+        stored, attributes = self._has_stored(), set[str]()
+        for code in self._codes(objects):
+            facts = scan(code)
+            attributes |= facts.attrs.keys()
+            if any(found != {READ} for found in facts.uses.values()):
+                return True
+        return stored and (self._has_effects or not within.isdisjoint({*attributes, ANY}))
+
+    def _codes(self, objects: list[Any]) -> set[types.CodeType]:
+        """The code that the function may run, with these arguments."""
+        classes = {one for x in objects for one in (x if isinstance(x, type) else type(x)).__mro__[:-1]}
+        stack, seen = list(self._functions), set[types.CodeType]()
+        while stack:
+            code = stack.pop().__code__
+            if code in seen:
+                continue
+            seen.add(code)
+            members = [vars(cls).get(name) for cls in classes for name in scan(code).attrs]
+            parts = [getattr(m, part, None) for m in members for part in ("fget", "__func__", "func")]
+            stack += [f for f in (*members, *parts) if isinstance(f, types.FunctionType)]
+        return seen
 
     def _plain(self, value: Any) -> Any:
         if type(value) is tuple:

@@ -40,7 +40,7 @@ from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, setting_of
 from .uses import STORE
-from .values import holders, is_leaf
+from .values import dict_of, holders, is_leaf
 from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
@@ -229,7 +229,9 @@ def own_attributes(
     walker: Walker, node: StateNode, label: str, site: str, fixed: bool = False, besides: Collection[str] = ()
 ) -> None:
     """Edges for the attributes of a function, partial or enum member that count, which anybody may set."""
-    store, names = node.obj.__dict__, walker.names
+    store, names = dict_of(node.obj), walker.names
+    if store is None:
+        return
     for name in sorted(store):
         if name in names.attrs or name in besides or (names.everything and not name.startswith("__")):
             node.edge("attr", name, walker.visit(store[name], f"{label}.{name}", site), fixed)
@@ -255,7 +257,7 @@ def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool
     node = walker.node("class", cls, label, site)
     walker.pin_class(cls)
     for name in sorted({"__name__", "__qualname__"} & walker.names.attrs.keys()):  # no part of what it looks up
-        node.edge("attr", name, walker.leaf(getattr(cls, name), True))
+        node.edge("attr", name, walker.leaf(getattr(cls, name), True), fixed=True)
     if type(cls) not in _METACLASSES:
         return walker.unknown(Refusal.STATE_METACLASS, cls, label, site)
     hook = _hook(walker, cls)
@@ -370,6 +372,8 @@ def container(walker: Walker, value: Any, base: type, label: str, site: str) -> 
     keys = tuple(dict.keys(value)) if base is dict else None
     if keys is not None and not all(map(is_leaf, keys)):
         return walker.unknown(Refusal.STATE_KEY, value, label, site, kind="another")
+    if type(getattr(value, "__dict__", {})) is not dict:  # its items, perhaps
+        return walker.unknown(Refusal.STATE_DICT, value, label, site)
     node = walker.node("instance", value, label, site)
     walker.later(lambda: fill_instance(walker, node, value, label, site, False))
     if keys is None and is_history(walker, label):

@@ -29,12 +29,12 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
 from ..memo import MEMO
-from .kept_cache import KeptCache
+from .kept_cache import ANY, KeptCache
 from .kept_list import LENGTH, KeptList, Part, kept_class
 from .pins import MISSING, home, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
 from .uses import STORE
-from .values import is_empty, is_leaf, unchanged
+from .values import dict_of, is_empty, is_leaf, unchanged
 
 Wrap = Callable[[Any, str], Any]
 
@@ -296,18 +296,35 @@ class Substitution:
     def has_copy(self, value: Any) -> bool:
         """Whether *value* leads to an object of which the run has a copy, as far as one looks."""
         copied = {id(original) for original in self.originals.values()}
+        found = ((at is MISSING, id(at) in copied and not isinstance(at, np.ndarray)) for at in self._led_to(value))
+        return any(map(any, found))
+
+    def _stored_in(self, value: Any) -> set[str]:
+        """The names of attributes in which the run may store something, in copies of what *value* leads to; ``ANY``
+        for containers, and where that can't be told."""
+        stored = {id(c.original): c.node for c in self._copies if _holds_stored(c.node)}
+        found = set()
+        for at in self._led_to(value) if stored else ():
+            node = stored.get(id(at))
+            if at is MISSING or (node is not None and node.kind != "instance"):
+                found.add(ANY)
+            elif node is not None:
+                found.update([str(edge.arg) for edge in node.edges if is_stored(edge)])
+        return found
+
+    def _led_to(self, value: Any) -> Iterator[Any]:
+        """*value* and what it leads to; ``MISSING`` for what one does not look at."""
         stack, seen = [value], {id(value): value}
         while stack and len(seen) < _MOST_LOOKED_AT:
-            at = stack.pop()
-            if id(at) in copied and not isinstance(at, np.ndarray):
-                return True
+            yield (at := stack.pop())
             for part in _parts_of(at):
                 if type(part) is dict and id(part) in self._spaces:
-                    return True
-                if id(part) not in seen and not is_leaf(part):
+                    yield MISSING
+                elif id(part) not in seen and not is_leaf(part):
                     seen[id(part)] = part
                     stack.append(part)
-        return bool(stack)
+        if stack:
+            yield MISSING
 
     def torn(self) -> Reason | None:
         """Why Python has to run instead, where the run has stored something in a module, by attribute, that functions
@@ -565,6 +582,8 @@ class Substitution:
                 node.extra,
                 self.has_copy,
                 self._has_stored,
+                self._stored_in,
+                _functions_of(node),
             ),
         )
 
@@ -699,8 +718,11 @@ class Substitution:
         if isinstance(named.child, StateNode):
             keywords |= {e.arg: self._part(e.child, keywords[e.arg]) for e in named.child.edges}
         copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
-        copy.__dict__.update(old.__dict__)
-        copy.__dict__.update({e.arg: self._part(e.child, old.__dict__[e.arg]) for e in attributes})
+        if isinstance(named.child, StateNode) and id(named.child) not in self._built:
+            self._mutable(named.child, copy.keywords)
+        if store := dict_of(old):
+            copy.__dict__.update(store)
+            copy.__dict__.update({e.arg: self._part(e.child, store[e.arg]) for e in attributes})
         return self._mutable(node, copy)
 
     def _compiled(self, node: StateNode) -> Any:
@@ -737,15 +759,27 @@ def _is_called_by_name(edge: Edge) -> bool:
 
 def leads_to_effects(node: StateNode) -> bool:
     """Whether a place is reached from *node* in which the function may store something."""
+    return any(map(_holds_stored, _reached_from(node)))
+
+
+def _holds_stored(node: StateNode) -> bool:
+    """Whether the function may store something in the object."""
+    return node.kind in ("sink", "history") or node.changes or any(map(is_stored, node.edges))
+
+
+def _functions_of(node: StateNode) -> list[types.FunctionType]:
+    """The functions, none of a library, that are reached from *node*."""
+    return [one.obj for one in _reached_from(node) if one.kind == "function" and not one.extra]
+
+
+def _reached_from(node: StateNode) -> Iterator[StateNode]:
     stack, seen = [node], {id(node)}
     while stack:
         at = stack.pop()
-        if at.kind in ("sink", "history") or at.changes or any(map(is_stored, at.edges)):
-            return True
+        yield at
         children = [e.child for e in at.edges if isinstance(e.child, StateNode) and id(e.child) not in seen]
         seen.update(map(id, children))
         stack += children
-    return False
 
 
 def _is_stored_in(node: StateNode) -> bool:
@@ -863,7 +897,7 @@ def names_of_bodies(code: types.CodeType) -> frozenset[str]:
 
 def attributes(obj: Any) -> dict[str, Any]:
     """A shallow picture of the attributes of an object."""
-    picture = dict(getattr(obj, "__dict__", {}))
+    picture = dict(dict_of(obj) or {}) if type(obj) is functools.partial else dict(getattr(obj, "__dict__", {}))
     picture.pop(MEMO, None)
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):

@@ -11,6 +11,7 @@ import builtins
 import os
 import sys
 import types
+import weakref
 from functools import lru_cache
 from typing import Any
 
@@ -170,6 +171,8 @@ def impurity(obj: Any) -> Refusal | None:
         return impure(type(obj).__module__) if type(obj).__module__ != "builtins" else None
     if isinstance(obj, type):
         why = impure(f"{obj.__module__}.{obj.__name__}") if isinstance(obj.__module__, str) else None
+        if obj is weakref.finalize:  # keeps what it is given
+            return why
         return None if why in (Refusal.CALLS_INTERPRETER, Refusal.CALLS_SYSTEM) else why
     owner = getattr(obj, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):

@@ -34,7 +34,7 @@ from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.numpy_api.hooks import when_loaded
 from ...tracer.record.made_arrays import MadeArray
 from . import data_objects, modules, objects, readers
-from .code_scan import BY_NAME, CodeFacts, scan
+from .code_scan import BY_NAME, UNWRITTEN, CodeFacts, scan
 from .effect_places import (
     is_history,
     open_classes,
@@ -129,6 +129,7 @@ def _walk(
     except UnknownError as error:
         walker.reasons.setdefault(error.reason)
         roots.clear()
+        walker.pending.clear()  # which know the walker: it would hold the user's objects
     walker.ends = False
     open_classes(walker)
     mark(roots, walker.nodes)
@@ -252,7 +253,10 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         if facts.formats and facts.by_locale:
             walker.depends(LOCALE)
         for what, line in facts.opaque:
-            walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
+            if what in UNWRITTEN:
+                walker.refuse(Refusal.STATE_WRITES, f"`{what}`", facts.at(line))
+            else:
+                walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
         names.unbound |= any(facts.chains.get(("global", "list"), ()))
         for root, chains in facts.chains.items():
             for chain, line in chains.items():
@@ -368,6 +372,8 @@ def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> State
 
 
 def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Leaf | StateNode:
+    if value is vars(builtins) and "__builtins__" not in walker.names.texts:  # a namespace of `exec` has it
+        return walker.leaf(value, False)
     node = walker.node("dict", value, label, site, extra=tuple(value))
     for key, item in list(value.items()):
         if not is_leaf(key) and not isinstance(key, type | types.FunctionType):
@@ -465,7 +471,7 @@ def _proxy(walker: Walker, value: Any, label: str, site: str) -> Leaf:
 
 def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function with a cache: calls of it are made again, or go past the cache (``kept_cache.py``)."""
-    if not walker.names.effects:
+    if not walker.names.effects or "cache_info" in walker.names.attrs:  # which counts the calls
         return walker.unknown(Refusal.STATE_CACHE, value, label, site)
     walker.names.compares |= {"in", "=="}  # of its keys
     node = walker.node("cached", value, label, site, extra=walker.names.holders)

@@ -10,6 +10,7 @@ a stand-in would answer.  A hit is a text, the way to what stands there and its 
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -161,6 +162,8 @@ def _read(member: Any, value: Any) -> Any:
 
 
 def _has_store(value: Any) -> bool:
+    if type(value) is functools.partial:  # who asks one for it gives it one
+        return False
     try:
         object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -199,6 +199,8 @@ def _made_here(value: Any) -> bool:
 
 
 def _store(value: Any) -> dict[str, Any]:
+    if type(value) is partial:  # who asks one for its `__dict__` gives it one
+        return value.__reduce__()[2][3] or {}  # type: ignore[index, misc]
     found = dict(value.__dict__) if hasattr(value, "__dict__") else {}
     for base in type(value).__mro__:
         for name in base.__dict__.get("__slots__", ()) if _made_here(base) else ():

@@ -133,14 +133,15 @@ class StepDispatcher(Dispatcher):
         try:
             return self.answer(endpoint, call)
         except RunAgainError as error:
-            out = self._eagerly(call)  # which may raise what is the user's own error
-            with self.lock:
-                self._not_recorded[call.key] += 1
-                if self._not_recorded[call.key] >= _OFTEN or error.reason.code is not Refusal.STEP_SHARES:
-                    endpoint.live.keep(call.key, Live(str(error.reason)))
-                    self.stats.live = str(error.reason)
-            self.stats.note(str(error.reason))
-            return out
+            code, why = error.reason.code, str(error)
+        out = self._eagerly(call)  # which may raise what is the user's own error
+        with self.lock:
+            self._not_recorded[call.key] += 1
+            if self._not_recorded[call.key] >= _OFTEN or code is not Refusal.STEP_SHARES:
+                endpoint.live.keep(call.key, Live(why))
+                self.stats.live = why
+        self.stats.note(why)
+        return out
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         _, snapshot = self.plans.state(call)
@@ -164,6 +165,8 @@ class StepDispatcher(Dispatcher):
     ) -> TensorRecording:
         place = _place(call, snapshot)
         assert place is not None
+        if not plan.provable:
+            raise RunAgainError(*plan.reasons)
         return record_tensors(self.fn, call, plan, snapshot, place, capacities)
 
     def _drop(self, recording: Any) -> None:

@@ -238,6 +238,11 @@ class Refusal(enum.Enum):
     STATE_HOOK = "{what} answers attribute reads by {hook}; use plain attributes (read at {site})"
     STATE_DICT = "{what} has a __dict__ of its own kind (read at {site})"
     STATE_DESCRIPTOR = "{what} is a descriptor of its own kind (read at {site})"
+    STATE_NAMESPACE = (
+        "changes something, and {what} has the attributes or global names of another object that it reaches "
+        "(read at {site}); reach them in one way"
+    )
+    STATE_FINALIZER = "changes something, and {what} has a __del__, which runs when nobody holds it (read at {site})"
     STATE_KEY = "{what} has a key of type {kind}; use plain keys (read at {site})"
     STATE_CACHE = "{what} keeps results from earlier calls (lru_cache) (read at {site})"
     STATE_OBJECTS = "{what} holds Python objects; use an array of numbers (read at {site})"

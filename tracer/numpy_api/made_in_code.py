@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from itertools import islice
 from types import FrameType
@@ -88,12 +89,13 @@ def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndm
     if is_traced(a):
         return _of_traced(a, dtype, copy, order, ndmin)
     _unlike(kwargs)
+    asked = _Asked(a) if _gives_an_array(type(a)) else a
     try:
-        found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
+        found = np.array(asked, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
     except ValueError:
-        if (own := _traced_form(a)) is None:
+        if type(asked) is not _Asked or not is_traced(asked.form):
             raise
-        return _of_traced(own, dtype, copy, order, ndmin)
+        return _of_traced(asked.form, dtype, copy, order, ndmin)
     return found if current_recorder() is None or found is a else _made(found)
 
 
@@ -134,12 +136,13 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
         _unlike(kwargs)
         if isinstance(a, Elementwise):
             return convert(a.array, dtype, *args, **kwargs)
+        asked = _Asked(a) if _gives_an_array(type(a)) else a
         try:
-            found = plain(a, dtype, *args, **kwargs)
+            found = plain(asked, dtype, *args, **kwargs)
         except ValueError:
-            if (own := _traced_form(a)) is None:
+            if type(asked) is not _Asked or not is_traced(asked.form):
                 raise
-            return convert(own, dtype, *args, **kwargs)
+            return convert(asked.form, dtype, *args, **kwargs)
         if type(a) is MadeArray and found.base is not None and found.dtype == a.dtype and found.shape == a.shape:
             return a
         return found if current_recorder() is None or found is a else _made(found)
@@ -153,10 +156,22 @@ def _unlike(kwargs: dict[str, Any]) -> None:
         del kwargs["like"]
 
 
-def _traced_form(a: Any) -> Any:
-    """The traced array that *a* gives of itself, if it does."""
-    own = a.__array__() if hasattr(type(a), "__array__") else None
-    return own if is_traced(own) else None
+class _Asked:
+    """Asks an object for its array, once: a traced one is no answer for NumPy."""
+
+    def __init__(self, of: Any) -> None:
+        self._of, self.form = of, None
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self.form = self._of.__array__(*args, **kwargs)
+        return self.form
+
+
+def _gives_an_array(kind: type) -> bool:
+    """Whether a class of the user's has ``__array__``, and NumPy has no other way to an array."""
+    others = ("__array_interface__", "__array_struct__", "__buffer__", "__dlpack__")
+    own = getattr(kind, "__array__", None)
+    return isinstance(own, types.FunctionType) and not any(hasattr(kind, name) for name in others)
 
 
 def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> Any:

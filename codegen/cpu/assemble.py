@@ -23,6 +23,7 @@ from ..lower.canonical import ONE, Canonical, Sym
 from ..lower.depth import recursion_for
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
+from ..schedule.functions import grouped
 from ..schedule.loop_tree import LibraryCall
 from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
@@ -32,7 +33,7 @@ from .divided import KernelTable
 from .expressions import Numbers
 from .hints import finish_hints
 from .library_calls import native
-from .loop_node import LoopFrame, emit_items, grouped
+from .loop_node import LoopFrame, emit_items
 from .loop_plan import plan_loop
 from .machine_code import ObjectCode
 from .program_layout import ProgramLayout, results_of
@@ -57,7 +58,7 @@ def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
     asked = steps_before(schedule, len(guards) - 1) if guards else 0
     heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
 
-    items = grouped(schedule.body)  # scalar statements in a row are one function: all their buffers are live
+    items = grouped(schedule.body, schedule.functions)  # all buffers of a function are live
     needed = lifetimes(canonical, schedule, items)
     needed |= {w.sym: needed[op.outs[0]][:1] * 2 for op, plan in plans.items() for w in plan.work}
     temporaries = []
@@ -146,11 +147,12 @@ class _CpuAssembler:
     def _items(self) -> list[Any]:
         """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""
         result: list[Any] = []
+        body, functions = self.schedule.body, self.schedule.functions
         start = checked = 0
         for position, guards in self.schedule.checks:
-            result += [*grouped(self.schedule.body[start:position]), range(checked, guards)]
+            result += [*grouped(body[start:position], functions), range(checked, guards)]
             start, checked = position, guards
-        return [*result, *grouped(self.schedule.body[start:]), range(checked, len(self.guards))]
+        return [*result, *grouped(body[start:], functions), range(checked, len(self.guards))]
 
     def _native(self, items: list[Any], number: int) -> str:
         """The name of a function of *items*."""

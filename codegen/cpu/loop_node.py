@@ -27,6 +27,7 @@ from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
+from ..schedule.functions import grouped
 from ..schedule.likeness import Likeness
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, statements_of
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
@@ -47,17 +48,6 @@ MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlin
 MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
 MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
-
-
-def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
-    """Top-level items, consecutive scalar statements together."""
-    result: list[Any] = []
-    for item in body:
-        if isinstance(item, Statement) and result and isinstance(result[-1], list):
-            result[-1].append(item)
-        else:
-            result.append([item] if isinstance(item, Statement) else item)
-    return result
 
 
 class SharedFunction(NamedTuple):
@@ -343,14 +333,14 @@ class LoopEmitter(LoopValues):
         for k in range(ys, len(outs)):
             self.pointers[outs[k]] = self.row(self.result(k), outs[k], row)
         inner = self.frame.inside(self)
-        items = self.plan.schedule.body
-        inner.look_ahead(grouped(items), MANY_VALUES)
+        items, functions = self.plan.schedule.body, self.plan.schedule.functions
+        inner.look_ahead(grouped(items, functions), MANY_VALUES)
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
-            emit_items(inner, grouped(items[:asked]), self.name, inline=True)
+            emit_items(inner, grouped(items[:asked], functions), self.name, inline=True)
             step.leave_unless(b.icmp_unsigned("!=", b.load(self.pointers[outs[0]], typ=I8), I8(0)))
             items = items[asked:]
-        emit_items(inner, grouped(items), self.name, inline=True)
+        emit_items(inner, grouped(items, functions), self.name, inline=True)
         self._poll(step.number)
         for carry in carries:
             carry.close()

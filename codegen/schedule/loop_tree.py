@@ -82,6 +82,7 @@ class Schedule:
     windows: dict[Sym, PartWindow] = field(default_factory=dict)  # parts of results
     runs: dict[Sym, ResultRun] = field(default_factory=dict)
     turned: set[Sym] = field(default_factory=set)  # temporaries whose last axis is the outermost in memory
+    functions: dict[ScheduleItem, int] = field(default_factory=dict)  # by items of the body: ``functions.py``
 
     def buffers(self, *items: Loop | Statement) -> list[Sym]:
         """The stored values that these items read or write, and runs in place of their parts."""

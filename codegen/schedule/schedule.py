@@ -18,6 +18,7 @@ from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .cuts import MAX_ARRAYS, MAX_SCALARS, MAX_VALUES, cuts
 from .dependences import Mask, Reads, carries, completion, domain, is_call, reads, reduced_depths
+from .functions import function_numbers
 from .index_maps import Condition, Indices
 from .loop_tree import (
     LibraryCall,
@@ -236,7 +237,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
     masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
     interiors: dict[int, set[Condition]] = {}  # id of a loop -> its conditions
-    function = _functions(placer.body)
+    function = function_numbers(placer.body, placer.reads)
     homes: dict[Sym, set[int]] = {}  # value without axes -> the functions that evaluate it
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
@@ -251,7 +252,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
-            homes.setdefault(value, set()).add(function[id(statement.path[0] if statement.path else statement)])
+            homes.setdefault(value, set()).add(function[statement.path[0] if statement.path else statement])
             for mask in masks:
                 inner = tuple(c for c in mask if not home or c not in interiors[home])
                 uses.setdefault(value, set()).add((home, at, inner))
@@ -316,17 +317,6 @@ def _short_last(program: Canonical, sym: Sym) -> bool:
     return any(d not in program.static for d in sym.dims)
 
 
-def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:
-    """By id of each top-level item: the number of the function that it will be in.  Statements in a row share one."""
-    result: dict[int, int] = {}
-    number, before = 0, False
-    for item in body:
-        is_statement = isinstance(item, Statement)
-        number += not (is_statement and before)
-        result[id(item)], before = number, is_statement
-    return result
-
-
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
@@ -382,6 +372,7 @@ def make_schedule(
     return Schedule(
         placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes,
         windows=windows, runs=runs, turned=_turned(program, placer, {*windows, *kept, *contracted}),
+        functions=function_numbers(placer.body, placer.reads),
     )  # fmt: skip
 
 

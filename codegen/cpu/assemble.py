@@ -23,8 +23,8 @@ from ..lower.canonical import ONE, Canonical, Sym
 from ..lower.depth import recursion_for
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
-from ..schedule.functions import grouped
-from ..schedule.loop_tree import LibraryCall
+from ..schedule.functions import grouped, place_scalars
+from ..schedule.loop_tree import PLACE, LibraryCall
 from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
@@ -53,7 +53,10 @@ def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
         if isinstance(item, LibraryCall) and item.op.prim.kind == LOOP and native(item.op)
     }
     work = {w.sym: w for plan in plans.values() for w in plan.work}
-    temps = [*[s for s in schedule.where if s not in set(results) and s not in schedule.windows], *work]
+    scalars = place_scalars(canonical, schedule, {*results, *schedule.windows})
+    schedule.scalars = scalars.named_apart()
+    apart = {*results, *schedule.windows, *scalars.places, *scalars.at_hand}
+    temps = [*[s for s in schedule.where if s not in apart], *([scalars.sym] if scalars.places else ()), *work]
     order = [*canonical.inputs[:arguments], *results, *canonical.inputs[arguments:], *temps]
     asked = steps_before(schedule, len(guards) - 1) if guards else 0
     heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
@@ -63,6 +66,9 @@ def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
     needed |= {w.sym: needed[op.outs[0]][:1] * 2 for op, plan in plans.items() for w in plan.work}
     temporaries = []
     for sym in temps:
+        if sym is scalars.sym:
+            temporaries.append(Temporary("scalars", (), PLACE * len(scalars.places), 0, len(items)))
+            continue
         wide = [d for d in sym.dims if d != ONE][schedule.contracted.get(sym, 0) :]
         itemsize = sym.dtype.itemsize * (TILE if sym in schedule.tiled else 1)
         name, (first, last) = repr(sym), needed[sym]
@@ -73,7 +79,7 @@ def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
         temporaries.append(Temporary(name, tuple(wide), itemsize, first, last))
     return ProgramLayout(
         canonical, schedule, results, guards, temporaries, {sym: k for k, sym in enumerate(order)}, plans,
-        {item: bit for bit, item in enumerate(heavy[:MAX_DONE])},
+        {item: bit for bit, item in enumerate(heavy[:MAX_DONE])}, scalars,
     )  # fmt: skip
 
 
@@ -120,6 +126,7 @@ class _CpuAssembler:
     def __init__(self, layout: ProgramLayout, name: str = "tg_kernel"):
         self.canonical, self.schedule = layout.canonical, layout.schedule
         self.guards, self.plans, self.bits, self.index = layout.guards, layout.plans, layout.bits, layout.buffer_index
+        self.scalars = layout.scalars
         self.name = name
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
@@ -204,6 +211,9 @@ class _CpuAssembler:
             run = self.schedule.runs.get(sym)
             if run is not None:
                 return at.gep(near(run.whole, at), [offset(sym)], source_etype=memory_type(sym.dtype))
+            if sym in self.scalars.places:
+                place = [I64(self.scalars.offset(sym))]
+                return at.gep(pointer(self.scalars.sym), place, source_etype=memory_type(sym.dtype))
             return at.load(at.gep(bufs, [I64(self.index[sym])], source_etype=PTR), typ=PTR)
 
         def pointer(sym: Sym) -> ir.Value:
@@ -217,7 +227,8 @@ class _CpuAssembler:
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
         frame = LoopFrame(
-            self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers, near=near
+            self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers, near=near,
+            scalars=self.scalars,
         )
         return frame, end
 

@@ -29,7 +29,7 @@ from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
 from ..schedule.functions import grouped
 from ..schedule.likeness import Likeness
-from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, statements_of
+from ..schedule.loop_tree import NO_SCALARS, LibraryCall, Loop, Scalars, Schedule, Statement, statements_of
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments, given
 from .hints import hints_by_name
@@ -73,6 +73,7 @@ class LoopFrame(Frame):
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
     written: dict[Any, tuple[ir.Function, list[int], bool]] = field(default_factory=dict, kw_only=True)
     repeated: Collection[tuple] = field(default=(), kw_only=True)  # keys of scalar statements that come again
+    scalars: Scalars = field(default=NO_SCALARS, kw_only=True)  # that do not have buffers of their own
     table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
     has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
@@ -84,6 +85,7 @@ class LoopFrame(Frame):
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
             sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None, repeated=(),
+            scalars=NO_SCALARS,
         )  # fmt: skip
 
     def look_ahead(self, items: Sequence[Any], least: int = 0) -> None:
@@ -109,8 +111,9 @@ class LoopFrame(Frame):
             if always or like.key in self.repeated:
                 self._call(self._like(like, lambda: self._nest(body, name)))
                 return
-        used, module = self.used(body), self.b.module
-        emitter = ItemEmitter(self.program, self.schedule, module, unique_name(module, name), used, inline=inline)
+        schedule, module = replace(self.schedule, scalars=self.scalars), self.b.module
+        used = schedule.buffers(*body)
+        emitter = ItemEmitter(self.program, schedule, module, unique_name(module, name), used, inline=inline)
         emitter.items(list(body))
         self.b.call(emitter.finish(), [*map(self.near or self.pointer, used), self.sizes, self.consts])
 

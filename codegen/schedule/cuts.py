@@ -15,6 +15,7 @@ from .dependences import is_call
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
 MAX_SCALARS = 192  # values without axes that one root evaluates
+MANY_SCALARS, FEW_SCALARS = 1024, 24  # of a program with so many that one function does not hold them all
 MAX_PARTS = 16  # of a concatenation that is evaluated within another one
 MAX_VALUES = 512  # values with axes that one root evaluates, and twice as many in one loop: LLVM takes more than twice
 # as long for twice as many
@@ -25,6 +26,8 @@ def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None =
     """Values that are to be stored, beside those that are *stored*, so that no root reads more than ``MAX_ARRAYS``
     arrays by elementwise operations alone, or evaluates more than ``MAX_VALUES`` values, and more than *most_scalars*
     without axes."""
+    if most_scalars is not None and sum(all(d == ONE for d in op.out.dims) for op in program.ops) > MANY_SCALARS:
+        most_scalars = min(most_scalars, FEW_SCALARS)
     arrays, values = _Pieces(MAX_ARRAYS, stored), _Pieces(MAX_VALUES, stored)
     scalars = _Pieces(most_scalars, stored) if most_scalars is not None else None
     for op in program.ops:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..lower.canonical import Canonical, Operand, Sym
-from .functions import function_numbers
+from .functions import functions_of
 from .loop_tree import LibraryCall, Schedule, ScheduleItem, Statement, item_buffers, produces
 
 
@@ -41,7 +41,7 @@ def check_early(program: Canonical, schedule: Schedule) -> None:
     if not checks:
         return
     schedule.body = [items[position] for position in (*order, *rest)]
-    schedule.functions = function_numbers(schedule.body, schedule.reads)
+    schedule.functions = functions_of(schedule.body, schedule.reads)
     schedule.checks = checks
     schedule.notes.append(f"{checks[-1][1]} of {len(guards)} guards are checked before other loops run")
 

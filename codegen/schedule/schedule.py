@@ -18,7 +18,7 @@ from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .cuts import MAX_ARRAYS, MAX_SCALARS, MAX_VALUES, cuts
 from .dependences import Mask, Reads, carries, completion, domain, is_call, reads, reduced_depths
-from .functions import function_numbers
+from .functions import functions_of
 from .index_maps import Condition, Indices
 from .loop_tree import (
     LibraryCall,
@@ -37,6 +37,7 @@ MAX_STATEMENTS = 64  # of one loop: LLVM takes more than twice as long for twice
 MAX_NOTES = 8  # refusals of one root that are told
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
 SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
+PIECE_FLOPS = 8  # the same, in extra functions for one row of statements: most lie in a buffer that all of these have
 CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
 SHORT = 4  # iterations that are not worth a loop of their own
 MAX_SHORT = 16  # conditions of one loop that hold in so few
@@ -237,8 +238,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
     masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
     interiors: dict[int, set[Condition]] = {}  # id of a loop -> its conditions
-    function = function_numbers(placer.body, placer.reads)
-    homes: dict[Sym, set[int]] = {}  # value without axes -> the functions that evaluate it
+    function = functions_of(placer.body, placer.reads)
+    homes: dict[Sym, set[tuple[int, int]]] = {}  # value without axes -> the functions that evaluate it
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
@@ -274,8 +275,10 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1
-        if not wide and (len(homes.get(op.out, ())) - 1) * cost > SCALAR_FLOPS:
-            flagged.add(op.out)
+        if not wide and op.out in homes:
+            rows = len({row for row, _ in homes[op.out]})
+            if (rows - 1) * cost > SCALAR_FLOPS or (len(homes[op.out]) - rows) * cost > PIECE_FLOPS:
+                flagged.add(op.out)
         if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
         if (
@@ -372,7 +375,7 @@ def make_schedule(
     return Schedule(
         placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes,
         windows=windows, runs=runs, turned=_turned(program, placer, {*windows, *kept, *contracted}),
-        functions=function_numbers(placer.body, placer.reads),
+        functions=functions_of(placer.body, placer.reads),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ...tracer.ir.primitive import ELEMENTWISE, REDUCE, VIEW
@@ -40,6 +41,7 @@ SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions
 PIECE_FLOPS = 8  # the same, in extra functions for one row of statements: most lie in a buffer that all of these have
 CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
 SHORT = 4  # iterations that are not worth a loop of their own
+MAX_CUT = 2  # attempts in which it counts where functions begin
 MAX_SHORT = 16  # conditions of one loop that hold in so few
 REDUNDANT_FLOPS = 3  # the threshold per iteration of a loop that the value does not depend on
 
@@ -230,8 +232,9 @@ def short(program: Canonical, condition: Condition) -> bool:
     return program.static.get(condition[2], SHORT + 1) <= SHORT
 
 
-def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
-    """Inlined values whose recomputation would cost more than a buffer."""
+def worth_storing(program: Canonical, placer: Placer, settled: bool = False) -> set[Sym]:
+    """Inlined values whose recomputation would cost more than a buffer.  *settled*: whether it does not matter where
+    statements in a row are cut into functions, which changes with each value that is stored."""
     uses: dict[Sym, set[tuple[int, Indices, Mask]]] = {}  # loop, position, mask in its interior
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
@@ -277,7 +280,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         extra = len(uses.get(op.out, ())) - 1
         if not wide and op.out in homes:
             rows = len({row for row, _ in homes[op.out]})
-            if (rows - 1) * cost > SCALAR_FLOPS or (len(homes[op.out]) - rows) * cost > PIECE_FLOPS:
+            if (rows - 1) * cost > SCALAR_FLOPS or ((len(homes[op.out]) - rows) * cost > PIECE_FLOPS and not settled):
                 flagged.add(op.out)
         if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
@@ -331,11 +334,11 @@ def stable_placement(
     stored = (_initially_stored(program) | set(kept)).difference(in_parts)
     stored |= cuts(program, stored, place.most_scalars)
     known: dict[Sym, Reads] = {}
-    while True:
+    for attempt in itertools.count():
         placer = place(program, stored)
         placer.known = known
         placer.run()
-        more = worth_storing(program, placer) - stored
+        more = worth_storing(program, placer, attempt >= MAX_CUT) - stored
         if not more:
             break
         stored = stored | more

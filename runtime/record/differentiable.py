@@ -236,8 +236,11 @@ def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str])
     """The expression for gradients in the structure of the arguments; None for what has none in a plain object."""
     specs, owners, parts = call.positional, call.owners, []
     texts: dict[int, str] = {}
+    owned: dict[int, list[int]] = {}
+    for k, owner in enumerate(owners):
+        owned.setdefault(owner, []).append(k)
     for p in mode.positions:
-        mine = [k for k, owner in enumerate(owners) if owner == p % len(specs)]
+        mine = owned.get(p % len(specs), [])
         for k in mine:
             known = texts.get(call.repeated.get(k, -1))
             texts[k] = known or (next(leaves) if _has_gradient(call.leaves[k], call.kinds[k]) else "None")

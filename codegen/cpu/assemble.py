@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
@@ -29,6 +29,7 @@ from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
 from . import host_rows, jit, pool_calls, vecmath
+from .buffer_table import BufferTable
 from .divided import KernelTable
 from .expressions import Numbers
 from .hints import finish_hints
@@ -37,8 +38,9 @@ from .loop_node import LoopFrame, emit_items
 from .loop_plan import plan_loop
 from .machine_code import ObjectCode
 from .program_layout import ProgramLayout, results_of
-from .scalar import I8, I64, PTR, memory_type
+from .scalar import I8, I64, PTR, unique_name
 
+MAX_NAMED = 1024  # buffers that one function of the entry names: LLVM takes time that is quadratic in its length
 MAX_DONE = 62  # steps for which ``done`` has a bit
 
 
@@ -166,11 +168,58 @@ class _CpuAssembler:
         symbol = f"{self.name}_s{number}"
         function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
         function.attributes.add("nounwind")
+        sections = [*self._sections(items)]
+        if len(sections) == 1:
+            self._section(function, items, None)
+            return symbol
+        b = ir.IRBuilder(function.append_basic_block("start"))
+        first: LoopFrame | None = None
+        for section in sections:
+            part = ir.Function(self.module, function.ftype, unique_name(self.module, symbol))
+            part.linkage = "internal"
+            part.attributes.add("nounwind")
+            part.attributes.add("noinline")
+            first = self._section(part, section, first, items)
+            answer = b.call(part, function.args)
+            with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
+                b.ret(answer)
+        b.ret(I64(-1))
+        return symbol
+
+    def _sections(self, items: list[Any]) -> Iterator[list[Any]]:
+        """*items* in pieces of which each names a bounded number of buffers."""
+        section: list[Any] = []
+        size = 0
+        for item in items:
+            mine = self._size(item)
+            if section and size + mine > MAX_NAMED:
+                yield section
+                section, size = [], 0
+            section.append(item)
+            size += mine
+        yield section
+
+    def _size(self, item: Any) -> int:
+        """The number of buffers that the kernel's entry names for *item*, about."""
+        if isinstance(item, range):
+            return len(item)
+        if isinstance(item, LibraryCall):
+            inside = self.plans[item.op].schedule.body if item.op in self.plans else ()
+            return len(item.op.ins) + len(item.op.outs) + sum(map(self._size, inside))
+        return len(self.schedule.buffers(*item if isinstance(item, list) else [item]))
+
+    def _section(
+        self, function: ir.Function, items: list[Any], like: LoopFrame | None, every: list[Any] | None = None
+    ) -> LoopFrame:
+        """Write *items*, some of *every* one, into *function*; what is known in the frame *like* is known here."""
         told = function.args[3]
         frame, end = self._frame(function)
         frame.has_gil = True
-        frame.table = KernelTable(function.args[0], self.index, self._frame)
-        frame.look_ahead(items)
+        frame.table = KernelTable(frame.buffers, self._frame)
+        if like is None:
+            frame.look_ahead(every or items)
+        else:
+            frame.share(like)
         b, pointer = frame.b, frame.pointer
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
@@ -185,7 +234,7 @@ class _CpuAssembler:
                     b.ret(I64(number))
         b.ret(I64(-1))
         end()
-        return symbol
+        return frame
 
     def _frame(self, function: ir.Function) -> tuple[LoopFrame, Callable[[], None]]:
         """(the frame of *function*, whose arguments begin with tables of buffers, sizes and constants, what ends it)"""
@@ -193,42 +242,16 @@ class _CpuAssembler:
         entry = ir.IRBuilder(function.append_basic_block("entry"))
         first = function.append_basic_block("start")
         b = ir.IRBuilder(first)
-        pointers: dict[Sym, ir.Value] = {}
-        offsets: dict[Sym | None, ir.Value] = {None: I64(0)}  # behind runs of results
-
-        def offset(run: Sym) -> ir.Value:
-            """The first element of a run, in its result."""
-            missing: list[Sym] = []
-            before = self.schedule.runs[run].before
-            while before is not None and before not in offsets:
-                missing.append(before)
-                before = self.schedule.runs[before].before
-            for x in reversed(missing):
-                offsets[x] = numbers.behind(offsets[self.schedule.runs[x].before], self.schedule.runs[x])
-            return offsets[self.schedule.runs[run].before]
-
-        def near(sym: Sym, at: ir.IRBuilder = b) -> ir.Value:
-            run = self.schedule.runs.get(sym)
-            if run is not None:
-                return at.gep(near(run.whole, at), [offset(sym)], source_etype=memory_type(sym.dtype))
-            if sym in self.scalars.places:
-                place = [I64(self.scalars.offset(sym))]
-                return at.gep(pointer(self.scalars.sym), place, source_etype=memory_type(sym.dtype))
-            return at.load(at.gep(bufs, [I64(self.index[sym])], source_etype=PTR), typ=PTR)
-
-        def pointer(sym: Sym) -> ir.Value:
-            if sym not in pointers:
-                pointers[sym] = near(sym, entry)
-            return pointers[sym]
 
         def end() -> None:
             entry.position_at_end(entry.block)  # others have put their allocas there
             entry.branch(first)
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
+        buffers = BufferTable(bufs, self.index, self.schedule.runs, self.scalars, numbers)
         frame = LoopFrame(
-            self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers, near=near,
-            scalars=self.scalars,
+            self.canonical, self.schedule, self.plans, b, entry, buffers.pointer, sizes, consts, numbers,
+            buffers=buffers,
         )
         return frame, end
 

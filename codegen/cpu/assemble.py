@@ -12,19 +12,19 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.working import Working
-from ..lower.canonical import ONE, Canonical, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Sym
 from ..lower.depth import recursion_for
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
 from ..schedule.functions import grouped, place_scalars
-from ..schedule.loop_tree import PLACE, LibraryCall
+from ..schedule.loop_tree import PLACE, LibraryCall, Schedule
 from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
@@ -35,7 +35,7 @@ from .expressions import Numbers
 from .hints import finish_hints
 from .library_calls import native
 from .loop_node import LoopFrame, emit_items
-from .loop_plan import plan_loop
+from .loop_plan import LoopPlan, plan_loop
 from .machine_code import ObjectCode
 from .program_layout import ProgramLayout, results_of
 from .scalar import I8, I64, PTR, unique_name
@@ -191,22 +191,13 @@ class _CpuAssembler:
         section: list[Any] = []
         size = 0
         for item in items:
-            mine = self._size(item)
+            mine = _named(item, self.schedule, self.plans)
             if section and size + mine > MAX_NAMED:
                 yield section
                 section, size = [], 0
             section.append(item)
             size += mine
         yield section
-
-    def _size(self, item: Any) -> int:
-        """The number of buffers that the kernel's entry names for *item*, about."""
-        if isinstance(item, range):
-            return len(item)
-        if isinstance(item, LibraryCall):
-            inside = self.plans[item.op].schedule.body if item.op in self.plans else ()
-            return len(item.op.ins) + len(item.op.outs) + sum(map(self._size, inside))
-        return len(self.schedule.buffers(*item if isinstance(item, list) else [item]))
 
     def _section(
         self, function: ir.Function, items: list[Any], like: LoopFrame | None, every: list[Any] | None = None
@@ -254,6 +245,17 @@ class _CpuAssembler:
             buffers=buffers,
         )
         return frame, end
+
+
+def _named(item: Any, schedule: Schedule, plans: Mapping[CanonicalOp, LoopPlan]) -> int:
+    """The number of buffers that a kernel's entry names for *item*, about."""
+    if isinstance(item, range):
+        return len(item)
+    if not isinstance(item, LibraryCall):
+        return len(schedule.buffers(*item if isinstance(item, list) else [item]))
+    plan = plans.get(item.op)
+    inside = [_named(i, plan.schedule, plan.nested) for i in plan.schedule.body] if plan else []
+    return len(item.op.ins) + len(item.op.outs) + sum(inside)
 
 
 def _by_numpy(item: Any) -> bool:

@@ -9,8 +9,7 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from ...tracer.ir.primitive import ELEMENTWISE, REDUCE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
@@ -41,7 +40,7 @@ SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions
 PIECE_FLOPS = 8  # the same, in extra functions for one row of statements: most lie in a buffer that all of these have
 CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
 SHORT = 4  # iterations that are not worth a loop of their own
-MAX_CUT = 2  # attempts in which it counts where functions begin
+MANY_STORED = 100  # values for one of which no further attempt is made
 MAX_SHORT = 16  # conditions of one loop that hold in so few
 REDUNDANT_FLOPS = 3  # the threshold per iteration of a loop that the value does not depend on
 
@@ -232,9 +231,8 @@ def short(program: Canonical, condition: Condition) -> bool:
     return program.static.get(condition[2], SHORT + 1) <= SHORT
 
 
-def worth_storing(program: Canonical, placer: Placer, settled: bool = False) -> set[Sym]:
-    """Inlined values whose recomputation would cost more than a buffer.  *settled*: whether it does not matter where
-    statements in a row are cut into functions, which changes with each value that is stored."""
+def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
+    """Inlined values whose recomputation would cost more than a buffer."""
     uses: dict[Sym, set[tuple[int, Indices, Mask]]] = {}  # loop, position, mask in its interior
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
@@ -280,7 +278,7 @@ def worth_storing(program: Canonical, placer: Placer, settled: bool = False) -> 
         extra = len(uses.get(op.out, ())) - 1
         if not wide and op.out in homes:
             rows = len({row for row, _ in homes[op.out]})
-            if (rows - 1) * cost > SCALAR_FLOPS or ((len(homes[op.out]) - rows) * cost > PIECE_FLOPS and not settled):
+            if (rows - 1) * cost > SCALAR_FLOPS or (len(homes[op.out]) - rows) * cost > PIECE_FLOPS:
                 flagged.add(op.out)
         if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
@@ -334,12 +332,12 @@ def stable_placement(
     stored = (_initially_stored(program) | set(kept)).difference(in_parts)
     stored |= cuts(program, stored, place.most_scalars)
     known: dict[Sym, Reads] = {}
-    for attempt in itertools.count():
+    while True:
         placer = place(program, stored)
         placer.known = known
         placer.run()
-        more = worth_storing(program, placer, attempt >= MAX_CUT) - stored
-        if not more:
+        more = worth_storing(program, placer) - stored
+        if len(more) <= len(stored) // MANY_STORED and not any(found.forced for found in placer.reads.values()):
             break
         stored = stored | more
         known = {root: found for root, found in placer.reads.items() if not _evaluates(found, more)}

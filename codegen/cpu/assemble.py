@@ -19,7 +19,7 @@ import llvmlite.ir as ir
 
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.working import Working
-from ..lower.canonical import ONE, Canonical, CanonicalOp, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp
 from ..lower.depth import recursion_for
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
@@ -206,6 +206,7 @@ class _CpuAssembler:
         told = function.args[3]
         frame, end = self._frame(function)
         frame.has_gil = True
+        assert frame.buffers is not None
         frame.table = KernelTable(frame.buffers, self._frame)
         if like is None:
             frame.look_ahead(every or items)
@@ -241,7 +242,15 @@ class _CpuAssembler:
         numbers = Numbers(self.canonical, entry, sizes, consts)
         buffers = BufferTable(bufs, self.index, self.schedule.runs, self.scalars, numbers)
         frame = LoopFrame(
-            self.canonical, self.schedule, self.plans, b, entry, buffers.pointer, sizes, consts, numbers,
+            self.canonical,
+            self.schedule,
+            self.plans,
+            b,
+            entry,
+            buffers.pointer,
+            sizes,
+            consts,
+            numbers,
             buffers=buffers,
         )
         return frame, end

@@ -1,4 +1,4 @@
-"""The table of buffers that functions of a kernel are given, and rows of scalar statements that read addresses there."""
+"""The table of buffers that functions of a kernel are given, and rows of scalar statements that read it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class BufferTable:
 
 
 class RowEmitter(ItemEmitter):
-    """A function of scalar statements in a row, which is given the kernel's table of buffers: each address is read where
-    it is needed, so that hundreds of them are no arguments."""
+    """A function of scalar statements in a row, which is given the kernel's table of buffers: each address is read
+    where it is needed, so that hundreds of them are no arguments."""
 
     def __init__(self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, table: BufferTable):
         super().__init__(program, schedule, module, name, [table.scalars.sym])  # the first argument is the table

@@ -65,9 +65,9 @@ class LoopFrame(Frame):
     """A frame in which items are written: nests as functions, calls of libraries, loops.
 
     *buffers* gives a buffer's pointer for one use: a thousand that are at hand from the entry on would take registers
-    from each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so far by
-    their text, *written* by their likeness, with the numbers of their arguments there, and whether they may end the
-    kernel.
+    from each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so
+    far by their text, *written* by their likeness, with the numbers of their arguments there, and whether they may end
+    the kernel.
     """
 
     buffers: BufferTable | None = field(default=None, kw_only=True)  # where the kernel's table is at hand

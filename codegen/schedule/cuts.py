@@ -15,14 +15,15 @@ from .dependences import is_call
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
 MAX_SCALARS = 192  # values without axes that one root evaluates
-MANY = 1024  # values of a program, with axes or without, from which on roots evaluate few: those that overlap
-# would evaluate several hundred each, only to be cut once they have been placed
-FEW_SCALARS, FEW_VALUES, FEW_FLOPS = 32, 96, 20
 MAX_PARTS = 16  # of a concatenation that is evaluated within another one
 MAX_VALUES = 512  # values with axes that one root evaluates, and twice as many in one loop: LLVM takes more than twice
 # as long for twice as many
-
 MANY_FLOPS = 160  # of a value: evaluating it again costs far more than storing it
+
+# In a program of more than MANY values, with axes or without, these take the places of MAX_SCALARS, MAX_VALUES and
+# MANY_FLOPS: roots that overlap would evaluate several hundred each, only to be cut once they have been placed.
+MANY = 1024
+FEW_SCALARS, FEW_VALUES, FEW_FLOPS = 32, 96, 20
 
 
 def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None = MAX_SCALARS) -> set[Sym]:
@@ -75,7 +76,8 @@ def _read_apart(program: Canonical, stored: Collection[Sym], flops_of_many: int 
             continue
         own = op.prim.cost if op.prim.kind == ELEMENTWISE else 0
         found = own + sum([flops.get(x, 0) for x in op.ins if isinstance(x, Sym)])
-        apart = (own or op.prim.name in ("concat", "update")) and any(d != ONE for d in op.out.dims) and len(places.get(op.out, ())) > 1
+        works = own or op.prim.name in ("concat", "update")
+        apart = works and any(d != ONE for d in op.out.dims) and len(places.get(op.out, ())) > 1
         if apart and found > flops_of_many:
             cut.add(op.out)
         else:

@@ -41,8 +41,8 @@ def check_early(program: Canonical, schedule: Schedule) -> None:
     if not checks:
         return
     schedule.body = [items[position] for position in (*order, *rest)]
-    schedule.functions = functions_of(schedule.body, schedule.reads)
     schedule.checks = checks
+    schedule.functions = functions_of(schedule.body, schedule.reads, {position for position, _ in checks})
     schedule.notes.append(f"{checks[-1][1]} of {len(guards)} guards are checked before other loops run")
 
 

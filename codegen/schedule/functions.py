@@ -22,18 +22,20 @@ MAX_VALUES = 1024  # that the scalar statements of one function evaluate or read
 Function = tuple[int, int]  # number of the nest or call, or of statements in a row; which of their functions
 
 
-def functions_of(body: Sequence[ScheduleItem], reads: Mapping[Sym, Reads]) -> dict[ScheduleItem, Function]:
-    """For each item of *body*: the function that it will be in.  Statements in a row share one, up to
-    ``MAX_VALUES``."""
+def functions_of(
+    body: Sequence[ScheduleItem], reads: Mapping[Sym, Reads], checks: Collection[int] = ()
+) -> dict[ScheduleItem, Function]:
+    """For each item of *body*: the function that it will be in.  Statements in a row share one, up to ``MAX_VALUES``,
+    and up to positions at which guards are checked."""
     result: dict[ScheduleItem, Function] = {}
     row = piece = 0
     values: set[Sym] = set()  # of the statements that the last function consists of so far
-    for item in body:
+    for position, item in enumerate(body):
         mine: set[Sym] = set()
         if isinstance(item, Statement):
             found = reads[item.out]
             mine = {item.out, *[x for x, _ in found.stored], *[x for x, _ in found.inlined]}
-        if not (mine and values):
+        if not (mine and values) or position in checks:
             row, piece, values = row + 1, 0, set()
         elif len(values) + len(mine - values) > MAX_VALUES:
             piece, values = piece + 1, set()
@@ -60,9 +62,9 @@ def place_scalars(program: Canonical, schedule: Schedule, others: Collection[Sym
     }  # fmt: skip
     mine: dict[Sym, Function] = {}
     for sym, made in schedule.where.items():
-        if isinstance(made, Statement) and not made.path and not (sym in called or sym in others):
-            if sym.dtype.itemsize <= PLACE and all(d == ONE for d in sym.dims):
-                mine[sym] = schedule.functions[made]
+        free = isinstance(made, Statement) and not made.path and not (sym in called or sym in others)
+        if free and sym.dtype.itemsize <= PLACE and all(d == ONE for d in sym.dims):
+            mine[sym] = schedule.functions[made]
     apart = {sym for sym in mine if sym.dims or carries(program.producers[sym]) or sym in program.outputs}
     for reader, found in schedule.reads.items():
         made = schedule.where[reader]

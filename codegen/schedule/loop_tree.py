@@ -17,7 +17,6 @@ from ...tracer.ir.refusals import Reason
 from ..lower.canonical import ONE, CanonicalOp, Dim, Sym
 from .dependences import Reads
 
-
 PLACE = 8  # bytes of a value without axes, at most
 
 
@@ -109,7 +108,7 @@ class Schedule:
     windows: dict[Sym, PartWindow] = field(default_factory=dict)  # parts of results
     runs: dict[Sym, ResultRun] = field(default_factory=dict)
     turned: set[Sym] = field(default_factory=set)  # temporaries whose last axis is the outermost in memory
-    functions: dict[ScheduleItem, tuple[int, int]] = field(default_factory=dict)  # by items of the body: ``functions.py``
+    functions: dict[ScheduleItem, tuple[int, int]] = field(default_factory=dict)  # of items of the body
     scalars: Scalars = NO_SCALARS  # what code that serves several places knows of them
 
     def buffers(self, *items: Loop | Statement) -> list[Sym]:

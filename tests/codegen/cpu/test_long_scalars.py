@@ -129,7 +129,7 @@ def test_functions_of_any_size_give_the_same(f, most, monkeypatch, fresh_kernels
     kernels.clear()
     monkeypatch.setattr(functions, "MAX_VALUES", most)
     monkeypatch.setattr(assemble, "MAX_NAMED", 3 * most)
-    monkeypatch.setattr(schedule.Placer, "most_scalars", 2 * most)
+    monkeypatch.setattr(schedule.Placer, "most_scalars", 2)
     pieces = compile_grad(f, argnums=(0, 1)).value_and_grad(*args)
     np.testing.assert_allclose(pieces[0], whole[0], rtol=1e-13)
     for x, y in zip(pieces[1], whole[1], strict=True):

@@ -22,7 +22,7 @@ MANY_FLOPS = 160  # of a value: evaluating it again costs far more than storing 
 
 # In a program of more than MANY values, with axes or without, these take the places of MAX_SCALARS, MAX_VALUES and
 # MANY_FLOPS: roots that overlap would evaluate several hundred each, only to be cut once they have been placed.
-MANY = 1024
+MANY = 2048
 FEW_SCALARS, FEW_VALUES, FEW_FLOPS = 32, 96, 20
 
 

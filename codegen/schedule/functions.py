@@ -65,7 +65,8 @@ def place_scalars(program: Canonical, schedule: Schedule, others: Collection[Sym
         free = isinstance(made, Statement) and not made.path and not (sym in called or sym in others)
         if free and sym.dtype.itemsize <= PLACE and all(d == ONE for d in sym.dims):
             mine[sym] = schedule.functions[made]
-    apart = {sym for sym in mine if sym.dims or carries(program.producers[sym]) or sym in program.outputs}
+    outputs = {x for x in program.outputs if isinstance(x, Sym)}
+    apart = {sym for sym in mine if sym.dims or carries(program.producers[sym]) or sym in outputs}
     for reader, found in schedule.reads.items():
         made = schedule.where[reader]
         assert isinstance(made, Statement)

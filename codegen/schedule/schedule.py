@@ -343,7 +343,7 @@ def stable_placement(
         known = {root: found for root, found in placer.reads.items() if not _evaluates(found, more)}
     for sym in sorted(stored, key=lambda s: s.number):
         op = program.producers[sym]
-        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs and sym not in kept:
+        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in placer.outputs and sym not in kept:
             placer.notes.append(Refusal.FUSE_COST(value=_named(op)))
     return placer
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import llvmlite.ir as ir
 
 from ..lower.canonical import Canonical, Sym
-from ..schedule.loop_tree import ResultRun, Scalars, Schedule, ScheduleItem
+from ..schedule.loop_tree import ResultRun, ScalarPlaces, Schedule, ScheduleItem
 from .expressions import Numbers
 from .loop_nest import ItemEmitter
 from .scalar import I64, PTR, memory_type
@@ -21,7 +21,7 @@ class BufferTable:
     bufs: ir.Value
     positions: Mapping[Sym, int]
     runs: Mapping[Sym, ResultRun]
-    scalars: Scalars
+    scalars: ScalarPlaces
     numbers: Numbers  # of the function
     offsets: dict[Sym | None, ir.Value] = field(default_factory=lambda: {None: I64(0)})  # behind runs of results
     known: dict[Sym, ir.Value] = field(default_factory=dict)  # addresses read in the function's entry
@@ -58,8 +58,8 @@ class BufferTable:
 
 
 class RowEmitter(ItemEmitter):
-    """A function of scalar statements in a row, which is given the kernel's table of buffers: each address is read
-    where it is needed, so that hundreds of them are no arguments."""
+    """A function of scalar statements in a row, which is given the kernel's table of buffers: the address of a
+    scalar is read where it is needed, so that hundreds of them are no arguments."""
 
     def __init__(self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, table: BufferTable):
         super().__init__(program, schedule, module, name, [table.scalars.sym])  # the first argument is the table
@@ -67,9 +67,9 @@ class RowEmitter(ItemEmitter):
 
     def place(self, x: Sym, offset: ir.Value) -> ir.Value:
         buffer, kind = self.schedule.buffer(x), memory_type(x.dtype)
-        if buffer is self.schedule.scalars.sym:
-            return self.b.gep(self.table.pointer(buffer), [offset], inbounds=True, source_etype=kind)
-        return self.b.gep(self.table.near(buffer, self.b), [offset], inbounds=True, source_etype=kind)
+        several = buffer.dims or buffer is self.schedule.scalars.sym
+        address = self.table.pointer(buffer) if several else self.table.near(buffer, self.b)
+        return self.b.gep(address, [offset], inbounds=True, source_etype=kind)
 
 
 def row_function(

@@ -15,9 +15,9 @@ from typing import Any
 from ..lower.canonical import ONE, Canonical, Sym
 from .buffers import buffer_of
 from .dependences import Reads, carries, is_call
-from .loop_tree import NO_SCALARS, PLACE, Scalars, Schedule, ScheduleItem, Statement
+from .loop_tree import NO_SCALARS, PLACE, ScalarPlaces, Schedule, ScheduleItem, Statement
 
-MAX_VALUES = 1024  # that the scalar statements of one function evaluate or read
+MAX_VALUES = 2048  # that the scalar statements of one function evaluate or read
 
 Function = tuple[int, int]  # number of the nest or call, or of statements in a row; which of their functions
 
@@ -53,7 +53,7 @@ def grouped(body: Sequence[ScheduleItem], functions: Mapping[ScheduleItem, Funct
     return result
 
 
-def place_scalars(program: Canonical, schedule: Schedule, others: Collection[Sym]) -> Scalars:
+def place_scalars(program: Canonical, schedule: Schedule, others: Collection[Sym]) -> ScalarPlaces:
     """The scalars that statements make and *program* keeps for itself, but for the *others* and operands of calls:
     those that one function makes and reads have no place."""
     called = {

@@ -75,7 +75,7 @@ class PartWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalars:
+class ScalarPlaces:
     """Values without axes that have no buffers of their own: the ``places`` of ``PLACE`` bytes that they have in the
     buffer ``sym``, and those ``at_hand``, which the function that makes them alone reads."""
 
@@ -83,7 +83,7 @@ class Scalars:
     places: Mapping[Sym, int]
     at_hand: Collection[Sym]
 
-    def named_apart(self) -> Scalars:
+    def named_apart(self) -> ScalarPlaces:
         """The same for code that is given the address of each that has a place."""
         return replace(self, places={})
 
@@ -92,7 +92,7 @@ class Scalars:
         return self.places[x] * (PLACE // x.dtype.itemsize)
 
 
-NO_SCALARS = Scalars(Sym(-1, np.dtype(np.int64), ()), {}, ())
+NO_SCALARS = ScalarPlaces(Sym(-1, np.dtype(np.int64), ()), {}, ())
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Schedule:
     runs: dict[Sym, ResultRun] = field(default_factory=dict)
     turned: set[Sym] = field(default_factory=set)  # temporaries whose last axis is the outermost in memory
     functions: dict[ScheduleItem, tuple[int, int]] = field(default_factory=dict)  # of items of the body
-    scalars: Scalars = NO_SCALARS  # what code that serves several places knows of them
+    scalars: ScalarPlaces = NO_SCALARS  # what code that serves several places knows of them
 
     def buffers(self, *items: Loop | Statement) -> list[Sym]:
         """The stored values that these items read or write, and runs in place of their parts."""

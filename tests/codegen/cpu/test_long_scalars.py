@@ -84,7 +84,7 @@ def test_functions_do_not_grow_with_the_program(name, sizes):
         largest.append(max(sizes))
         all_lines.append(sum(sizes))
     assert largest[1] < 1.2 * largest[0] < 8_000
-    assert all_lines[1] < 2.2 * all_lines[0]
+    assert all_lines[1] < 2.4 * all_lines[0]  # the first function reads nothing that others made
 
 
 def branching(x, y):

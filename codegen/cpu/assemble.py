@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
@@ -20,25 +20,28 @@ import llvmlite.ir as ir
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.settings import optimiser
 from ...tracer.ir.working import Working
-from ..lower.canonical import ONE, Canonical, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp
 from ..lower.depth import recursion_for
 from ..schedule.buffers import lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
-from ..schedule.loop_tree import LibraryCall
+from ..schedule.functions import grouped, place_scalars
+from ..schedule.loop_tree import PLACE, LibraryCall, Schedule
 from ..schedule.memory import Temporary
 from ..schedule.parts import schedule_in_parts
 from ..schedule.tiles import TILE
 from . import host_rows, jit, pool_calls, vecmath
+from .buffer_table import BufferTable
 from .divided import KernelTable
 from .expressions import Numbers
 from .hints import finish_hints
 from .library_calls import native
-from .loop_node import LoopFrame, emit_items, grouped
-from .loop_plan import plan_loop
+from .loop_node import LoopFrame, emit_items
+from .loop_plan import LoopPlan, plan_loop
 from .machine_code import ObjectCode
 from .program_layout import ProgramLayout, results_of
-from .scalar import I8, I64, PTR, memory_type
+from .scalar import I8, I64, PTR, unique_name
 
+MAX_NAMED = 1024  # buffers that one function of the entry names: LLVM takes time that is quadratic in its length
 MAX_DONE = 62  # steps for which ``done`` has a bit
 
 
@@ -53,16 +56,22 @@ def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
         if isinstance(item, LibraryCall) and item.op.prim.kind == LOOP and native(item.op)
     }
     work = {w.sym: w for plan in plans.values() for w in plan.work}
-    temps = [*[s for s in schedule.where if s not in set(results) and s not in schedule.windows], *work]
+    scalars = place_scalars(canonical, schedule, {*results, *schedule.windows})
+    schedule.scalars = scalars.named_apart()
+    apart = {*results, *schedule.windows, *scalars.places, *scalars.at_hand}
+    temps = [*[s for s in schedule.where if s not in apart], *([scalars.sym] if scalars.places else ()), *work]
     order = [*canonical.inputs[:arguments], *results, *canonical.inputs[arguments:], *temps]
     asked = steps_before(schedule, len(guards) - 1) if guards else 0
     heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
 
-    items = grouped(schedule.body)  # scalar statements in a row are one function: all their buffers are live
+    items = grouped(schedule.body, schedule.functions)  # all buffers of a function are live
     needed = lifetimes(canonical, schedule, items)
     needed |= {w.sym: needed[op.outs[0]][:1] * 2 for op, plan in plans.items() for w in plan.work}
     temporaries = []
     for sym in temps:
+        if sym is scalars.sym:
+            temporaries.append(Temporary("scalars", (), PLACE * len(scalars.places), 0, len(items)))
+            continue
         wide = [d for d in sym.dims if d != ONE][schedule.contracted.get(sym, 0) :]
         itemsize = sym.dtype.itemsize * (TILE if sym in schedule.tiled else 1)
         name, (first, last) = repr(sym), needed[sym]
@@ -73,7 +82,7 @@ def lay_out(canonical: Canonical, arguments: int) -> ProgramLayout:
         temporaries.append(Temporary(name, tuple(wide), itemsize, first, last))
     return ProgramLayout(
         canonical, schedule, results, guards, temporaries, {sym: k for k, sym in enumerate(order)}, plans,
-        {item: bit for bit, item in enumerate(heavy[:MAX_DONE])},
+        {item: bit for bit, item in enumerate(heavy[:MAX_DONE])}, scalars,
     )  # fmt: skip
 
 
@@ -120,6 +129,7 @@ class _CpuAssembler:
     def __init__(self, layout: ProgramLayout, name: str = "tg_kernel"):
         self.canonical, self.schedule = layout.canonical, layout.schedule
         self.guards, self.plans, self.bits, self.index = layout.guards, layout.plans, layout.bits, layout.buffer_index
+        self.scalars = layout.scalars
         self.name = name
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
@@ -147,23 +157,63 @@ class _CpuAssembler:
     def _items(self) -> list[Any]:
         """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""
         result: list[Any] = []
+        body, functions = self.schedule.body, self.schedule.functions
         start = checked = 0
         for position, guards in self.schedule.checks:
-            result += [*grouped(self.schedule.body[start:position]), range(checked, guards)]
+            result += [*grouped(body[start:position], functions), range(checked, guards)]
             start, checked = position, guards
-        return [*result, *grouped(self.schedule.body[start:]), range(checked, len(self.guards))]
+        return [*result, *grouped(body[start:], functions), range(checked, len(self.guards))]
 
     def _native(self, items: list[Any], number: int) -> str:
         """The name of a function of *items*."""
         symbol = f"{self.name}_s{number}"
         function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
         function.attributes.add("nounwind")
+        sections = [*self._sections(items)]
+        if len(sections) == 1:
+            self._section(function, items, None)
+            return symbol
+        b = ir.IRBuilder(function.append_basic_block("start"))
+        first: LoopFrame | None = None
+        for section in sections:
+            part = ir.Function(self.module, function.ftype, unique_name(self.module, symbol))
+            part.linkage = "internal"
+            part.attributes.add("nounwind")
+            part.attributes.add("noinline")
+            first = self._section(part, section, first, items)
+            answer = b.call(part, function.args)
+            with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
+                b.ret(answer)
+        b.ret(I64(-1))
+        return symbol
+
+    def _sections(self, items: list[Any]) -> Iterator[list[Any]]:
+        """*items* in pieces of which each names a bounded number of buffers."""
+        section: list[Any] = []
+        size = 0
+        for item in items:
+            mine = _named(item, self.schedule, self.plans)
+            if section and size + mine > MAX_NAMED:
+                yield section
+                section, size = [], 0
+            section.append(item)
+            size += mine
+        yield section
+
+    def _section(
+        self, function: ir.Function, items: list[Any], like: LoopFrame | None, every: list[Any] | None = None
+    ) -> LoopFrame:
+        """Write *items*, some of *every* one, into *function*; what is known in the frame *like* is known here."""
         told = function.args[3]
         frame, end = self._frame(function)
         frame.has_gil = True
+        assert frame.buffers is not None
         if optimiser.level:  # else slow all the same, and for tests of other things
-            frame.table = KernelTable(function.args[0], self.index, self._frame)
-        frame.look_ahead(items)
+            frame.table = KernelTable(frame.buffers, self._frame)
+        if like is None:
+            frame.look_ahead(every or items)
+        else:
+            frame.share(like)
         b, pointer = frame.b, frame.pointer
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
@@ -178,7 +228,7 @@ class _CpuAssembler:
                     b.ret(I64(number))
         b.ret(I64(-1))
         end()
-        return symbol
+        return frame
 
     def _frame(self, function: ir.Function) -> tuple[LoopFrame, Callable[[], None]]:
         """(the frame of *function*, whose arguments begin with tables of buffers, sizes and constants, what ends it)"""
@@ -186,40 +236,37 @@ class _CpuAssembler:
         entry = ir.IRBuilder(function.append_basic_block("entry"))
         first = function.append_basic_block("start")
         b = ir.IRBuilder(first)
-        pointers: dict[Sym, ir.Value] = {}
-        offsets: dict[Sym | None, ir.Value] = {None: I64(0)}  # behind runs of results
-
-        def offset(run: Sym) -> ir.Value:
-            """The first element of a run, in its result."""
-            missing: list[Sym] = []
-            before = self.schedule.runs[run].before
-            while before is not None and before not in offsets:
-                missing.append(before)
-                before = self.schedule.runs[before].before
-            for x in reversed(missing):
-                offsets[x] = numbers.behind(offsets[self.schedule.runs[x].before], self.schedule.runs[x])
-            return offsets[self.schedule.runs[run].before]
-
-        def near(sym: Sym, at: ir.IRBuilder = b) -> ir.Value:
-            run = self.schedule.runs.get(sym)
-            if run is not None:
-                return at.gep(near(run.whole, at), [offset(sym)], source_etype=memory_type(sym.dtype))
-            return at.load(at.gep(bufs, [I64(self.index[sym])], source_etype=PTR), typ=PTR)
-
-        def pointer(sym: Sym) -> ir.Value:
-            if sym not in pointers:
-                pointers[sym] = near(sym, entry)
-            return pointers[sym]
 
         def end() -> None:
             entry.position_at_end(entry.block)  # others have put their allocas there
             entry.branch(first)
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
+        buffers = BufferTable(bufs, self.index, self.schedule.runs, self.scalars, numbers)
         frame = LoopFrame(
-            self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers, near=near
+            self.canonical,
+            self.schedule,
+            self.plans,
+            b,
+            entry,
+            buffers.pointer,
+            sizes,
+            consts,
+            numbers,
+            buffers=buffers,
         )
         return frame, end
+
+
+def _named(item: Any, schedule: Schedule, plans: Mapping[CanonicalOp, LoopPlan]) -> int:
+    """The number of buffers that a kernel's entry names for *item*, about."""
+    if isinstance(item, range):
+        return len(item)
+    if not isinstance(item, LibraryCall):
+        return len(schedule.buffers(*item if isinstance(item, list) else [item]))
+    plan = plans.get(item.op)
+    inside = [_named(i, plan.schedule, plan.nested) for i in plan.schedule.body] if plan else []
+    return len(item.op.ins) + len(item.op.outs) + sum(inside)
 
 
 def _by_numpy(item: Any) -> bool:

@@ -22,6 +22,7 @@ from ..schedule.division import Division, kept_dims
 from ..schedule.loop_tree import Statement
 from ..schedule.memory import ALIGN
 from ..schedule.tiles import TILE
+from .buffer_table import BufferTable
 from .loop_values import Frame
 from .pool_calls import RUN
 from .reductions import CHUNK, combined, compensated, corrected
@@ -329,8 +330,7 @@ class KernelTable:
     """The kernel's table of buffers in its entry function; *frame*: that of another function with the same first three
     arguments, and what ends it."""
 
-    bufs: ir.Value
-    positions: Mapping[Sym, int]
+    buffers: BufferTable
     frame: Callable[[ir.Function], tuple[Frame, Callable[[], None]]]
 
     def part(self, module: ir.Module, name: str, emit: Callable[[Frame, ir.Value, ir.Value], None]) -> ir.Function:

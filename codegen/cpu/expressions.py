@@ -358,7 +358,9 @@ class ValueEmitter:
         return I64(0) if offset is None else offset
 
     def _offset(self, x: Sym, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
-        dims = x.dims
+        dims, scalars = x.dims, self.schedule.scalars
+        if x in scalars.places:
+            return I64(scalars.offset(x))
         window = self.schedule.windows.get(x)
         if window is not None:
             return self._within(window, at, mask)

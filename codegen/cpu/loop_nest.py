@@ -279,5 +279,6 @@ class ItemEmitter(ValueEmitter):
         value = self.scopes[-1].get((op.out, at, ()))
         if value is None:
             value = self._compute(op.out, at, (), top=True)
-        self.store(op.out, at, value)
+        if op.out not in self.schedule.scalars.at_hand:
+            self.store(op.out, at, value)
         self.scopes[-1][(op.out, at, ())] = value

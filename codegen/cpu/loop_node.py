@@ -27,8 +27,10 @@ from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import CanonicalOp, Const, Dim, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
+from ..schedule.functions import grouped
 from ..schedule.likeness import Likeness
-from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, statements_of
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, statements_of
+from .buffer_table import BufferTable, row_function
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments, given
 from .hints import hints_by_name
@@ -49,17 +51,6 @@ MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes 
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
 
-def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
-    """Top-level items, consecutive scalar statements together."""
-    result: list[Any] = []
-    for item in body:
-        if isinstance(item, Statement) and result and isinstance(result[-1], list):
-            result[-1].append(item)
-        else:
-            result.append([item] if isinstance(item, Statement) else item)
-    return result
-
-
 class SharedFunction(NamedTuple):
     """A function that serves several places. *asked*: its arguments; *may_end*: whether it may return what the kernel
     is to return, and not -1."""
@@ -73,13 +64,13 @@ class SharedFunction(NamedTuple):
 class LoopFrame(Frame):
     """A frame in which items are written: nests as functions, calls of libraries, loops.
 
-    *near* gives a buffer's pointer for one use: a thousand that are at hand from the entry on would take registers from
-    each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so far by
-    their text, *written* by their likeness, with the numbers of their arguments there, and whether they may end the
-    kernel.
+    *buffers* gives a buffer's pointer for one use: a thousand that are at hand from the entry on would take registers
+    from each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so
+    far by their text, *written* by their likeness, with the numbers of their arguments there, and whether they may end
+    the kernel.
     """
 
-    near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
+    buffers: BufferTable | None = field(default=None, kw_only=True)  # where the kernel's table is at hand
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
     written: dict[Any, tuple[ir.Function, list[int], bool]] = field(default_factory=dict, kw_only=True)
     repeated: Collection[tuple] = field(default=(), kw_only=True)  # keys of scalar statements that come again
@@ -93,8 +84,13 @@ class LoopFrame(Frame):
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None, table=None, repeated=(),
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, buffers=None, table=None, repeated=(),
         )  # fmt: skip
+
+    def share(self, other: LoopFrame) -> None:
+        """Know what *other* knows of the same kernel, and the other way round."""
+        self.nests, self.written, self.repeated = other.nests, other.written, other.repeated
+        self.chunks, self.divided = other.chunks, other.divided
 
     def look_ahead(self, items: Sequence[Any], least: int = 0) -> None:
         """Learn which of the *items* (as ``grouped`` gives them) come more than once: scalar statements, or where there
@@ -119,10 +115,20 @@ class LoopFrame(Frame):
             if always or like.key in self.repeated:
                 self._call(self._like(like, lambda: self._nest(body, name)))
                 return
-        used, module = self.used(body), self.b.module
-        emitter = ItemEmitter(self.program, self.schedule, module, unique_name(module, name), used, inline=inline)
+        module, name = self.b.module, unique_name(self.b.module, name)
+        if self.buffers is not None and not inline:
+            schedule = replace(self.schedule, scalars=self.buffers.scalars)
+            function = row_function(self.program, schedule, module, name, self.buffers, body)
+            self.b.call(function, [self.buffers.bufs, self.sizes, self.consts])
+            return
+        used = self.used(body)
+        emitter = ItemEmitter(self.program, self.schedule, module, name, used, inline=inline)
         emitter.items(list(body))
-        self.b.call(emitter.finish(), [*map(self.near or self.pointer, used), self.sizes, self.consts])
+        self.b.call(emitter.finish(), [*map(self.address, used), self.sizes, self.consts])
+
+    def address(self, sym: Sym) -> ir.Value:
+        """A buffer's pointer for one use."""
+        return self.pointer(sym) if self.buffers is None else self.buffers.near(sym, self.b)
 
     def _like(self, like: Likeness, write: Callable[[], SharedFunction]) -> SharedFunction:
         """A function of what is like that, which *write* writes if there is none yet."""
@@ -194,7 +200,7 @@ class LoopFrame(Frame):
         entry, start = function.append_basic_block("entry"), function.append_basic_block("start")
         arguments = SharedArguments(self.program, ir.IRBuilder(entry))
         frame = replace(
-            self, b=ir.IRBuilder(start), entry=arguments.entry, pointer=arguments.pointer, near=None,
+            self, b=ir.IRBuilder(start), entry=arguments.entry, pointer=arguments.pointer, buffers=None,
             numbers=arguments, table=None,
         )  # fmt: skip
         write(frame)
@@ -205,8 +211,8 @@ class LoopFrame(Frame):
 
     def _call(self, shared: SharedFunction) -> None:
         """Call a function that other places share."""
-        b, numbers, pointer = self.b, self.numbers, self.near or self.pointer
-        answer = b.call(shared.function, given(shared.asked, numbers, pointer))
+        b, numbers = self.b, self.numbers
+        answer = b.call(shared.function, given(shared.asked, numbers, self.address))
         if shared.may_end:
             with b.if_then(b.icmp_signed("!=", answer, I64(-1)), likely=False):
                 b.ret(answer)
@@ -221,7 +227,7 @@ class LoopFrame(Frame):
                     has_gil=self.has_gil,
                 ).emit(op)  # fmt: skip
 
-            if self.near is None:
+            if self.buffers is None:
                 whole(self)
             else:
                 like = Likeness(self.program, self.schedule, [LibraryCall(op)])
@@ -256,7 +262,7 @@ class LoopFrame(Frame):
         assert table is not None
         function = table.part(self.b.module, name, part)
         self.divided.add(function.name)
-        DividedPart(self, self.chunks, table.bufs, table.positions, function, n, work, private).emit()
+        DividedPart(self, self.chunks, table.buffers.bufs, table.buffers.positions, function, n, work, private).emit()
 
 
 def emit_items(frame: LoopFrame, items: Sequence[Any], name: str, *, inline: bool = False) -> None:
@@ -343,14 +349,14 @@ class LoopEmitter(LoopValues):
         for k in range(ys, len(outs)):
             self.pointers[outs[k]] = self.row(self.result(k), outs[k], row)
         inner = self.frame.inside(self)
-        items = self.plan.schedule.body
-        inner.look_ahead(grouped(items), MANY_VALUES)
+        items, functions = self.plan.schedule.body, self.plan.schedule.functions
+        inner.look_ahead(grouped(items, functions), MANY_VALUES)
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
-            emit_items(inner, grouped(items[:asked]), self.name, inline=True)
+            emit_items(inner, grouped(items[:asked], functions), self.name, inline=True)
             step.leave_unless(b.icmp_unsigned("!=", b.load(self.pointers[outs[0]], typ=I8), I8(0)))
             items = items[asked:]
-        emit_items(inner, grouped(items), self.name, inline=True)
+        emit_items(inner, grouped(items, functions), self.name, inline=True)
         self._poll(step.number)
         for carry in carries:
             carry.close()

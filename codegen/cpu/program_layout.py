@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from ..lower.canonical import Canonical, CanonicalOp, Sym
-from ..schedule.loop_tree import Schedule, ScheduleItem
+from ..schedule.loop_tree import ScalarPlaces, Schedule, ScheduleItem
 from ..schedule.memory import Temporary
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class ProgramLayout:
     buffer_index: dict[Sym, int]
     plans: dict[CanonicalOp, LoopPlan]  # plans of the loops that run inside the kernel
     bits: dict[ScheduleItem, int]  # of steps that a kernel can be told to be done
+    scalars: ScalarPlaces  # that do not have buffers of their own
 
     @property
     def summary(self) -> tuple:

@@ -216,13 +216,15 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         shown = tuple(str(v) if isinstance(v, np.dtype) else v for v in params.values())
         tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, *[(s.dtype.char, s.dims) for s in outs]))
     outputs: list[Operand] = []
+    taken: set[Operand] = set(inputs)
     for atom in graph.outputs:
         x = operand(atom)
         tokens.append(("out", token(x)))
-        if isinstance(x, Const) or x in outputs or x in inputs:  # each result has a buffer of its own
+        if isinstance(x, Const) or x in taken:  # each result has a buffer of its own
             copy = Sym(len(numbers) + len(ops), x.dtype, x.dims)
             ops.insert(0 if first and not outputs else len(ops), CanonicalOp(COPY, (x,), {}, copy, None))
             x = copy
+        taken.add(x)
         outputs.append(x)
     results = len(outputs)
     for guard in graph.guards:

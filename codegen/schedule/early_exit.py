@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..lower.canonical import Canonical, Operand, Sym
+from .functions import functions_of
 from .loop_tree import LibraryCall, Schedule, ScheduleItem, Statement, item_buffers, produces
 
 
@@ -41,6 +42,7 @@ def check_early(program: Canonical, schedule: Schedule) -> None:
         return
     schedule.body = [items[position] for position in (*order, *rest)]
     schedule.checks = checks
+    schedule.functions = functions_of(schedule.body, schedule.reads, {position for position, _ in checks})
     schedule.notes.append(f"{checks[-1][1]} of {len(guards)} guards are checked before other loops run")
 
 

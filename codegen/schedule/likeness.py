@@ -76,7 +76,8 @@ class Likeness:
         schedule = self.schedule
         window = schedule.windows.get(x)
         place = window and (self._number(window.run), window.axis, self._dims(window.extents), window.column)
-        kept = x in schedule.stored, schedule.contracted.get(x), x in schedule.tiled, place
+        at_hand = x in schedule.scalars.at_hand
+        kept = x in schedule.stored, schedule.contracted.get(x), x in schedule.tiled, place, at_hand
         producer = self.program.producers.get(x)
         written = producer is not None and (x in self._roots or x not in schedule.stored)
         return x.dtype, self._dims(x.dims), kept, self._op(producer) if producer is not None and written else None

@@ -7,12 +7,17 @@ body of an outermost pseudo-loop, with what is stored where.  ``schedule.py`` bu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+import numpy as np
 
 from ...tracer.ir.refusals import Reason
 from ..lower.canonical import ONE, CanonicalOp, Dim, Sym
 from .dependences import Reads
+
+PLACE = 8  # bytes of a value without axes, at most
 
 
 @dataclass(eq=False, slots=True)
@@ -69,6 +74,27 @@ class PartWindow:
     column: int
 
 
+@dataclass(frozen=True, slots=True)
+class ScalarPlaces:
+    """Values without axes that have no buffers of their own: the ``places`` of ``PLACE`` bytes that they have in the
+    buffer ``sym``, and those ``at_hand``, which the function that makes them alone reads."""
+
+    sym: Sym
+    places: Mapping[Sym, int]
+    at_hand: Collection[Sym]
+
+    def named_apart(self) -> ScalarPlaces:
+        """The same for code that is given the address of each that has a place."""
+        return replace(self, places={})
+
+    def offset(self, x: Sym) -> int:
+        """The number of the element at *x*, counted in elements of its dtype."""
+        return self.places[x] * (PLACE // x.dtype.itemsize)
+
+
+NO_SCALARS = ScalarPlaces(Sym(-1, np.dtype(np.int64), ()), {}, ())
+
+
 @dataclass(slots=True)
 class Schedule:
     body: list[ScheduleItem]
@@ -82,13 +108,18 @@ class Schedule:
     windows: dict[Sym, PartWindow] = field(default_factory=dict)  # parts of results
     runs: dict[Sym, ResultRun] = field(default_factory=dict)
     turned: set[Sym] = field(default_factory=set)  # temporaries whose last axis is the outermost in memory
+    functions: dict[ScheduleItem, tuple[int, int]] = field(default_factory=dict)  # of items of the body
+    scalars: ScalarPlaces = NO_SCALARS  # what code that serves several places knows of them
 
     def buffers(self, *items: Loop | Statement) -> list[Sym]:
         """The stored values that these items read or write, and runs in place of their parts."""
-        return list(dict.fromkeys([self.buffer(x) for x in item_buffers(self.reads, *items)]))
+        found = [x for x in item_buffers(self.reads, *items) if x not in self.scalars.at_hand]
+        return list(dict.fromkeys(map(self.buffer, found)))
 
     def buffer(self, sym: Sym) -> Sym:
         """The value or run in whose buffer *sym* is."""
+        if sym in self.scalars.places:
+            return self.scalars.sym
         window = self.windows.get(sym)
         return sym if window is None else window.run
 

@@ -9,7 +9,7 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from ...tracer.ir.primitive import ELEMENTWISE, REDUCE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
@@ -18,6 +18,7 @@ from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .cuts import MAX_ARRAYS, MAX_SCALARS, MAX_VALUES, cuts
 from .dependences import Mask, Reads, carries, completion, domain, is_call, reads, reduced_depths
+from .functions import functions_of
 from .index_maps import Condition, Indices
 from .loop_tree import (
     LibraryCall,
@@ -36,8 +37,10 @@ MAX_STATEMENTS = 64  # of one loop: LLVM takes more than twice as long for twice
 MAX_NOTES = 8  # refusals of one root that are told
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
 SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
+PIECE_FLOPS = 8  # the same, in extra functions for one row of statements: most lie in a buffer that all of these have
 CHOICE_FLOPS = 10  # of reading what was put together: the conditions are seldom decided where it is inlined
 SHORT = 4  # iterations that are not worth a loop of their own
+MANY_STORED = 100  # values for one of which no further attempt is made
 MAX_SHORT = 16  # conditions of one loop that hold in so few
 REDUNDANT_FLOPS = 3  # the threshold per iteration of a loop that the value does not depend on
 
@@ -236,8 +239,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
     masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
     interiors: dict[int, set[Condition]] = {}  # id of a loop -> its conditions
-    function = _functions(placer.body)
-    homes: dict[Sym, set[int]] = {}  # value without axes -> the functions that evaluate it
+    function = functions_of(placer.body, placer.reads)
+    homes: dict[Sym, set[tuple[int, int]]] = {}  # value without axes -> the functions that evaluate it
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
@@ -251,7 +254,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
-            homes.setdefault(value, set()).add(function[id(statement.path[0] if statement.path else statement)])
+            homes.setdefault(value, set()).add(function[statement.path[0] if statement.path else statement])
             for mask in masks:
                 inner = tuple(c for c in mask if not home or c not in interiors[home])
                 uses.setdefault(value, set()).add((home, at, inner))
@@ -273,8 +276,10 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1
-        if not wide and (len(homes.get(op.out, ())) - 1) * cost > SCALAR_FLOPS:
-            flagged.add(op.out)
+        if not wide and op.out in homes:
+            rows = len({row for row, _ in homes[op.out]})
+            if (rows - 1) * cost > SCALAR_FLOPS or (len(homes[op.out]) - rows) * cost > PIECE_FLOPS:
+                flagged.add(op.out)
         if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
         if (
@@ -316,17 +321,6 @@ def _short_last(program: Canonical, sym: Sym) -> bool:
     return any(d not in program.static for d in sym.dims)
 
 
-def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:
-    """By id of each top-level item: the number of the function that it will be in.  Statements in a row share one."""
-    result: dict[int, int] = {}
-    number, before = 0, False
-    for item in body:
-        is_statement = isinstance(item, Statement)
-        number += not (is_statement and before)
-        result[id(item)], before = number, is_statement
-    return result
-
-
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
@@ -343,13 +337,13 @@ def stable_placement(
         placer.known = known
         placer.run()
         more = worth_storing(program, placer) - stored
-        if not more:
+        if len(more) <= len(stored) // MANY_STORED and not any(found.forced for found in placer.reads.values()):
             break
         stored = stored | more
         known = {root: found for root, found in placer.reads.items() if not _evaluates(found, more)}
     for sym in sorted(stored, key=lambda s: s.number):
         op = program.producers[sym]
-        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs and sym not in kept:
+        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in placer.outputs and sym not in kept:
             placer.notes.append(Refusal.FUSE_COST(value=_named(op)))
     return placer
 
@@ -382,6 +376,7 @@ def make_schedule(
     return Schedule(
         placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes,
         windows=windows, runs=runs, turned=_turned(program, placer, {*windows, *kept, *contracted}),
+        functions=functions_of(placer.body, placer.reads),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from ...codegen.cpu.program import Program
 from ...codegen.lower.canonical import Canonical
 from ...codegen.lower.depth import recursion_for
 from ...tracer.ir.foreign_code import uninterrupted
+from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.working import Working
 from ..config import config
 from ..disk.programs import program_of
@@ -63,7 +64,7 @@ class KernelCache(Generic[P]):
             if found is not None:
                 return found, KNOWN
             try:
-                with recursion_for(canonical):
+                with recursion_for(canonical), fewer_collections():
                     program = self._compile(canonical, arguments)
                 read = getattr(program, "from_disk", False)
                 with self.lock:

@@ -50,7 +50,7 @@ def too_many_programs(count: int) -> bool:
 
 
 def too_long(recording: Recording) -> Reason | None:
-    """The reason not to compile a first program as a whole: this takes time quadratic in its length, and its segments
+    """The reason not to compile a first program as a whole: this takes seconds, and its segments, which calls share,
     are short.  None where there is none.  A heuristic, as above."""
     length = len(recording.graph.nodes)
     if length <= LONG:

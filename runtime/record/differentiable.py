@@ -59,7 +59,8 @@ def _is_attribute(entry: Any) -> bool:
 
 def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     """The leaves that gradients are taken of."""
-    owners = call.owners
+    owned = _owned(call)
+    in_object = fields_of(call.tree)
     count = len(call.positional)
     result, before = [], set[int]()
     for position in mode.positions:
@@ -72,8 +73,7 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         if actual in before:
             raise DifferentiationError.here(f"argnums={mode.argnums} names argument {actual} twice: name it once")
         before.add(actual)
-        mine = [k for k, o in enumerate(owners) if o == actual]
-        in_object = fields_of(call.tree)
+        mine = owned.get(actual, [])
         taken = []
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
@@ -235,12 +235,20 @@ def name_of(fn: Any) -> str:
 
 def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str]) -> str:
     """The expression for gradients in the structure of the arguments; None for what has none in a plain object."""
-    specs, owners, parts = call.positional, call.owners, []
+    specs, owned, parts = call.positional, _owned(call), []
     texts: dict[int, str] = {}
     for p in mode.positions:
-        mine = [k for k, owner in enumerate(owners) if owner == p % len(specs)]
+        mine = owned.get(p % len(specs), [])
         for k in mine:
             known = texts.get(call.repeated.get(k, -1))
             texts[k] = known or (next(leaves) if _has_gradient(call.leaves[k], call.kinds[k]) else "None")
         parts.append(packing(source, specs[p], iter([texts[k] for k in mine])))
     return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"
+
+
+def _owned(call: Call) -> dict[int, list[int]]:
+    """The leaves of each positional argument."""
+    found: dict[int, list[int]] = {}
+    for k, owner in enumerate(call.owners):
+        found.setdefault(owner, []).append(k)
+    return found

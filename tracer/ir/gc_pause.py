@@ -1,8 +1,8 @@
-"""Fewer passes of the garbage collector while a function is recorded, or modules are imported.
+"""Fewer passes of the garbage collector while a function is recorded or compiled, or modules are imported.
 
-Both make many small objects that live on, and the collector goes over them again and again, which takes a fifth of the
-time.  Its threshold is the process's, so several threads share one change of it,
-and what the user sets meanwhile stays.
+All of these make many small objects that live on, and the collector goes over them again and again, which takes a
+fifth to a third of the time.  Its threshold is the process's, so several threads share one change of it, and what the
+user sets meanwhile stays.
 """
 
 from __future__ import annotations

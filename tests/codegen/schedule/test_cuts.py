@@ -105,3 +105,48 @@ def test_reads_of_a_wave_are_few_from_the_start(monkeypatch):
         laid_out(monkeypatch, unrolled, w, np.random.default_rng(1).integers(0, 6, steps).tolist())
         counts.append(sum(sum(map(len, r.inlined.values())) for r in seen))
     assert counts[1] < 5 * counts[0]
+
+
+def evaluated_in_all_attempts(monkeypatch, fn, *args):
+    """(evaluations that placing lists in all of its attempts, operations) of the program of a gradient."""
+    counts = []
+    placed, attempted = schedule.Placer._place, schedule.stable_placement
+
+    def place(self, statement):
+        counts[-1][0] += len(self.reads[statement.out].inlined)
+        placed(self, statement)
+
+    def attempts(program, *rest, **kept):
+        counts.append([0, len(program.ops)])
+        return attempted(program, *rest, **kept)
+
+    monkeypatch.setattr(schedule.Placer, "_place", place)
+    monkeypatch.setattr(schedule, "stable_placement", attempts)
+    compile_grad(fn, argnums=0).value_and_grad(*args)
+    return max(counts, key=lambda count: count[1])
+
+
+def steps_in_a_list(w, count):
+    """Leapfrog steps over fields in a list, some of them unlike the others."""
+    fields = [w, w]
+    for t in range(count):
+        u, before = fields[-1], fields[-2]
+        inner = 2 * u[1:-1] - before[1:-1] + 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+        new = np.concatenate([np.zeros(1), inner, np.zeros(1)])
+        fields.append(new * 0.99 + t * 1e-3 if t % 3 == 0 or t % 7 == 2 else new)
+    return sum(np.sum(u**2) for u in fields)
+
+
+def scalars(x, count):
+    a, b, c = x[0], x[1], x[2]
+    for k in range(count):
+        a, b = (a * b + np.sin(c), c) if (k * k) % 7 < 3 else (0.5 * a - b * np.tanh(c), a)
+        c = np.cos(c * a) if (k * k) % 5 < 2 else c - b * a
+    return a + b * c
+
+
+@pytest.mark.parametrize(("fn", "counts", "most"), [(steps_in_a_list, (50, 100), 40), (scalars, (250, 500), 20)])
+def test_placing_takes_time_in_proportion_to_the_program(monkeypatch, fresh_kernels, fn, counts, most):
+    for count in counts:
+        evaluated, operations = evaluated_in_all_attempts(monkeypatch, fn, np.linspace(0.1, 0.9, 12), count)
+        assert evaluated < most * operations

@@ -230,11 +230,16 @@ def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:
     if not owner.changes:
         return False
     before, now = value
-    if len(before) != len(now) or (isinstance(now, dict) and list(before) != list(now)):
+    if len(before) != len(now) or (isinstance(now, dict) and not _has_keys(now, before)):
         return True
     items = [e.child for e in owner.edges if e.how in ("item", "key")]
     one, other = (before, now) if isinstance(now, list) else (before.values(), now.values())
     return any(a is not b and not is_input(part) for a, b, part in zip(one, other, items, strict=True))
+
+
+def _has_keys(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether two dicts have the same keys in one order; objects are not asked whether they are equal."""
+    return all(a is b or (is_leaf(a) and is_leaf(b) and a == b) for a, b in zip(one, other, strict=True))
 
 
 def _replaces_object(edge: Edge | None) -> bool:
@@ -455,6 +460,9 @@ def _rewriting(
         for name in {**before, **now}:
             if name not in before or name not in now or before[name] is not now[name]:
                 yield _attribute(at, name, now, values)
+        return
+    if not all(map(is_leaf, (*before, *now))):  # keys that are objects
+        yield None
         return
     kept = [name for name in before if name in now]
     if list(now)[: len(kept)] != kept:

@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
-from ...tracer.bytecode.shown_names import AsValue
+from ...tracer.bytecode.shown_names import AsValue, KnownModule, module_of
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
@@ -45,7 +46,15 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import holds_traced, is_part_of_context, method_of_array, of_recordings, settle_held, settle_names
+from .held_values import (
+    holds_traced,
+    is_of_rooms,
+    is_part_of_context,
+    method_of_array,
+    of_recordings,
+    settle_held,
+    settle_names,
+)
 from .outputs import Whole, flatten_result, repeated_containers
 
 Unwrap = Callable[[Any], Any]
@@ -53,10 +62,10 @@ _MISSING = object()
 _MAX_DEPTH = 100
 _TWO = 2  # containers, in a third one
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
-_SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
+_SETTLED = (TracedArray, *_STAND_INS, KnownModule, KnownType, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
-_HASHED = (TracedArray, *_STAND_INS)
+_HASHED = (TracedArray, *_STAND_INS, KnownModule, KnownType)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
@@ -102,6 +111,8 @@ class Settled:
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
+            elif type(value) in (KnownModule, KnownType):
+                plain = module_of(value) if type(value) is KnownModule else type
             elif issubclass(type(value), Elementwise):  # which a dead weak reference can be asked
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
@@ -111,6 +122,10 @@ class Settled:
                 self.unsettled.append(value)
             known = self._known[id(value)] = value, plain
         return known[1]
+
+    def leave(self, containers: Iterable[Any]) -> None:
+        """Take these for settled."""
+        self._known.update({id(one): (one, one) for one in containers})
 
     @property
     def arrays(self) -> list[TracedArray]:
@@ -355,7 +370,9 @@ class Holders:
         """Settle whatever holds a traced array, but for *out*, the result of the run: the garbage collector knows, and
         looks at all objects that there are."""
         found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
-        passed = {id(x) for x in (*self._given, *_containers(out))}
+        result = _containers(out)
+        passed = {id(x) for x in (*self._given, *result)}
+        plain.leave(result)
         free = _counts([object()])[0] + 2  # in a list of holders, in a variable
         while found:
             passed.add(id(found))
@@ -363,6 +380,8 @@ class Holders:
             for holder in holders:
                 if id(holder) not in passed and not isinstance(holder, types.FrameType):
                     passed.add(id(holder))
+                    if is_of_rooms(holder):  # of this run, or of one that is over
+                        continue
                     if type(holder) is tuple:
                         if _counts([holder])[0] > free:  # else that of the arguments just now, from Python 3.14 on
                             found.append(holder)

@@ -302,7 +302,8 @@ class Substitution:
     def _stored_in(self, value: Any) -> set[str]:
         """The names of attributes in which the run may store something, in copies of what *value* leads to; ``ANY``
         for containers, and where that can't be told."""
-        stored = {id(c.original): c.node for c in self._copies if _holds_stored(c.node)}
+        places = [c for c in self._copies if _holds_stored(c.node) and not _is_unread(c.node)]
+        stored = {id(c.original): c.node for c in places}
         found = set()
         for at in self._led_to(value) if stored else ():
             node = stored.get(id(at))
@@ -584,6 +585,7 @@ class Substitution:
                 self._has_stored,
                 self._stored_in,
                 _functions_of(node),
+                any(_holds_stored(one) and not _is_unread(one) for one in _reached_from(node)),
             ),
         )
 
@@ -765,6 +767,13 @@ def leads_to_effects(node: StateNode) -> bool:
 def _holds_stored(node: StateNode) -> bool:
     """Whether the function may store something in the object."""
     return node.kind in ("sink", "history") or node.changes or any(map(is_stored, node.edges))
+
+
+def _is_unread(node: StateNode) -> bool:
+    """Whether nobody reads what is stored in the object."""
+    stored = [edge.child for edge in node.edges if is_stored(edge)]
+    unread = not node.changes and all(isinstance(child, Leaf) and child.effect for child in stored)
+    return node.kind == "sink" or (node.kind != "history" and unread)
 
 
 def _functions_of(node: StateNode) -> list[types.FunctionType]:

@@ -32,7 +32,7 @@ from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.c_state import keeps_c_state
 from ..state.effect_places import SINKS, is_input, place_of
-from ..state.rebuild import Substitution, set_attribute, slots
+from ..state.rebuild import Substitution, same_keys, set_attribute, slots
 from ..state.seeded_draws import LeftState
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.uses import COUNT, STORE
@@ -230,16 +230,11 @@ def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:
     if not owner.changes:
         return False
     before, now = value
-    if len(before) != len(now) or (isinstance(now, dict) and not _has_keys(now, before)):
+    if len(before) != len(now) or (isinstance(now, dict) and not same_keys(now, before)):
         return True
     items = [e.child for e in owner.edges if e.how in ("item", "key")]
     one, other = (before, now) if isinstance(now, list) else (before.values(), now.values())
     return any(a is not b and not is_input(part) for a, b, part in zip(one, other, items, strict=True))
-
-
-def _has_keys(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """Whether two dicts have the same keys in one order; objects are not asked whether they are equal."""
-    return all(a is b or (is_leaf(a) and is_leaf(b) and a == b) for a, b in zip(one, other, strict=True))
 
 
 def _replaces_object(edge: Edge | None) -> bool:

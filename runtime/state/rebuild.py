@@ -916,6 +916,13 @@ def attributes(obj: Any) -> dict[str, Any]:
     return picture
 
 
+def same_keys(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether two dicts have the same keys in one order; objects are not asked whether they are equal."""
+    return len(one) == len(other) and all(
+        a is b or (is_leaf(a) and is_leaf(b) and a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
 def same_contents(a: Any, b: Any) -> bool:
     """Whether two pictures of an object show the same parts, by identity, in the same order."""
     if len(a) != len(b):
@@ -984,6 +991,6 @@ def apply_changes(
                 original[name] = back(value)
             else:
                 set_attribute(original, name, back(value))
-    if is_dict and list(original) != list(now):  # a key went and came again
+    if is_dict and not same_keys(original, now):  # a key went and came again
         for name in now:
             original[name] = original.pop(name)

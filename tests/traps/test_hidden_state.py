@@ -935,7 +935,7 @@ KEYS = {
 class Iv:
     def __init__(self, a): self.a = a
     def __hash__(self): return hash(self.a)
-    def __eq__(self, o): return self.a == o.a
+    def __eq__(self, o): return isinstance(o, Iv) and self.a == o.a
 hits = Counter()
 def f(x, k):
     if x[0] > 1: hits[Iv(k)] += 1

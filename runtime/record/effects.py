@@ -32,7 +32,7 @@ from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.c_state import keeps_c_state
 from ..state.effect_places import SINKS, is_input, place_of
-from ..state.rebuild import Substitution, set_attribute, slots
+from ..state.rebuild import Substitution, same_keys, set_attribute, slots
 from ..state.seeded_draws import LeftState
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.uses import COUNT, STORE
@@ -257,7 +257,7 @@ def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:
     if not owner.changes:
         return False
     before, now = value
-    if len(before) != len(now) or (isinstance(now, dict) and list(before) != list(now)):
+    if len(before) != len(now) or (isinstance(now, dict) and not same_keys(now, before)):
         return True
     items = [e.child for e in owner.edges if e.how in ("item", "key")]
     one, other = (before, now) if isinstance(now, list) else (before.values(), now.values())
@@ -482,6 +482,9 @@ def _rewriting(
         for name in {**before, **now}:
             if name not in before or name not in now or before[name] is not now[name]:
                 yield _attribute(at, name, now, values)
+        return
+    if not all(map(is_leaf, (*before, *now))):  # keys that are objects
+        yield None
         return
     kept = [name for name in before if name in now]
     if list(now)[: len(kept)] != kept:

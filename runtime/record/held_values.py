@@ -119,10 +119,16 @@ def is_part_of_context(value: Any) -> bool:
     return type(value).__module__ == "builtins" and type(value).__name__.startswith("hamt")
 
 
+def is_of_rooms(value: Any) -> bool:
+    """Whether *value* is an object of the recorder's or the runtime's own, which is no traced one."""
+    kind = type(value)
+    return str(kind.__module__).startswith(_OWN_ROOMS) and kind not in _TRACED
+
+
 def _settle_context(context: contextvars.Context, plain: Settling, depth: int) -> None:
     for variable, part in list(context.items()):
         new = plain(part, depth)
-        if str(type(new).__module__).startswith(_OWN_ROOMS):  # of the work that went on while it was copied
+        if is_of_rooms(new):  # of the work that went on while it was copied
             new = None
         if new is not part:
             try:
@@ -248,7 +254,7 @@ def holds_traced(values: Iterable[Any]) -> bool:
         if len(seen) >= _MOST:
             return True
         seen.add(id(value))
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:  # which a dead weak reference can be asked
             stack += [value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value)]
         else:
             stack += gc.get_referents(value)

@@ -212,7 +212,7 @@ def _record(
             both = given.found_outside(before)
             if is_end_noticed(before):  # of an object that the run lets go
                 before = []
-            holders, left, out = Holders(recorder, given), True, None
+            holders, left, out, ended = Holders(recorder, given), True, None, False
             kept: Any = None
             recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
 
@@ -235,6 +235,7 @@ def _record(
                     out, _ = plain.result(out, others)
                     if plain.held:
                         raise refuse_held(name_of(fn), plain.held[0])
+                ended = True
             except BaseException as error:
                 plain(error)
                 if isinstance(error, UnsupportedError):  # the next call is made without
@@ -254,16 +255,17 @@ def _record(
                             surely(reached)
                             raise
                         finally:
-                            lost = (
-                                plan.leaves is False or not holders.only([out], plain.arrays) or holders.of_made(plain)
-                            )
-                            if lost and plan.leaves is not False and gc.collect(1):  # it was garbage, perhaps
+                            looks, lost = ended or plan.writes_by_name or plan.hides, plan.leaves is False
+                            if not lost and looks:
                                 lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
+                                if lost and gc.collect(1):  # it was garbage, perhaps
+                                    lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
                             if lost:
-                                holders.settle(plain, out)
+                                with nullcontext() if ended else _without_values():
+                                    holders.settle(plain, out)
                             kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)
-            if kept is not None:
+            if kept is not None and ended:
                 raise kept
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
@@ -311,6 +313,15 @@ def _record(
     if kept and not found.changes:
         found.run = run
     return found
+
+
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Let those traced values be that have no value yet: a run that raises is held by code around it, too."""
+    try:
+        yield
+    except TracegradError as error:
+        unrecordable.discard(error)
 
 
 @contextmanager

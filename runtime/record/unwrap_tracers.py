@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
-from ...tracer.bytecode.shown_names import AsValue
+from ...tracer.bytecode.shown_names import AsValue, KnownModule, module_of
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
@@ -45,21 +46,28 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
-from .held_values import holds_traced, is_part_of_context, method_of_array, of_recordings, settle_held, settle_names
+from .held_values import (
+    holds_traced,
+    is_of_rooms,
+    is_part_of_context,
+    method_of_array,
+    of_recordings,
+    settle_held,
+    settle_names,
+)
 from .outputs import Whole, flatten_result, whole_containers, with_whole
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 100
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
-_SETTLED = (TracedArray, *_STAND_INS, tuple, frozenset, str)
+_SETTLED = (TracedArray, *_STAND_INS, KnownModule, KnownType, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
-_HASHED = (TracedArray, *_STAND_INS)
+_HASHED = (TracedArray, *_STAND_INS, KnownModule, KnownType)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
-_OWN = tuple([f"tracegrad.{layer}." for layer in ("tracer", "codegen", "runtime")])  # of what a run is made of
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
@@ -105,6 +113,8 @@ class Settled:
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
+            elif type(value) in (KnownModule, KnownType):
+                plain = module_of(value) if type(value) is KnownModule else type
             elif issubclass(type(value), Elementwise):  # which a dead weak reference can be asked
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
@@ -124,6 +134,10 @@ class Settled:
     def is_known(self, value: Any) -> bool:
         """Whether the plain form of *value* is known."""
         return id(value) in self._known
+
+    def leave(self, containers: Iterable[Any]) -> None:
+        """Take these for settled."""
+        self._known.update({id(one): (one, one) for one in containers})
 
     @property
     def arrays(self) -> list[TracedArray]:
@@ -393,7 +407,9 @@ class Holders:
         looks at all objects that there are."""
         found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
         found += self._made()
-        passed = {id(x) for x in (*self._given, *_containers(out))}
+        result = _containers(out)
+        passed = {id(x) for x in (*self._given, *result)}
+        plain.leave(result)
         passed |= {id(x) for x in (vars(self._recorder), *vars(self._recorder).values())}
         free = _counts([object()])[0] + 2  # in a list of holders, in a variable
         holders: list[Any] = []
@@ -403,13 +419,13 @@ class Holders:
             for holder in holders:
                 if id(holder) not in passed and not isinstance(holder, types.FrameType) and not plain.knows(holder):
                     passed.add(id(holder))
+                    if is_of_rooms(holder):  # of this run, or of one that is over
+                        continue
                     if type(holder) is tuple:
                         if _counts([holder])[0] > free:  # else that of the arguments just now, from Python 3.14 on
                             found.append(holder)
                     elif type(holder) is types.CellType:
                         holder.cell_contents = plain(holder.cell_contents)
-                    elif str(type(holder).__module__).startswith(_OWN):
-                        continue
                     elif type(holder) is dict and (cls := _class_of(holder)) is not None:
                         settle_names(cls, plain)
                     elif (

@@ -136,6 +136,7 @@ class KeptCache(StandsFor):
     :param has_stored: whether the run has stored anything, which the function in the cache itself would not find.
     :param stored_in: the names under which the run may store something in copies of what something leads to.
     :param functions: those that the one in the cache reaches, and itself.
+    :param reads_effects: it reaches places that are read, and in which the run may store something.
     """
 
     _what = "a function with a cache"
@@ -144,9 +145,10 @@ class KeptCache(StandsFor):
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
         changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool, has_copy: Callable[[Any], bool],
         has_stored: Callable[[], bool], stored_in: Callable[[Any], Iterable[str]], functions: list[types.FunctionType],
+        reads_effects: bool,
     ) -> None:  # fmt: skip
         super().__init__(cached)
-        self._stored_in, self._functions = stored_in, functions
+        self._stored_in, self._functions, self._reads_effects = stored_in, functions, reads_effects
         self._has_copy, self._has_stored = has_copy, has_stored
         self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
@@ -199,8 +201,8 @@ class KeptCache(StandsFor):
         """Whether the function itself, and the copies that the run has, may not know what the other stores, in what
         it reaches or in these arguments."""
         within = {name for x in objects for name in self._stored_in(x)}
-        if not (self._has_effects or within):
-            return False
+        if not (self._reads_effects or within):
+            return self._has_effects and self._has_stored()
         stored, attributes = self._has_stored(), set[str]()
         for code in self._codes(objects):
             facts = scan(code)

@@ -302,7 +302,8 @@ class Substitution:
     def _stored_in(self, value: Any) -> set[str]:
         """The names of attributes in which the run may store something, in copies of what *value* leads to; ``ANY``
         for containers, and where that can't be told."""
-        stored = {id(c.original): c.node for c in self._copies if _holds_stored(c.node)}
+        places = [c for c in self._copies if _holds_stored(c.node) and not _is_unread(c.node)]
+        stored = {id(c.original): c.node for c in places}
         found = set()
         for at in self._led_to(value) if stored else ():
             node = stored.get(id(at))
@@ -584,6 +585,7 @@ class Substitution:
                 self._has_stored,
                 self._stored_in,
                 _functions_of(node),
+                any(_holds_stored(one) and not _is_unread(one) for one in _reached_from(node)),
             ),
         )
 
@@ -767,6 +769,13 @@ def _holds_stored(node: StateNode) -> bool:
     return node.kind in ("sink", "history") or node.changes or any(map(is_stored, node.edges))
 
 
+def _is_unread(node: StateNode) -> bool:
+    """Whether nobody reads what is stored in the object."""
+    stored = [edge.child for edge in node.edges if is_stored(edge)]
+    unread = not node.changes and all(isinstance(child, Leaf) and child.effect for child in stored)
+    return node.kind == "sink" or (node.kind != "history" and unread)
+
+
 def _functions_of(node: StateNode) -> list[types.FunctionType]:
     """The functions, none of a library, that are reached from *node*."""
     return [one.obj for one in _reached_from(node) if one.kind == "function" and not one.extra]
@@ -907,6 +916,13 @@ def attributes(obj: Any) -> dict[str, Any]:
     return picture
 
 
+def same_keys(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether two dicts have the same keys in one order; objects are not asked whether they are equal."""
+    return len(one) == len(other) and all(
+        a is b or (is_leaf(a) and is_leaf(b) and a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
 def same_contents(a: Any, b: Any) -> bool:
     """Whether two pictures of an object show the same parts, by identity, in the same order."""
     if len(a) != len(b):
@@ -975,6 +991,6 @@ def apply_changes(
                 original[name] = back(value)
             else:
                 set_attribute(original, name, back(value))
-    if is_dict and list(original) != list(now):  # a key went and came again
+    if is_dict and not same_keys(original, now):  # a key went and came again
         for name in now:
             original[name] = original.pop(name)

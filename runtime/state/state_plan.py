@@ -209,6 +209,11 @@ class StatePlan:
         return any(reason.code in _BY_NAME for reason in self.reasons)
 
     @property
+    def hides(self) -> bool:
+        """Whether the walk over the state ends at something that it can't look into."""
+        return any(str(reason.code).startswith("state/") for reason in self.reasons)
+
+    @property
     def codes(self) -> Collection[types.CodeType]:
         """The code that the function may reach."""
         return [original_of(code) for code in self._codes.values()]

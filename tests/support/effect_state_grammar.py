@@ -230,6 +230,56 @@ spare.w, spare.b, spare.l = np.ones(3) * 0.5, 1.0, p.l
         statements="it.last = iter([NUM, NUM]) | it.last = (v * 0.5 for v in [NUM, NUM]) | it.last = map(np.tanh, [NUM, NUM]) | it.last = iter(it.l) | next(it.count) | it.last = itertools.chain([NUM], it.l) | it.l.append(NUM); del it.l[0] | it.last = reversed([NUM, NUM]) | it.seq = itertools.cycle([NUM]) | it.last = zip([NUM]) and iter([NUM]) | it.last = filter(None, [INT + 1, NUM]) | it.count = itertools.count(INT)",
         changes="it.last = None | it.count = itertools.count() | it.l[0] = 0.5 | next(it.count)",
     ),
+    "ways": kind(
+        """
+class Meta(type):
+    def __call__(cls, *a):
+        one = super().__call__(*a)
+        cls.last = one
+        return one
+class Thing(metaclass=Meta):
+    last, total = None, 0.5
+    def __init__(self, v): self.v = v
+class Own:
+    def __get__(self, o, t=None): return self if o is None else o.__dict__.get("_own", 0.5)
+    def __set__(self, o, v): o.__dict__["_own"] = v
+class Odd:
+    own = Own()
+    def move(self, n, v): setattr(self, n, v); return v
+    left, right = functools.partialmethod(move, "l"), functools.partialmethod(move, "r")
+    def __init__(self): self.l, self.r = 0.5, 1.0
+odd = Odd()
+class Borg:
+    common = {"v": 0.5}
+    def __init__(self): self.__dict__ = self.common
+one, two = Borg(), Borg()
+space = {}
+exec("rate = 0.5\\ndef scaled(v): return v * rate\\ndef faster():\\n    global rate\\n    rate = rate * 0.5 + 1\\n    return rate", space)
+""",
+        "odd Odd Own Thing Meta one two Borg space", nums="odd.own | odd.left(NUM) | odd.r | Thing.total | Thing(NUM).v | one.v | two.v | Borg.common['v'] | space['scaled'](NUM) | space['rate'] | space['faster']()",
+        ints="len(space) % 3 | len(vars(two)) % 3", tests="Thing.last is None | one.v > 1 | hasattr(two, 'w')",
+        statements="odd.own = NUM | odd.right(NUM) | Thing.total = NUM | Thing.last = Thing(NUM) | one.v = NUM | Borg.common['v'] = NUM | two.w = NUM | space['rate'] = NUM | space['faster']() | one.v += NUM | space['n'] = INT | Thing.list = [Thing(NUM)]",
+        changes="odd.own = 1.5 | Thing.total = 1.0 | one.v = 2.0 | space['rate'] = 1.5 | Thing.last = None",
+    ),
+    "identity": kind(
+        """
+MISSING, NIL = object(), dataclasses.MISSING
+class Gap:
+    none = MISSING
+    def __init__(self): self.gap, self.n, self.l = MISSING, 0, [MISSING, 0.5]
+    @functools.lru_cache(None)
+    def kept(self, n):
+        self.n += 1
+        return n * 2
+    @functools.lru_cache(None)
+    def pure(self, n): return n + 0.5
+gap, base, dd = Gap(), partial(max, 0.25), defaultdict(int)
+""",
+        "gap Gap base dd MISSING NIL", "base", nums="gap.kept(INT) | gap.pure(INT) | base(NUM) | partial(base, NUM)(0.5) | dd[INT] | 0.5 if gap.gap in (MISSING, NIL) else gap.gap | gap.l[1]",
+        ints="gap.n | len(partial(base, 1).args) | dd['n'] % 3 | gap.l.count(MISSING)", tests="gap.gap is MISSING | gap.gap is NIL | dd.default_factory is int | gap.l[0] is gap.none",
+        statements="gap.gap = MISSING | gap.gap = NIL | gap.gap = NUM if gap.gap is MISSING else MISSING | base = partial(base, NUM) if INT == 2 else partial(max, 0.5) | dd.default_factory = None if TEST else int | dd[INT] += 1 | dd['n'] = INT | gap.n += 1 | Gap.kept.cache_clear() | gap.l = [MISSING, NUM] | gap.l[0] = gap.gap | dd[MISSING] = INT | gap.kept(INT) | gap.l.append(Gap.none); gap.l = gap.l[-2:] + [NUM]",
+        changes="gap.gap = MISSING | gap.n = 0 | Gap.kept.cache_clear() | dd.clear() | dd.default_factory = int | gap.l = [NIL, 1.5] | base = partial(max, 1.0)",
+    ),
     "arguments": kind(
         "log, cache = [], {}", "log cache", "log cache", nums="log[-1] if log else 0.5 | cache.get('a', 0.5) | cache.get(INT, 1.0) | len(cache)", ints="len(log) | len(cache)", tests="log | 'a' in cache | INT in cache",
         statements="log.append(NUM) | log.append(INT) | cache['a'] = NUM | cache[INT] = INT | cache['n'] = cache.get('n', 0) + 1 | log[-1:] = [NUM] | log.clear() | cache.pop('a', None) | log.insert(0, NUM) | log.extend([NUM, INT]) | cache.update(a=NUM) | if len(log) > 3: del log[0] | cache[INT] = NUM | if log: log[0] = NUM | cache.clear(); cache['a'] = NUM | log.append([NUM]) | log += [NUM] | cache.setdefault('l', []).append(1.5)",

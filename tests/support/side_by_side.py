@@ -25,7 +25,8 @@ import tracegrad
 from tracegrad import compile_grad
 
 HEAD = """
-import collections, contextlib, contextvars, copy, dataclasses, enum, functools, itertools, math, sys, types, weakref
+import collections, contextlib, contextvars, copy, dataclasses, enum, functools, itertools, math, operator, sys, types
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from functools import cached_property, lru_cache, partial, partialmethod
 """

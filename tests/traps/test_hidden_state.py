@@ -928,6 +928,109 @@ def f(x, k): return x[i] * 2 + len(range(i))
 }
 
 
+#: Keys that are objects, and come and go; modules and functions in containers.
+KEYS = {
+    "object keys appear": (
+        r"""
+class Iv:
+    def __init__(self, a): self.a = a
+    def __hash__(self): return hash(self.a)
+    def __eq__(self, o): return isinstance(o, Iv) and self.a == o.a
+hits = Counter()
+def f(x, k):
+    if x[0] > 1: hits[Iv(k)] += 1
+    hits["n"] += 1
+    return x[1] * sum(hits.values())
+""",
+        ["hits.clear()"],
+    ),
+    "object keys dict assigned": (
+        r"""
+class K:
+    def __init__(self, a): self.a = a
+a, b = K(1), K(2)
+d = {"x": 0.5}
+def f(x, k):
+    if k == 2: d[a] = x[0]
+    if k == 3: d.pop(a, None)
+    d["x"] = d["x"] * 0.5 + x[1]
+    return sum(d.values())
+""",
+        ["d.pop(a, None)"],
+    ),
+    "interval class eq": (
+        r"""
+class Iv:
+    seen = set()
+    def __init__(self, a, b): self.a, self.b = a, b; Iv.seen.add((a, b))
+    def __contains__(self, v): return self.a <= v <= self.b
+    def __hash__(self): return hash((self.a, self.b))
+    def __eq__(self, o): return (self.a, self.b) == (o.a, o.b)
+hits = Counter()
+def f(x, k):
+    for iv in (Iv(0, k), Iv(k, k + 2)):
+        if x[0] * 2.1 in iv: hits[iv] += 1
+    return x[1] * sum(hits.values()) + len(Iv.seen)
+""",
+        ["hits.clear()"],
+    ),
+    "function keys appear": (
+        r"""
+def g(v): return v
+def h(v): return v * 2
+calls = {}
+def f(x, k):
+    fn = g if k % 2 else h
+    calls[fn] = calls.get(fn, 0) + 1
+    return fn(x[0]) * calls[fn] + len(calls)
+""",
+        ["calls.clear()"],
+    ),
+    "class keys appear": (
+        r"""
+class A: pass
+class B: pass
+reg = defaultdict(list)
+def f(x, k):
+    reg[A if k % 2 else B].append(x[0])
+    reg[type(k)].append(x[1])
+    return sum(sum(v) for v in reg.values()) + len(reg)
+""",
+        ["reg.clear()"],
+    ),
+    "enum keys appear": (
+        r"""
+class E(enum.Enum): A = 1; B = 2
+c = Counter()
+def f(x, k):
+    if x[0] > 1: c[E(k % 2 + 1)] += 1
+    c[None] += 1
+    return x[1] * sum(c.values()) + len(c)
+""",
+        ["c.clear()"],
+    ),
+    "frozenset keys appear": (
+        r"""
+edges = {}
+def f(x, k):
+    edges[frozenset((k, k + 1))] = x[0]
+    edges[(k, frozenset([k]))] = x[1]
+    return sum(edges.values()) + len(edges)
+""",
+        ["edges.clear()"],
+    ),
+    "module nested places": (
+        r"""
+c = {"h": []}
+def f(x, k):
+    c["a"] = {"t": (math, [np])}; c["h"].append((operator, k)); c["s"] = {math, np}
+    c["d"] = {math: 1, (np, 1): 2}
+    return math.sqrt(2.0) * x[0] * len(c["h"])
+""",
+        ['c["h"].clear()'],
+    ),
+}
+
 GROUPS = {
     "beyond": BEYOND,
     "sentinels": SENTINELS,
@@ -938,6 +1041,7 @@ GROUPS = {
     "partials": PARTIALS,
     "factories": FACTORIES,
     "converted": CONVERTED,
+    "keys": KEYS,
 }
 CASES = [(group, name) for group, cases in GROUPS.items() for name in cases]
 REPLAYED = {("sentinels", name) for name in SENTINELS} | {("partials", "partial arg nested")}

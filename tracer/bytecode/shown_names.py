@@ -347,7 +347,7 @@ def _reads_only(code: CodeType) -> bool:
     )
 
 
-class _Module(ModuleType):
+class KnownModule(ModuleType):
     """A module that recorded code imports: its functions are those that calls by name find."""
 
     def __init__(self, real: ModuleType) -> None:
@@ -367,17 +367,23 @@ class _Module(ModuleType):
 
     def __eq__(self, other: object) -> bool:
         real = object.__getattribute__(self, "_real")
-        return (object.__getattribute__(other, "_real") if type(other) is _Module else other) is real
+        return (object.__getattribute__(other, "_real") if type(other) is KnownModule else other) is real
 
     def __hash__(self) -> int:
         return hash(object.__getattribute__(self, "_real"))
 
 
-_modules: dict[int, _Module] = {}
+def module_of(known: KnownModule) -> ModuleType:
+    """The module that it stands for."""
+    real: ModuleType = object.__getattribute__(known, "_real")
+    return real
 
 
-def _module(real: ModuleType) -> _Module:
-    return _modules.setdefault(id(real), _Module(real))
+_modules: dict[int, KnownModule] = {}
+
+
+def _module(real: ModuleType) -> KnownModule:
+    return _modules.setdefault(id(real), KnownModule(real))
 
 
 def _import(name: str, *args: Any, **kwargs: Any) -> Any:

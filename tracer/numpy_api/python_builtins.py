@@ -53,7 +53,7 @@ _READ_AGAIN = (
 _NUMBERS = re.compile(r"(?<![\w.])\d[\d_]*\.?[\d_]*(?:[eE][+-]?\d+)?|(?<![\w.])\.\d[\d_]*(?:[eE][+-]?\d+)?")
 
 
-class _Type:
+class KnownType:
     """``type``, called or passed on: equal to it, and as a class the same."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -514,7 +514,7 @@ def _memoryview(*args: Any, **kwargs: Any) -> memoryview:
     return memoryview(*args, **kwargs)
 
 
-_type = _Type()
+_type = KnownType()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),

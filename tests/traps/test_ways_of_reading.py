@@ -410,6 +410,18 @@ def the_dict_of_an_object():
     return lambda x: x.sum() * box.__dict__["v"] * vars(box)["v"], lambda: setattr(box, "v", 2.0)
 
 
+@live
+def a_dict_that_has_the_names_of_an_object():
+    box = Box(v=1.0, last=0.0)
+    names = box.__dict__
+
+    def f(x):
+        box.last = x[0]
+        return x.sum() * names["v"]
+
+    return f, lambda: setattr(box, "v", 2.0)
+
+
 # ---- items and iteration --------------------------------------------------------------------------------------------
 
 
@@ -954,6 +966,21 @@ def a_weak_reference():
     kept = [box]
     del box
     return lambda x: x.sum() * (1.0 if ref() is not None else 2.0), kept.clear
+
+
+@live
+def the_end_of_an_object():
+    class Ended:
+        def __del__(self):
+            ended.append(1)
+
+    ended, box, held = [], Box(last=0.0), [Ended()]
+
+    def f(x):
+        box.last = x[0]
+        return x.sum() * (1.0 if len(held) > len(ended) else 2.0)
+
+    return f, held.clear
 
 
 @live

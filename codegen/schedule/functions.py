@@ -47,7 +47,7 @@ def functions_of(
 def grouped(body: Sequence[ScheduleItem], functions: Mapping[ScheduleItem, Function]) -> list[Any]:
     """The items of *body*, scalar statements of one function together as a list."""
     result: list[Any] = []
-    for _, items in groupby(body, functions.__getitem__):
+    for _, items in groupby(body, functions.get):
         together = list(items)
         result += [together] if isinstance(together[0], Statement) else together
     return result

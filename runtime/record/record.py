@@ -261,7 +261,7 @@ def _record(
                                 if lost and gc.collect(1):  # it was garbage, perhaps
                                     lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
                             if lost:
-                                with nullcontext() if ended else _without_values():
+                                with _without_values():
                                     holders.settle(plain, out)
                             kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)

@@ -511,7 +511,7 @@ def floats_compared(snapshot: Snapshot) -> tuple[Any, ...]:
 def _floats(snapshot: Snapshot) -> list[Any]:
     """The floats in a state that a run has as they are."""
     children = [edge.child for node in snapshot.graph.nodes for edge in node.edges]
-    return [child.value for child in children if isinstance(child, Leaf) and isinstance(child.value, float)]
+    return [child.value for child in children if isinstance(child, Leaf) and issubclass(type(child.value), float)]
 
 
 def numbers_compared(state: Iterable[StateNode], *kinds: type) -> dict[str, Any]:

@@ -363,7 +363,8 @@ class _Walk:
         kind: Any = type(x)
         plain = _PLAIN_MEMBERS.get(kind._member_type_)
         slots = any(type(entry) is types.MemberDescriptorType for cls in kind.__mro__ for entry in vars(cls).values())
-        if slots or (plain is None and keeps_c_state(kind)):
+        whole = vars(x).keys() >= {"_name_", "_value_"}  # else it was given another dict
+        if slots or not whole or (plain is None and keeps_c_state(kind)):
             raise NotStoredError(f"it reads {_described(x)}")
         names = [name for name in x.__dict__ if name in self._known]  # others may be set
         own = [(name, self._attempt(self.value, x.__dict__[name])) for name in names]

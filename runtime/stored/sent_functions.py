@@ -122,7 +122,7 @@ class _FunctionPlace:
         """Let go of data: its copy is gone."""
         space = self.fn.__globals__
         for name, value in list(space.items()):
-            if not isinstance(value, (*_LASTING, Wrapper)) and not name.startswith("__"):
+            if not issubclass(type(value), (*_LASTING, Wrapper)) and not name.startswith("__"):
                 space[name] = None
         for cell in self.fn.__closure__ or ():
             cell.cell_contents = None

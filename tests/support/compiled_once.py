@@ -51,7 +51,6 @@ UNOPTIMISED = (
     "tests/tracer/ops/test_complex.py",
     "tests/tracer/ops/test_linalg_complex.py",
     "tests/tracer/ops/test_primitives.py::test_derivatives_in_the_kernel",
-    "tests/project/test_readme.py",
 )
 SAMPLED = (
     "tests/programs/", "tests/science/", "tests/codegen/cpu/test_rolls.py", "tests/codegen/cpu/test_tiled_sums.py",

@@ -49,7 +49,8 @@ class SharedChange:
             self.set_depth(before + 1)
             yield
         finally:
-            self.set_depth(before)
+            if self.depth() > before:  # else an interrupt has ended this, and what it left has been put back
+                self.set_depth(before)
 
     def depth(self) -> int:
         """How often this thread needs it."""

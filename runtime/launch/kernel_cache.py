@@ -46,7 +46,8 @@ class KernelCache(Generic[P]):
         found = self._known(key)
         if found is not None:
             return found, KNOWN
-        with Working("compiling", len(canonical.ops)):
+        # the pause of the collector is this thread's: the one that compiles goes on after an interrupt
+        with Working("compiling", len(canonical.ops)), fewer_collections():
             return uninterrupted(lambda: self._made(key, canonical, arguments))
 
     def _known(self, key: tuple) -> P | None:
@@ -64,7 +65,7 @@ class KernelCache(Generic[P]):
             if found is not None:
                 return found, KNOWN
             try:
-                with recursion_for(canonical), fewer_collections():
+                with recursion_for(canonical):
                     program = self._compile(canonical, arguments)
                 read = getattr(program, "from_disk", False)
                 with self.lock:

@@ -22,7 +22,7 @@ from .ahead_of_time import AheadOfTime
 from .declare import check_function, positions, refuse_arguments, shifted_positions, static_positions
 from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
-from .stats import Stats
+from .stats import Stats, short_name
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
 from .wrapper import P, R, Wrapper
 
@@ -85,7 +85,7 @@ class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
         self._argnums = positions(argnums)
         self._has_aux = has_aux
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
+        self.stats = Stats(short_name(fn))
         self._target, self._static = target, static_positions(fn, self._names)
         self._calls = FirstCalls(fn, target in HOST_TARGETS and not self._static, self.stats, weakref.ref(self))
         self._set_endpoints()

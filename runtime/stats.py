@@ -19,6 +19,17 @@ NOTED: list[Callable[[str, str], None]] = []
 FROM_DISK: list[Callable[[str, float], None]] = []
 
 
+def short_name(fn: Any) -> str:
+    """The name of a function, or the text of what is called as one: a partial has that of what it holds, which may have
+    none."""
+    if name := getattr(fn, "__qualname__", None):
+        return str(name)
+    try:
+        return repr(fn)
+    except Exception:
+        return f"a {type(fn).__name__}"
+
+
 @dataclass(slots=True, frozen=True)
 class PathStats:
     """Counters of one path: its mode, how often it ``runs``, the ``answers`` of the control flow that it

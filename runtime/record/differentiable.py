@@ -20,6 +20,7 @@ from ...tracer.ops.elementwise import cast
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.undecided import Undecided
 from ..mode import Mode
+from ..stats import short_name
 from .arguments import positional_names
 from .call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .outputs import Whole
@@ -228,8 +229,7 @@ def split_aux(fn: Any, out: Any) -> tuple[Any, Any]:
 
 def name_of(fn: Any) -> str:
     """The function's name, and where it is defined."""
-    code = getattr(fn, "__code__", None)
-    name = getattr(fn, "__qualname__", None) or repr(fn)
+    code, name = getattr(fn, "__code__", None), short_name(fn)
     return name if code is None else f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
 
 

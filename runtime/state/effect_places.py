@@ -137,7 +137,8 @@ def _same_namespaces(walker: Walker) -> Iterator[StateNode]:
     modules = {id(node.obj.__dict__) for node in walker.nodes if node.kind == "module"} if dicts else set()
     yield from (node for node in dicts if id(node.obj) in spaces | modules)
     partials = [node for node in walker.nodes if node.kind == "partial"]
-    if keywords := {id(child) for node in partials for child in [node.edges[2].child] if isinstance(child, StateNode)}:
+    children = [edge.child for node in partials for edge in node.edges[2:3]]  # none, where the walk has ended there
+    if keywords := {id(child) for child in children if isinstance(child, StateNode)}:
         ways = Counter(id(edge.child) for node in walker.nodes for edge in node.edges)
         yield from (node for node in dicts if id(node) in keywords and ways[id(node)] > 1)
 

@@ -488,3 +488,20 @@ def test_the_class_has_one_of_that_name(how, cls, writes):
             LOST[how](n)
         assert f(np.ones(2) + k) == g(np.ones(2) + k)
         assert (a.total, vars(m)) == (b.total, vars(n))
+
+
+@pytest.mark.parametrize("way", ["global", "partial"])
+@pytest.mark.parametrize("value", [1.5, [1.5]])
+def test_a_member_that_lost_its_name(way, value):
+    """The text of it, which files are found by and messages have, can't be made."""
+    kind = enum.Enum("Kind", {"A": value})
+    member = kind.A
+
+    def read(o, x):
+        return np.sum(x) * (3.0 if "rate" in dir(o) else 7.0)
+
+    plain = functools.partial(read, member) if way == "partial" else lambda x: read(member, x)
+    compiled = compile_grad(plain)
+    assert compiled(X) == plain(X) == 21.0
+    member.__dict__ = {"rate": 0.5}
+    assert compiled(X) == compile_grad(plain)(X) == plain(X) == 9.0

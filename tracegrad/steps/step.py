@@ -31,7 +31,7 @@ from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.record.record import RunAgainError
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
-from ..runtime.stats import Stats
+from ..runtime.stats import Stats, short_name
 from ..runtime.wrapper import P, R, Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
@@ -56,7 +56,7 @@ class CompiledStep(Wrapper, Generic[P, R]):
         functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
         self._fn, self._static = fn, static
-        self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn)) if stats is None else stats
+        self.stats = Stats(short_name(fn)) if stats is None else stats
         self._dispatcher = StepDispatcher(fn, static, self.stats)
         self._endpoint = self._dispatcher.endpoint(Mode(VALUE))
         if stats is None:

@@ -45,9 +45,10 @@ def functions_of(
 
 
 def grouped(body: Sequence[ScheduleItem], functions: Mapping[ScheduleItem, Function]) -> list[Any]:
-    """The items of *body*, scalar statements of one function together as a list."""
+    """The items of *body*, scalar statements of one function together as a list: of those without *functions*, as on
+    CUDA devices, all that stand together."""
     result: list[Any] = []
-    for _, items in groupby(body, functions.get):
+    for _, items in groupby(body, lambda item: functions.get(item, isinstance(item, Statement))):
         together = list(items)
         result += [together] if isinstance(together[0], Statement) else together
     return result

@@ -185,8 +185,11 @@ class KeptCache(StandsFor):
             self._unkept()
         if recorder is not None and self._is_torn([x for x in (*args, *kwargs.values()) if not is_leaf(x)]):
             recorder.again(HasCopyError(self._why()))
+        misses = self._real.cache_info().misses
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
+        if recorder is not None and self._real.cache_info().misses > misses:
+            recorder.outermost().filled_caches = True
         if _arrays(answer) is None:
             if recorder is not None and (self._only_leaves or self._has_copy(answer)):
                 recorder.again(HasCopyError(self._why()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import types
 
@@ -174,3 +175,23 @@ def test_dropped_runs_are_counted(fn):
     again = [count for reason, count in f.stats.retraces.items() if "the run is made again" in reason]
     assert (sum(again) > 0) is (fn in (comes_to_an_arm, writes_into_a_new_array))
     assert f.stats.live or sum(f.stats.retraces.values()) == f.stats.traces
+
+
+@pytest.mark.parametrize("grows", ["self.n += 1", "self.seen.append(n)", "self.by[n] = n"])
+def test_what_a_function_with_a_cache_has_done_stays(grows):
+    """It does so once: a run that is made again finds its answer in the cache."""
+    sides = []
+    for name in ("plain", "mine"):
+        space = {"np": np, "functools": functools, "__name__": name}
+        exec(
+            "class Owner:\n    def __init__(self): self.n, self.seen, self.by = 0, [], {}\n"
+            f"    @functools.lru_cache(None)\n    def kept(self, n):\n        {grows}\n        return n * 2\n"
+            "owner = Owner()\ndef f(x, k):\n    return np.sum(x * x) + 0.1 * owner.kept(3 - k)\n",
+            space,
+        )
+        sides.append(space)
+    plain, mine = sides
+    f = compile_grad(mine["f"])
+    for k in (2, 1, 2, 0, 1):
+        assert f(np.ones(3), k) == plain["f"](np.ones(3), k)
+        assert vars(mine["owner"]) == vars(plain["owner"])

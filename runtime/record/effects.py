@@ -228,16 +228,14 @@ def find_effects(
 def _named(container: Any, names: dict[int, str], found: Effects, values: _Values) -> Whole:
     """The variable that has a container of the result, which others have, too, when the effects are done; it is kept
     in *names*."""
-    if id(container) in names:
-        return Whole(values.originals.get(id(container), container), names[id(container)])
-    name = names[id(container)] = f"result{len(names)}"
-    original = values.originals.get(id(container), container)
-    known = values.expression(container)
-    if known is None:
-        found.refused.append(Refusal.REPLAY_RETURNS(what=type(container).__name__))
-    else:
-        found.effects.append(OutsideEffect(("result", name, known[0]), _text(name), known[1], "{} = {}"))
-    return Whole(original, name)
+    if id(container) not in names:
+        name = names[id(container)] = f"result{len(names)}"
+        known = values.expression(container)
+        if known is None:
+            found.refused.append(Refusal.REPLAY_RETURNS(what=type(container).__name__))
+        else:
+            found.effects.append(OutsideEffect(("result", name, known[0]), _text(name), known[1], "{} = {}"))
+    return Whole(values.originals.get(id(container), container), names[id(container)])
 
 
 class NotCountersError(Exception):

@@ -317,7 +317,8 @@ def _record(
 
 @contextmanager
 def _without_values() -> Iterator[None]:
-    """Let those traced values be that have no value yet: a run that raises is held by code around it, too."""
+    """Let those traced values be that have no value: rows of a batch, and what a run that raises has begun, which code
+    around it holds, too."""
     try:
         yield
     except TracegradError as error:

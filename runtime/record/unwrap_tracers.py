@@ -379,7 +379,7 @@ class Holders:
         arrays = [value for value in results if type(value) is TracedArray]
         places = [{id(x) for x in results}, {id(x) for x in settled}]  # each is in one more there, and in our list
         arrays += [x for x in settled if id(x) not in places[0]]
-        made = len(arrays) + len({id(x._storage) for x in arrays if x._storage.home is self._watched[0]})
+        made = len(arrays) + len({id(x._storage) for x in arrays if x._storage.home is self._recorder})
         del arrays
         if more != made or any(others):
             return False
@@ -405,7 +405,7 @@ class Holders:
     def settle(self, plain: Settled, out: Any) -> None:
         """Settle whatever holds a traced array, but for *out*, the result of the run: the garbage collector knows, and
         looks at all objects that there are."""
-        found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
+        found: list[Any] = [x for x in gc.get_referrers(self._recorder) if type(x) is TracedArray]
         found += self._made()
         result = _containers(out)
         passed = {id(x) for x in (*self._given, *result)}

@@ -345,8 +345,13 @@ def settle_places(walker: Walker) -> None:
                     edge.unread = edge.how in _NAMED and _used(walker, node, edge) == {STORE}
                     counts = is_counted or COUNT in _used(walker, node, edge)
                     store_at(walker, node, edge, _label(node, edge), counts)
-    if names.holders and walker.stored and not any(map(asks_identity, walker.codes.values())):
+    if names.holders and walker.stored and not _asks_identity(walker):
         _hold(walker, walker.stored)
+
+
+def _asks_identity(walker: Walker) -> bool:
+    """Whether the code may ask if two of its values are one object."""
+    return any(map(asks_identity, walker.codes.values()))
 
 
 def _suspect(walker: Walker, node: StateNode, used: Set[Any]) -> None:
@@ -398,7 +403,7 @@ def _as_input(
         pass  # nan, which containers tell from another by identity
     elif isinstance(child, Leaf) and _is_input(child.value, counts):
         if label in walker.names.contents:
-            if type(child.value) is not int and any(map(asks_identity, walker.codes.values())):
+            if type(child.value) is not int and _asks_identity(walker):
                 edge.child = Leaf(child.value, False)  # guarded by identity
             return
         made = edge.child = StateNode("number", child.value, label, node.site, extra=varies, sub=True)

@@ -113,9 +113,9 @@ class Pictures:
         self.kept = False
         kinds = ("list", "dict", "set", "instance", "module", "class", *(() if copies else ("sink", "history")))
         self._before = [(node, _picture(node)) for node in nodes if node.kind in kinds]
-        places = [] if copies else [edge for node in nodes for edge in node.edges if edge.how in ("global", "cell")]
-        self._variables = {id(e.arg) if e.how == "cell" else (id(e.arg[0]), e.arg[1]): e for e in places}
-        self._values = {key: _variable(edge) for key, edge in self._variables.items()}
+        places = [] if copies else [(n, e) for n in nodes for e in n.edges if e.how in ("global", "cell")]
+        variables = {variable_of(node, edge): edge for node, edge in places}
+        self._variables = [(edge, _variable(edge)) for edge in variables.values()]
 
     def changed(self) -> Iterator[str]:
         """The names of parts that now are other objects, even if these are like the ones that were there.  (Numbers are
@@ -147,9 +147,9 @@ class Pictures:
                 obj.update(before)
             else:
                 apply_changes(obj, now, before, lambda value: value, node.kind != "instance")
-        for key, edge in self._variables.items():
-            if _variable(edge) is not self._values[key]:
-                _put_variable(edge, self._values[key])
+        for edge, value in self._variables:
+            if _variable(edge) is not value:
+                _put_variable(edge, value)
 
 
 def _variable(edge: Edge) -> Any:

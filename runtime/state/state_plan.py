@@ -495,7 +495,7 @@ def _holders_of_type(graph: StateGraph, trust: Trust) -> list[str]:
 def numbers_elsewhere(snapshot: Snapshot) -> list[str]:
     """The names of the numbers among the inputs that are the very objects which stand elsewhere in the state, too: a
     traced number in the place of one of them is not the other."""
-    numbers = [node for node in snapshot.inputs if node.kind == "number" and type(node.obj) is not int]
+    numbers = _stored_floats(snapshot)
     places = Counter(map(id, [*_floats(snapshot), *[node.obj for node in numbers]]))
     return [node.label for node in numbers if places[id(node.obj)] > 1]
 
@@ -503,9 +503,13 @@ def numbers_elsewhere(snapshot: Snapshot) -> list[str]:
 def floats_compared(snapshot: Snapshot) -> tuple[Any, ...]:
     """The floats in a state that its code may ask for by identity: of those that are inputs, whether they are these is
     another question in each call."""
-    stored = any(node.kind == "number" and type(node.obj) is not int for node in snapshot.inputs)
     compared = numbers_compared(snapshot.graph.nodes, float).values()
-    return (*compared, *(_floats(snapshot) if stored else ()))
+    return (*compared, *(_floats(snapshot) if _stored_floats(snapshot) else ()))
+
+
+def _stored_floats(snapshot: Snapshot) -> list[StateNode]:
+    """The floats in a state that are inputs."""
+    return [node for node in snapshot.inputs if node.kind == "number" and type(node.obj) is not int]
 
 
 def _floats(snapshot: Snapshot) -> list[Any]:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import AsValue, KnownModule, module_of
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
@@ -250,7 +251,7 @@ class Settled:
     def _held(self, value: Any, depth: int) -> None:
         """Settle the attributes of *value*."""
         try:
-            store = getattr(value, "__dict__", None)
+            store = dict_of(value)
         except ReferenceError:
             return
         if type(store) is dict and store is not value:

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
 from .data_objects import plain_form
@@ -42,7 +43,6 @@ from .values import (
     all_unchanged,
     array_token,
     content,
-    dict_of,
     identity,
     is_empty,
     keys_unchanged,

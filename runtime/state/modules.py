@@ -14,6 +14,7 @@ import types
 from collections.abc import Set
 from typing import Any
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.reports import STREAMS
@@ -119,7 +120,7 @@ def _library_part(walker: Walker, value: Any, label: str, site: str, chains: Cha
         return walker.visit(value, label, site, chains)
     if isinstance(value, type):
         walker.pin_class(value)
-    elif type(getattr(value, "__dict__", None)) is dict and not isinstance(value, types.FunctionType):
+    elif type(dict_of(value)) is dict and not isinstance(value, types.FunctionType):
         absent = frozenset([rest[0] for rest in chains if rest and rest[0] not in value.__dict__])
         if absent:  # `scipy.stats.norm.pdf`, a method that anyone can replace
             walker.stores.append((value, value.__dict__, absent))

@@ -19,6 +19,7 @@ from typing import Any, Generic
 import numpy as np
 
 from ...tracer.bytecode.concretize import TAKERS
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.settled_text import TEXT_METHODS
 from ...tracer.bytecode.shown_names import OBJECTS, is_known_value
 from ...tracer.ir.refusals import Refusal
@@ -40,7 +41,7 @@ from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, setting_of
 from .uses import STORE
-from .values import dict_of, holders, is_leaf
+from .values import holders, is_leaf
 from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import as_called, is_known_module, stand_in
 from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
@@ -34,7 +35,7 @@ from .kept_list import LENGTH, KeptList, Part, kept_class
 from .pins import MISSING, home, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
 from .uses import STORE
-from .values import dict_of, is_empty, is_leaf, unchanged
+from .values import is_empty, is_leaf, unchanged
 
 Wrap = Callable[[Any, str], Any]
 
@@ -906,7 +907,7 @@ def names_of_bodies(code: types.CodeType) -> frozenset[str]:
 
 def attributes(obj: Any) -> dict[str, Any]:
     """A shallow picture of the attributes of an object."""
-    picture = dict(dict_of(obj) or {}) if type(obj) is functools.partial else dict(getattr(obj, "__dict__", {}))
+    picture = dict(dict_of(obj) or {})
     picture.pop(MEMO, None)
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):

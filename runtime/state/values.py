@@ -12,7 +12,6 @@ import ctypes
 import datetime
 import decimal
 import fractions
-import functools
 import pathlib
 import re
 import struct
@@ -43,15 +42,6 @@ def holders() -> tuple[type, ...]:
     """Classes whose objects hold attributes for anybody: that of argparse once it has been imported."""
     parsed = getattr(sys.modules.get("argparse"), "Namespace", None)
     return (types.SimpleNamespace,) if parsed is None else (types.SimpleNamespace, parsed)
-
-
-def dict_of(owner: Any) -> dict[str, Any] | None:
-    """The ``__dict__`` of an object; None for a partial that has not been given one: who asks for it makes it, and a
-    partial of one with a dict is another than of one without."""
-    if type(owner) is functools.partial:
-        found: dict[str, Any] | None = owner.__reduce__()[2][3]  # type: ignore[misc, index, assignment]
-        return found
-    return owner.__dict__
 
 
 class IdentityKey:

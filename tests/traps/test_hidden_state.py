@@ -807,6 +807,60 @@ def f(x, k):
 """,
         ['c["n"] = 0'],
     ),
+    "partial stays flat in a local": (
+        r"""
+def g(*a): return sum(a)
+base = partial(g, 1.0)
+c = {"n": 0}
+def f(x, k):
+    b = base
+    q = partial(b, 2.0)
+    c["n"] += len(q.args)
+    return q(x[0]) * c["n"]
+""",
+        ["c['n'] = next(iter([1]))"],
+    ),
+    "partial stays flat in a live run": (
+        r"""
+import time
+def g(*a): return sum(a)
+base = partial(g, 1.0)
+c = {"n": 0, "l": [base]}
+def f(x, k):
+    time.time()
+    b = c["l"][0]
+    c["n"] += len(partial(b, 2.0).args)
+    return x[0] * c["n"] + globals()["c"]["n"]
+""",
+        ["c['l'] = [partial(g, 2.0)]"],
+    ),
+    "partial stays flat beside a cache": (
+        r"""
+import functools
+base = partial(max, 0.25)
+class Gap:
+    def __init__(self): self.n = 0
+    @functools.lru_cache(None)
+    def pure(self, n): return n + 0.5
+gap, d = Gap(), {}
+def f(x, k):
+    d["q"] = None if gap.n == 0 else 1
+    return np.sum(x) + gap.pure(len(partial(base, 1).args)) * gap.__dict__["n"]
+""",
+        ["gap.n = 1"],
+    ),
+    "partial stays flat in an object": (
+        r"""
+def g(*a): return sum(a)
+class O: pass
+o = O(); o.p = partial(g, 1.0); o.made = []
+def f(x, k):
+    o.made.append(partial(o.p, x[0]))
+    o.last = x[1]
+    return o.made[-1](x[2]) * len(o.made[-1].args) + len(vars(o))
+""",
+        ["o.made.clear()"],
+    ),
     "partial hasattr then gets": (
         r"""
 def g(a): return a * 2

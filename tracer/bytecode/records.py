@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import inspect
 import types
 from collections.abc import Iterator
@@ -25,6 +26,15 @@ _NO_OPERATORS = frozenset(
     "__copy__ __deepcopy__ __sizeof__ __dir__ __init_subclass__ __class_getitem__ __getnewargs__ __replace__ "
     "__subclasshook__ __setattr__ __delattr__".split()
 )
+
+
+def dict_of(owner: Any) -> dict[str, Any] | None:
+    """The ``__dict__`` of an object; None without one.  A partial that has not been given one is not asked: that would
+    make it, and CPython takes apart no partial with a dict where another partial is made of it."""
+    if type(owner) is functools.partial:
+        found: dict[str, Any] | None = owner.__reduce__()[2][3]  # type: ignore[misc, index, assignment]
+        return found
+    return getattr(owner, "__dict__", None)
 
 
 def is_record_class(cls: Any) -> bool:

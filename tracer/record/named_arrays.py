@@ -19,6 +19,7 @@ import numpy as np
 
 from ..bytecode.array_places import CallPlace, behind_stores, loads_pending, name_site
 from ..bytecode.method_calls import exchange, exchange_value, method_calls, method_loads
+from ..bytecode.records import dict_of
 from ..bytecode.versions import FORM, PYTHON
 from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
@@ -167,7 +168,7 @@ class ByLines:
         if type(value) is dict and "__builtins__" in value:  # the globals of a module, which others read
             return
         listed = type(value) is list
-        holder: Any = value if listed or type(value) is dict else getattr(value, "__dict__", None)
+        holder: Any = value if listed or type(value) is dict else dict_of(value)
         keys: Any = range(len(holder)) if listed else list(holder) if type(holder) is dict else ()
         for key in keys[:_MOST_ITEMS]:
             if type(holder[key]) is np.ndarray:

@@ -465,19 +465,30 @@ def _containers(out: Any) -> list[Any]:
 
 
 def held_elsewhere(results: list[Any], arrays: bool) -> set[int]:
-    """The ids of the lists, dicts and *arrays* in a result that others hold, too, by counts of references.  *results*:
-    a list of the result, which is in one variable besides."""
+    """The ids of the lists, dicts and *arrays* in a result that others hold, too, by counts of references, or by
+    holding what they are in.  *results*: a list of the result, which is in one variable besides."""
     found, places = results[:], Counter({id(x): 2 for x in results})
     for value in found:
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, _PARTED) else ()
-        inside = [part for part in parts if isinstance(part, _PARTED) or type(part) in _ARRAYS]
+        inside = _parts(value)
         found += [part for part in inside if id(part) not in places]
         places.update(map(id, inside))
-        del parts, inside
+        del inside
     value = None
     free = _counts([object()])[0]  # in a list alone
     more = [count - free - places[id(x)] for x, count in zip(found, _counts(found), strict=True)]
-    return {id(x) for x, n in zip(found, more, strict=True) if n > 0 and (arrays or type(x) not in _ARRAYS)}
+    held = {id(x): x for x, n in zip(found, more, strict=True) if n > 0}
+    stack = list(held.values())
+    while stack:
+        others = {id(x): x for x in _parts(stack.pop()) if id(x) not in held}
+        held |= others
+        stack += others.values()
+    return {key for key, x in held.items() if arrays or type(x) not in _ARRAYS}
+
+
+def _parts(value: Any) -> list[Any]:
+    """The containers and arrays that a container of a result holds."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, _PARTED) else ()
+    return [part for part in parts if isinstance(part, _PARTED) or type(part) in _ARRAYS]
 
 
 def _counts(values: Sequence[Any]) -> list[int]:

@@ -16,7 +16,7 @@ import pickle
 import time
 import types
 import weakref
-from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
+from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
 
 import numpy as np
 import pytest
@@ -504,6 +504,8 @@ def test_a_container_that_stands_twice_in_a_result(fn):
         assert difference({"result": found[0]}, {"result": found[1]}) == ""
 
 
+Pair = namedtuple("Pair", "a b")
+
 #: What a function returns that the state ``s`` or the argument ``log`` has, too.
 SHARED = {
     "a list that grows": "s.all.append(np.sum(x))\n    return s.all",
@@ -518,6 +520,16 @@ SHARED = {
     "an argument that is stored": "s.by['log'] = log\n    log[:] = [x[0]]\n    return log, s.by",
     "before and after": "s.cur, s.last = [np.sum(x)], s.cur\n    return s.last, s.cur",
     "within what is stored": "s.by['a'] = {'b': [x[0]]}\n    return s.by['a']['b']",
+    "an array in a tuple": "s.last = (x[0], x * 2)\n    return s.last",
+    "an array in a named tuple": "s.last = Pair(x[0], x * 2)\n    return s.last",
+    "an array in nested tuples": "s.last = Pair(0.5, (1, (x * 2, 2)))\n    return [s.last]",
+    "an array in tuples within a list": "s.all.append(Pair(x * 2, 0.5))\n    return s.all[-1], s.all",
+    "an array of a tuple beside it": "s.last = Pair(x * 2, x[0])\n    return s.last[0], s.last",
+    "an array of an object's": "s.last = types.SimpleNamespace(v=x * 2)\n    return s.last.v",
+    "a view twice": "y = (x * 2)[:]\n    return {'l': [y, y]}",
+    "a view twice and stored": "y = (x * 2)[1:]\n    s.last = [y]\n    return {'l': [y, y]}, y",
+    "a value twice": "y = x * 2\n    return [y, (y, {'y': y})]",
+    "a number twice, and text": "y = x[1:] * 2\n    return [y, len(s.all), 'text', y]",
     "nothing of it": "return [list(s.cur), {'sum': np.sum(x)}]",
 }
 
@@ -529,7 +541,7 @@ def test_a_container_of_the_state_in_a_result(name, live, steps):
     """It is that of the state, in replays, too, and not one like it."""
     sides = []
     for _ in range(2):
-        space = {"np": tracegrad if steps else np, "time": time, "__name__": "made"}
+        space = {"np": tracegrad if steps else np, "time": time, "types": types, "Pair": Pair, "__name__": "made"}
         space["s"] = types.SimpleNamespace(all=[], cur=[1.0, 2.0, 3.0], last=None, by={})
         exec(f"def f(x, log):\n    {'time.time()' if live else 'pass'}\n    {SHARED[name]}\n", space)
         sides.append((space["f"], {"s": space["s"], "log": [0.5]}))

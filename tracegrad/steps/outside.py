@@ -63,6 +63,27 @@ class _ModuleAttribute:
                 store[name] = value
 
 
+@dataclass(slots=True)
+class MadeMemory:
+    """What leaves a run of one tensor that it made: the tensor, and views of it."""
+
+    base: Tensor
+    leaving: dict[int, Tensor]  # by id
+    array: Expression | None = None  # for the whole of it, where two or more leave
+
+    def name(self, t: Tensor, base: str) -> str:
+        return base if t is self.base else f"{base}v{list(self.leaving).index(id(t))}"
+
+    def text(self, t: Tensor, source: Source, texts: Sequence[str]) -> str:
+        """The name of one of them, which is made once: it may be kept outside and returned, too."""
+        assert self.array is not None
+        base = tensor_of(source, self.array(source, texts))
+        name = self.name(t, base)
+        if t is not self.base and not any(line.startswith(f"{name} = ") for line in source.lines):
+            source.lines.append(f"{name} = {source.constant(views)}({base}, {source.constant(t._chain)})")
+        return name
+
+
 class Outside:
     """Tensors, modules, optimizers and schedulers as a run finds and leaves them.  As a context manager, around the
     run: numbers of optimizers that the user's code names (``group["lr"]``), and those in attributes of modules in which
@@ -75,6 +96,7 @@ class Outside:
         self.aliases: dict[int, Tensor] = {}  # others, which show memory from outside
         self.text_of: Callable[[Tensor, Source, Sequence[str]], str]  # the text of a tensor from outside
         self.tensors: dict[int, Tensor] = {}  # those that the run has left somewhere, by id
+        self._memories: dict[int, MadeMemory] = {}  # by id of the base
         self.named = named_numbers(snapshot)
         self.schedulers: list[Any] = []  # those that the run has called
         self.stand_ins: dict[int, Any] = {}  # for numbers of the state, by id of their nodes
@@ -233,8 +255,27 @@ class Outside:
         if any(root.traced._storage is value._data._storage for root in self._capture.roots):
             return None
         self.tensors[id(value)] = value
-        key, array = result(value._data)
-        return ("tensor", key), lambda source, texts: tensor_of(source, array(source, texts))
+        memory = self.leaves(value)
+        if len(memory.leaving) > 1:
+            key, array = result(memory.base._data)
+            memory.array = array
+            key = (key, list(memory.leaving).index(id(value)))
+        else:
+            key, array = result(value._data)
+
+        def made(source: Source, texts: Sequence[str]) -> str:
+            if memory.array is None:
+                return tensor_of(source, array(source, texts))
+            return memory.text(value, source, texts)
+
+        return ("tensor", key), made
+
+    def leaves(self, t: Tensor) -> MadeMemory:
+        """The memory of a tensor that the run made, which leaves it."""
+        base = t if t._base is None or t._requires or type(t._base._data) is not TracedArray else t._base
+        memory = self._memories.setdefault(id(base), MadeMemory(base, {}))
+        memory.leaving[id(t)] = t
+        return memory
 
     def shown(self, t: Tensor) -> partial[str] | None:
         """The text of *t*, made by the run and without history, where it shows the memory of a tensor from outside."""

@@ -47,7 +47,6 @@ from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture, capturing, overlap
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.hooks import at_leaf
-from ..tensors.inplace import views
 from ..tensors.modes import STATE
 from ..tensors.node import epoch
 from ..tensors.op import for_kernel
@@ -68,7 +67,7 @@ from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Shown, Texts
 from ..tracer.reroll.loop_monitor import follow_loops
 from ..tracer.reroll.roll import rolled
-from .outside import Outside, tensor_of
+from .outside import MadeMemory, Outside, tensor_of
 from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
@@ -121,17 +120,18 @@ class GradAssigned:
 
 @dataclass(frozen=True, slots=True)
 class TensorMade:
-    """A result of the kernel is a tensor that stands in several places."""
+    """A tensor that the run made stands in several places, or shares its memory with another one that leaves it."""
 
-    result: int
-    aval: Aval
+    name: str
+    tensor: Tensor
+    memory: MadeMemory
 
     @property
     def key(self) -> Hashable:
-        return "made", self.result
+        return "made", self.name
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        tensor_of(source, text_of(self.aval, source, f"r[{self.result}]"))
+        self.memory.text(self.tensor, source, texts)
 
 
 @dataclass(kw_only=True)
@@ -654,8 +654,6 @@ def _finish(
                 return None, leaf_texts[leaf_of[id(leaf)]]
             text = f"arrays[{held[id(leaf)]}]" if id(leaf) in held else found_before(leaf)
             return None if text is None else (None, text)
-        if id(leaf) in made:
-            return None, f"t{made[id(leaf)]}"
         shown = outside.shown(leaf)
         if shown is not None:
             known.update((id(leaf), id(leaf._base)))
@@ -663,26 +661,29 @@ def _finish(
             return None, shown(source, leaf_texts)
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
-        base = leaf if leaf._requires or leaf._base is None else leaf._base
-        known.update((id(leaf), id(base)))
-        if counts[id(base)] == 1 or type(base._data) is not TracedArray:
+        memory = outside.leaves(leaf)
+        known.update((id(leaf), id(memory.base)))
+        if stands[id(leaf)] == len(memory.leaving) == 1 and id(leaf) not in made:
             on_host.append(leaf.device.type == "cpu")
             index = returned.setdefault(id(leaf._data), len(results))
             return leaf._data.atom, f"t{index}" if id(leaf) in outside.tensors else "make(asarray({}))"
-        if id(base) not in made:
-            index = made[id(base)] = returned.setdefault(id(base._data), len(results))
-            if index == len(results):
-                results.append(as_result(base._data.atom))
-                on_host.append(base.device.type == "cpu")
-            effects.append(TensorMade(index, base._data.atom.aval))
-        text = f"t{made[id(base)]}"
-        if base is not leaf:
+        atom = memory.base._data.atom
+        index = made.setdefault(id(memory.base), returned.setdefault(id(memory.base._data), len(results)))
+        if index == len(results):
+            results.append(as_result(atom))
+            on_host.append(memory.base.device.type == "cpu")
+        memory.array = memory.array or (lambda source, texts: text_of(atom.aval, source, f"r[{index}]"))
+        name = memory.name(leaf, f"t{index}")
+        effects.append(TensorMade(name, leaf, memory))
+        if leaf is not memory.base:
             chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
-            text = f"{source.constant(views)}({text}, {source.constant(leaf._chain)})"
-        return None, text
+        return None, name
 
     parts = tensors_in(out)
-    counts = Counter([id(t) for t in parts] + [id(t._base) for t in parts if t._base is not None and not t._requires])
+    stands = Counter(map(id, parts))
+    for part in parts:
+        if type(part._data) is TracedArray:
+            outside.leaves(part)
     text, statics = packed(out, source, results, returned, data)
     holders = [part for part in statics if isinstance(part, FunctionType) and holds_traced([part])]
     changes += [Refusal.REPLAY_RETURNS(what=type(part).__name__) for part in holders]

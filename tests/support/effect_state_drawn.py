@@ -141,7 +141,7 @@ class _Draw:
 
 def drawn(choose: random.Random, seed: int, steps: bool, without: Collection[str] = ()) -> EffectProgram:
     """A program whose state is of no kind in *without*, where "results" are those that are no number."""
-    pool = [k for k in KINDS if k not in without and not (steps and KINDS[k].arrays)]
+    pool = [k for k in KINDS if k not in without and KINDS[k].only != ("arrays" if steps else "tensors")]
     kinds = choose.sample(pool, choose.choice([1, 1, 2, 2, 3]))
     draw = _Draw(choose, [KINDS[k] for k in kinds])
     body = draw.nodes(choose.randint(1, 6))

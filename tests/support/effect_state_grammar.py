@@ -40,11 +40,11 @@ class Kind:
     tests: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    arrays: bool = False  # NumPy's own, which is none of a step's of tensors
+    only: str = ""  # "arrays", which are no state of steps of tensors, or "tensors", of which only steps have some
 
 
-def kind(setup: str, names: str, rebound: str = "", arrays: bool = False, **lists: str) -> Kind:
-    return Kind(setup.strip("\n"), names, rebound, arrays=arrays, **{k: entries(v) for k, v in lists.items()})  # type: ignore[arg-type]
+def kind(setup: str, names: str, rebound: str = "", only: str = "", **lists: str) -> Kind:
+    return Kind(setup.strip("\n"), names, rebound, only=only, **{k: entries(v) for k, v in lists.items()})  # type: ignore[arg-type]
 
 
 COMMON = kind(
@@ -207,10 +207,17 @@ spare.w, spare.b, spare.l = np.ones(3) * 0.5, 1.0, p.l
     ),
     "arrays": kind(
         "A, I, F, M, C = np.zeros(3), np.zeros(3, int), np.zeros(3, bool), np.ones((2, 3)), np.ones(3)\nV = M[1]\nar = Box(a=A, v=V, own=np.ones(3), l=[np.ones(3)], c=C)",
-        "A I F M V C ar", "C", arrays=True, nums="np.sum(C) | np.sum(ar.own) | ar.own[0] | np.sum(ar.l[-1]) | C[INT % 3] | ar.c[1]", ints="len(ar.l) | len(C) | C.ndim", arrs="C | ar.own | ar.l[-1] | C + ARR | ar.c", tests="ar.c is C | ar.own is C | ar.a is A | C[0] > 0.5",
+        "A I F M V C ar", "C", only="arrays", nums="np.sum(C) | np.sum(ar.own) | ar.own[0] | np.sum(ar.l[-1]) | C[INT % 3] | ar.c[1]", ints="len(ar.l) | len(C) | C.ndim", arrs="C | ar.own | ar.l[-1] | C + ARR | ar.c", tests="ar.c is C | ar.own is C | ar.a is A | C[0] > 0.5",
         statements="A[INT % 3] = NUM | A[INT % 3] = 0.5 | I[INT % 3] = INT | F[INT % 3] = TEST | M[INT % 2, 1] = NUM | V[0] = NUM | V[INT % 3] = INT | ar.own = ARR | ar.own = ar.own * 0.5 + ARR | ar.l.append(ARR) | C = C + ARR | C = ARR | ar.a[1] = NUM | ar.v[INT % 3] = NUM | ar.own, ar.c = ar.c, ar.own | ar.c = C | C = ar.own | ar.l[0] = ARR | ar.c = C.copy() | ar.c = ar.own; ar.own = ARR | ar.l = ar.l[-2:] | A[0] = INT | M[0, INT % 3] = NUM "
         "| C += ARR | M[0] = ARR | A[:] = ARR | ar.own[0] = NUM | A[0], A[1] = NUM, A[0] | I[INT % 3] += 1",  # the last ones may be refused
         changes="A[:] = 0 | I[:] = 0 | A[1] = 2.0 | M[:] = 1 | ar.own = C | ar.own = np.ones(3) | F[:] = True | ar.l[:] = [np.ones(3)] | V[0] = 1.5 | C = np.ones(3) * 2 | C[0] = 3.0 | ar.c = A",
+    ),
+    "tensors": kind(
+        "A, M, C = np.zeros(3), np.ones(2, 3), np.ones(3)\nV = M[1]\nte = Box(a=A, v=V, own=np.ones(3), w=None, l=[np.ones(3)], c=C)",
+        "A M V C te", "A C", only="tensors", nums="np.sum(C) | np.sum(te.own) | te.own[0] | te.l[-1][INT % 2] | A[INT % 3] | np.sum(M) | V[1] | 0.5 if te.w is None else te.w[0]", ints="len(te.l) | len(C) | C.ndim", arrs="C | A | V | M[0] | te.own | te.c | te.a * 0.5", tests="te.c is C | te.own is C | te.a is A | C[0] > 0.5 | te.w is None",
+        statements="A[INT % 3] = NUM | A.add_(ARR) | A.mul_(0.5) | V.copy_(ARR) | V[INT % 3] = NUM | M[0] = ARR | M[INT % 2, 1] = NUM | M.mul_(0.5) | te.own = ARR | te.own = (ARR).clone() | te.w = te.own[1:] | te.w = te.own[:2] | te.w = te.own | te.own.add_(0.1) | te.own[0] = NUM | te.l.append(te.own[:2]) | te.l = te.l[-2:] | te.l.append((ARR)[1:]) | te.l = list(ARR) and [ARR[:2], ARR[1:]] | te.w = M.t()[0] | te.w = te.own.view(3, 1)[1] | te.own, te.c = te.c, te.own | C = te.own | C = C + ARR "
+        "| C = ARR | te.c = C | te.v = M[INT % 2] | te.v.add_(ARR) | te.a = A[:2] | te.a.fill_(0.5) | q = ARR * 1.5; te.w = q[1:]; te.own = q | q = ARR * 1.5; te.w = te.own = q[:] | if te.w is not None: te.w.mul_(0.5) | A = te.own | A, C = C, A | A = A * 0.5 | te.l[0] = te.own[1:] | te.l[-1].mul_(2.0) | te.w = te.own[1] | te.own = te.own.detach()",
+        changes="A.fill_(0.5) | M.mul_(0.5) | te.own[0] = 2.0 | te.own = C | V[0] = 1.5 | C = np.ones(3) * 2 | te.w = None | te.l[-1][0] = 0.5 | A = np.zeros(3) | te.c = A[:] | te.a = A",
     ),
     "lists": kind(
         "h, h2, box = [], [0.5], Box(h=[], n=0, best=float('inf'), best_x=None, first=None)\nbox.also = box.h\nput = h.append",
@@ -290,10 +297,10 @@ gap, base, dd = Gap(), partial(max, 0.25), defaultdict(int)
 RESULTS = entries("""
 [s, y] | {'a': s, 'n': n} | (s, y, k) | iter([s, y]) | map(lambda v: v * 2, [s, y]) | zip([s, t], [y, y]) | enumerate([s, y]) | {'a': s, 'b': y}.values() | {'a': s, 1: y}.items() | {n: s}.keys()
 (v * 2 for v in [s, y]) | reversed([s, y]) | itertools.chain([s], [y]) | filter(None, [n, s]) | partial(np.sum, y) | slice(n) | range(n) | lambda: s | f'{n}' | f'{s:.3f}' | deque([s, n]) | Counter({n: 2})
-Pair(s, y) | None | n | {n} | {k: n, 'l': [y, y]} | itertools.islice([s, y, t], 2) | itertools.accumulate([t, t]) | [[s], (y, n)] | y | Box(s=s, n=n) | frozenset([n]) | x | (x, [x]) | n > 1 | str(n)
+Pair(s, y) | None | n | {n} | {k: n, 'l': [y, y]} | [y[1:], y, y[:2]] | itertools.islice([s, y, t], 2) | itertools.accumulate([t, t]) | [[s], (y, n)] | y | Box(s=s, n=n) | frozenset([n]) | x | (x, [x]) | n > 1 | str(n)
 zip(itertools.count(n), [s]) | itertools.product([s], [n, k]) | itertools.repeat(s, 2) | sorted([s, t]) | OrderedDict(a=s) | defaultdict(list, {n: [s]}) | types.SimpleNamespace(s=s, n=n) | [v for v in (s, t)] | iter((n, k)) | iter({n: s}.items()) | types.MappingProxyType({'a': s}) | memoryview(b'ab') and s
 """)  # fmt: skip
 STATE_RESULTS = entries("""
-h | b.cur | (h, h2) | st | seen | mk.fn | mk.rng | box | tree | branch | q | rec | pair | mo | C | [C, ar.c] | ar.own | iter(h) | st.items() | st.keys() | b.d.values() | reversed(h2) | p | p.w | log | cache | [log, h] | m.W | LAST | lines | say.last | list(st)
+h | b.cur | te.own | (te.w, C) | A | (h, h2) | st | seen | mk.fn | mk.rng | box | tree | branch | q | rec | pair | mo | C | [C, ar.c] | ar.own | iter(h) | st.items() | st.keys() | b.d.values() | reversed(h2) | p | p.w | log | cache | [log, h] | m.W | LAST | lines | say.last | list(st)
 read | net.cells | {'h': h, 's': s} | (v for v in list(h2)) | map(float, list(h2)) | zip(h2, h2) | nl | nh.v | kept | it.last | Model.hist | ring.q | rows[0] | enumerate(b.cur) | itertools.chain(h2, [s])
 """)  # fmt: skip

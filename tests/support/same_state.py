@@ -4,7 +4,8 @@
 
 Both are walked at once.  An object that may be changed has one partner on the other side, wherever it is met again.
 Numbers are compared up to rounding, and NumPy's scalar may stand for a float, as docs/compile_grad.md says of results;
-as it says of views, an array may have memory of its own, but not share what plain Python's does not.
+as it says of views, an array may have memory of its own, but not share what plain Python's does not.  Tensors share the
+memory that plain Python's do.
 """
 
 from __future__ import annotations
@@ -44,15 +45,18 @@ class _Pairs:
     def __init__(self) -> None:
         self.partner: dict[int, tuple[Any, Any]] = {}  # of an object of mine: it and the plain one
         self.taken: dict[int, tuple[Any, Any]] = {}  # of a plain one
-        self.arrays: list[tuple[str, np.ndarray, np.ndarray]] = []
+        self.arrays: list[tuple[str, np.ndarray, np.ndarray, bool]] = []  # the last: of tensors
 
     def state(self, mine: dict[str, Any], plain: dict[str, Any]) -> str:
         return self.entries("", mine, plain) or self.memory()
 
     def memory(self) -> str:
-        for (a, x, p), (b, y, q) in itertools.combinations(self.arrays, 2):
-            if np.may_share_memory(x, y) and not np.may_share_memory(p, q):
+        for (a, x, p, one), (b, y, q, other) in itertools.combinations(self.arrays, 2):
+            shared, should = np.may_share_memory(x, y), np.may_share_memory(p, q)
+            if shared and not should:
                 return f"{a} and {b} share memory"
+            if should and not shared and one and other:
+                return f"{a} and {b} share no memory"
         return ""
 
     def same(self, place: str, a: Any, b: Any) -> str:
@@ -85,7 +89,7 @@ class _Pairs:
         if issubclass(kind, np.ndarray):
             return self.array(place, a, b)
         if kind.__module__.startswith("tracegrad.tensors") or hasattr(kind, "_data"):
-            return self.array(place, a.detach().numpy(), b.detach().numpy())
+            return self.array(place, a.detach().numpy(), b.detach().numpy(), True)
         if issubclass(kind, set | frozenset):
             one, other = sorted(a, key=repr), sorted(b, key=repr)
             return self.sequence(f"{place}{{}}", one, other)
@@ -122,12 +126,12 @@ class _Pairs:
         one, other = _store(a), _store(b)
         return self.entries(place, one, other)
 
-    def array(self, place: str, a: np.ndarray, b: np.ndarray) -> str:
+    def array(self, place: str, a: np.ndarray, b: np.ndarray, of_tensors: bool = False) -> str:
         if (a.dtype, a.shape) != (b.dtype, b.shape):
             return f"{place}: {a.dtype} {a.shape}, and plain Python {b.dtype} {b.shape}"
         if a.dtype.hasobject:
             return self.sequence(place, a.ravel().tolist(), b.ravel().tolist())
-        self.arrays.append((place, a, b))
+        self.arrays.append((place, a, b, of_tensors))
         alike = (
             np.allclose(a, b, rtol=RTOL, atol=ATOL, equal_nan=True) if a.dtype.kind in "fc" else np.array_equal(a, b)
         )

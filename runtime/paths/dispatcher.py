@@ -160,7 +160,7 @@ class Dispatcher:
         kept = {id(c) for c in found.containers}
         outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
         shared = outside.intersection(map(id, call.containers)) - kept
-        opaque = shared | set(self._opaque(*call.arguments))
+        opaque = shared.union(self._opaque(*call.arguments), map(id, call.objects))  # those that were found before
         return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
 
     def numbers(self, call: Call) -> Call:

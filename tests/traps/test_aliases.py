@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from leftovers import leftovers
+from same_state import difference
 from worlds import MODES, World, disagreement
 
+import tracegrad
 from tracegrad import MutationError, compile_grad
 
 pytestmark = [pytest.mark.usefixtures("fresh_kernels"), pytest.mark.filterwarnings("ignore")]
@@ -250,6 +253,45 @@ def test_an_argument_of_which_gradients_are_taken_is_one_of_the_ways(body, argum
             with pytest.raises(MutationError, match="is also found as"):
                 compiled.value_and_grad(np.ones(3), *ours.args)
             assert live or ours.state()[0] == before
+
+
+class Named:
+    def __init__(self, **named):
+        self.__dict__.update(named)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("aliases", ["log cache", "log", "cache"])
+def test_arguments_that_are_found_one_after_the_other_among_the_state(aliases, steps):
+    """What a run of another arm reads is known when that arm has been taken: the second argument after the first."""
+
+    def made():
+        space = {"np": tracegrad if steps else np, "Box": Named, "st": {1: 0.5}, "h": [], "kept": []}
+        exec(
+            "def f(x, log, cache):\n"
+            "    if x[1] < x[2]: raise ValueError(len(st))\n"
+            "    kept.append(Box(loss=x[0], n=1))\n"
+            "    return np.sum(x) + 0.1 * h[-1] if h else x[0]\n",
+            space,
+        )
+        return space
+
+    def called(space, f, point, aliases):
+        log = space["h"] if "log" in aliases else [0.5]
+        cache = space["st"] if "cache" in aliases else {1: 1.5}
+        x = np.array(point)
+        try:
+            result = float(f(tracegrad.tensor(x) if steps else x, log, cache))
+        except ValueError as error:
+            result = error.args
+        return {"result": result, "given": [log, cache], **{name: space[name] for name in ("h", "st", "kept")}}
+
+    plain, mine = made(), made()
+    f = (tracegrad.compile if steps else compile_grad)(mine["f"])
+    down, up = [1.5, 1.1, 0.4], [1.2, 0.3, 0.9]
+    for point, given in [(down, ""), (up, ""), (down, aliases), (down, aliases), (up, aliases), (down, "")]:
+        found, right = called(mine, f, point, given), called(plain, plain["f"], point, given)
+        assert difference(found, right) == "" and not leftovers(found)
 
 
 def test_what_is_only_read_may_be_such_an_argument():

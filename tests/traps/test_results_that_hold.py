@@ -528,6 +528,7 @@ SHARED = {
     "an array of an object's": "s.last = types.SimpleNamespace(v=x * 2)\n    return s.last.v",
     "a view twice": "y = (x * 2)[:]\n    return {'l': [y, y]}",
     "a view twice and stored": "y = (x * 2)[1:]\n    s.last = [y]\n    return {'l': [y, y]}, y",
+    "a number of a view that is stored": "s.last = (x * 2)[1:]\n    return s.last[0]",
     "a value twice": "y = x * 2\n    return [y, (y, {'y': y})]",
     "a number twice, and text": "y = x[1:] * 2\n    return [y, len(s.all), 'text', y]",
     "nothing of it": "return [list(s.cur), {'sum': np.sum(x)}]",

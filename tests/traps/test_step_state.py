@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
+from same_state import difference
 from selection import some
 
 import tracegrad as torch
@@ -175,3 +178,50 @@ def test_what_is_equal_is_replayed():
     np.testing.assert_allclose(losses, expected, rtol=1e-12)
     assert run.stats.traces == 2
     assert not run.stats.live
+
+
+#: What a step stores and returns that shows the same memory.
+MEMORY = {
+    "a view twice": "y = (x * 2)[:]; return [y, y]",
+    "two views": "b = x * 2; return [b[:2], b[1:]]",
+    "a base and a view": "b = x * 2; return [b, b[:2]]",
+    "two equal views": "b = x * 2; return [b[1:], b[1:]]",
+    "a base and a view, stored": "b = x * 2; s.a, s.b = b, b[:2]; return b.sum()",
+    "two views, stored": "b = x * 2; s.a, s.b = b[1:], b[:2]; return b.sum()",
+    "a view stored, the base returned": "b = x * 2; s.a = b[:2]; return b",
+    "a base stored, the view returned": "b = x * 2; s.a = b; return b[:2]",
+    "a view stored and returned": "s.a = (x * 2)[:2]; return s.a",
+    "a view stored twice": "s.a = (x * 2)[1:]; s.b = [s.a]; return s.a.sum()",
+    "a view stored, another returned": "b = x * 2; s.a = b[:2]; return b[1:]",
+    "views of views": "y = (x * 2)[1:]; s.a = y[1:]; return y, y[:1]",
+    "a view of two that are stored": "b = x * 2; s.a, s.b = b[1:], b; return s.a[0]",
+    "transposed": "b = (x * 2).reshape(1, -1); s.a = b.T; return b, s.a, b.T",
+    "rows": "b = torch.outer(x, x); s.a = list(b); return b",
+    "complex": "b = torch.complex(x, x); s.a = b[1:]; return b",
+    "written before it leaves": "b = x * 2; s.a = b[1:]; s.a.add_(1.0); s.b = b; return b.sum()",
+    "of this call and of the last": "old, s.a = s.a, x * 2; s.b = s.a[1:]; return [old, s.b]",
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_tensors_that_leave_a_step_share_memory(name):
+    """In replays, too: what others write into one shows in the other."""
+    sides = []
+    for compiled in (True, False):
+        space = {"torch": torch, "s": types.SimpleNamespace(a=None, b=None)}
+        exec(f"def f(x): {MEMORY[name]}", space)
+        sides.append((torch.compile(space["f"]) if compiled else space["f"], space["s"]))
+
+    def tensors(value):
+        if isinstance(value, torch.Tensor):
+            return [value]
+        return [t for part in value for t in tensors(part)] if isinstance(value, list | tuple) else []
+
+    for k in range(5):
+        mine, plain = ({"result": f(torch.ones(3) * (k + 1)), "a": s.a, "b": s.b} for f, s in sides)
+        assert difference(mine, plain) == ""
+        left = [tensors(list(side.values())) for side in (mine, plain)]
+        for number, pair in enumerate(zip(*left, strict=True)):
+            for t in pair:
+                t.mul_(number + 2)
+        assert difference(mine, plain) == ""

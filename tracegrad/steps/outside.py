@@ -74,10 +74,9 @@ class MadeMemory:
     def name(self, t: Tensor, base: str) -> str:
         return base if t is self.base else f"{base}v{list(self.leaving).index(id(t))}"
 
-    def text(self, t: Tensor, source: Source, texts: Sequence[str]) -> str:
-        """The name of one of them, which is made once: it may be kept outside and returned, too."""
-        assert self.array is not None
-        base = tensor_of(source, self.array(source, texts))
+    def text(self, t: Tensor, source: Source, result: str) -> str:
+        """The name of one of them over the *result* that is the base: it may be kept outside and returned, too."""
+        base = tensor_of(source, result)
         name = self.name(t, base)
         if t is not self.base and not any(line.startswith(f"{name} = ") for line in source.lines):
             source.lines.append(f"{name} = {source.constant(views)}({base}, {source.constant(t._chain)})")
@@ -266,7 +265,7 @@ class Outside:
         def made(source: Source, texts: Sequence[str]) -> str:
             if memory.array is None:
                 return tensor_of(source, array(source, texts))
-            return memory.text(value, source, texts)
+            return memory.text(value, source, memory.array(source, texts))
 
         return ("tensor", key), made
 

@@ -125,13 +125,15 @@ class TensorMade:
     name: str
     tensor: Tensor
     memory: MadeMemory
+    result: int  # which is the base
+    aval: Aval
 
     @property
     def key(self) -> Hashable:
         return "made", self.name
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        self.memory.text(self.tensor, source, texts)
+        self.memory.text(self.tensor, source, text_of(self.aval, source, f"r[{self.result}]"))
 
 
 @dataclass(kw_only=True)
@@ -674,7 +676,7 @@ def _finish(
             on_host.append(memory.base.device.type == "cpu")
         memory.array = memory.array or (lambda source, texts: text_of(atom.aval, source, f"r[{index}]"))
         name = memory.name(leaf, f"t{index}")
-        effects.append(TensorMade(name, leaf, memory))
+        effects.append(TensorMade(name, leaf, memory, index, atom.aval))
         if leaf is not memory.base:
             chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
         return None, name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -190,10 +190,12 @@ def packed(
     places = {} if places is None else places
     leaves, spec = flatten_result(out)
     texts, statics = [], []
+    times = Counter(map(id, leaves))
     for leaf in leaves:
         known = None if given is None else given.get(id(leaf))
-        if known is None and given is not None and id(leaf) in places and leaf.aval.shape:
-            known = None if leaf.aval.is_complex else f"r[{places[id(leaf)]}]"  # one array in two places
+        if known is None and given is not None and id(leaf) in places and leaf.shape:  # one array in two places
+            place = places[id(leaf)]
+            known = f"c{place}" if leaf.dtype.kind == "c" else f"r[{place}]"
         if known is not None:
             texts.append(known)
             continue
@@ -209,7 +211,9 @@ def packed(
         if atom is None:  # it is there before the run
             texts.append(form)
             continue
-        texts.append(form.format(text_of(atom.aval, source, f"r[{len(atoms)}]")))
+        text = form.format(text_of(atom.aval, source, f"r[{len(atoms)}]"))
+        named = given is not None and atom.aval.is_complex and times[id(leaf)] > 1
+        texts.append(f"(c{len(atoms)} := {text})" if named else text)
         places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
         atoms.append(as_result(atom))
     return packing(source, spec, iter(texts)), (spec, *statics)

@@ -384,7 +384,7 @@ def run_frozen(
     try:
         return _run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number, others, named, pictures)
     except BaseException:
-        if not (pictures.kept or integers.recorder.outermost().filled_caches):
+        if not pictures.kept:
             pictures.put_back()
         raise
 

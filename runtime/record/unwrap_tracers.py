@@ -8,6 +8,7 @@ place, as plain NumPy would have left it there: in what can be reached after the
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import functools
 import gc
@@ -537,15 +538,33 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
 
 
 def _settle_cache(cached: Any, unwrap: Settled) -> None:
-    """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links that nobody can
-    write to, and is emptied where a traced value is among them."""
-    own = vars(cached)
-    for part in gc.get_referents(cached):  # the keys and results in links, then a dict
+    """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links to which Python
+    code can't write: it is emptied where that fails."""
+    own, parts = vars(cached), gc.get_referents(cached)  # the keys and results in links, then a dict
+    links = [link for part in parts if type(part) is dict and part is not own for link in part.values()]
+    for part in parts:
         if part is own or issubclass(type(part), (type, types.FunctionType)):
             continue
-        if unwrap(part) is not part:
+        if (new := unwrap(part)) is not part and not any(_put_in_link(link, part, new) for link in links):
             cached.cache_clear()
             return
+
+
+def _put_in_link(link: Any, old: Any, new: Any) -> bool:
+    """Whether a link of ``functools.lru_cache`` had the result *old*, in whose place it has *new* now.
+
+    It is the last member of ``lru_list_elem`` in CPython's ``Modules/_functoolsmodule.c``.
+    """
+    if type(link).__qualname__ != "_lru_list_elem":
+        return False
+    last = id(link) + type(link).__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
+    place = ctypes.c_void_p.from_address(last)
+    if place.value != id(old):
+        return False
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(new))
+    place.value = id(new)
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(old))
+    return True
 
 
 class NewAttributes:

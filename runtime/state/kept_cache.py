@@ -2,6 +2,7 @@
 
 A call of plain values is made on the cache itself, and a replay makes it again (``Cached``): what it gives is what the
 recording rests on.  A call of traced values goes past the cache, to the function in it, once for the same values.
+Where the function in it changes anything, Python runs instead: what a cache has once kept it does not do again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_re
 from ...tracer.record.stands_for import StandsFor
 from .c_state import keeps_c_state
 from .code_scan import scan
+from .outside_changes import changes_outside
 from .state_graph import MAX_CONTENT
-from .uses import READ
 from .values import identity, is_leaf, same, token
 
 CACHE: Any = type(functools.lru_cache(len))
@@ -136,7 +137,6 @@ class KeptCache(StandsFor):
     :param has_stored: whether the run has stored anything, which the function in the cache itself would not find.
     :param stored_in: the names under which the run may store something in copies of what something leads to.
     :param functions: those that the one in the cache reaches, and itself.
-    :param reads_effects: it reaches places that are read, and in which the run may store something.
     """
 
     _what = "a function with a cache"
@@ -145,10 +145,9 @@ class KeptCache(StandsFor):
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
         changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool, has_copy: Callable[[Any], bool],
         has_stored: Callable[[], bool], stored_in: Callable[[Any], Iterable[str]], functions: list[types.FunctionType],
-        reads_effects: bool,
     ) -> None:  # fmt: skip
         super().__init__(cached)
-        self._stored_in, self._functions, self._reads_effects = stored_in, functions, reads_effects
+        self._stored_in, self._functions = stored_in, functions
         self._has_copy, self._has_stored = has_copy, has_stored
         self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
@@ -185,11 +184,8 @@ class KeptCache(StandsFor):
             self._unkept()
         if recorder is not None and self._is_torn([x for x in (*args, *kwargs.values()) if not is_leaf(x)]):
             recorder.again(HasCopyError(self._why()))
-        misses = self._real.cache_info().misses
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
-        if recorder is not None and self._real.cache_info().misses > misses:
-            recorder.outermost().filled_caches = True
         if _arrays(answer) is None:
             if recorder is not None and (self._only_leaves or self._has_copy(answer)):
                 recorder.again(HasCopyError(self._why()))
@@ -203,16 +199,14 @@ class KeptCache(StandsFor):
     def _is_torn(self, objects: list[Any]) -> bool:
         """Whether the function itself, and the copies that the run has, may not know what the other stores, in what
         it reaches or in these arguments."""
+        codes = self._codes(objects)
+        if any(map(changes_outside, codes)):
+            return True
+        if not self._has_stored():
+            return False
         within = {name for x in objects for name in self._stored_in(x)}
-        if not (self._reads_effects or within):
-            return self._has_effects and self._has_stored()
-        stored, attributes = self._has_stored(), set[str]()
-        for code in self._codes(objects):
-            facts = scan(code)
-            attributes |= facts.attrs.keys()
-            if any(found != {READ} for found in facts.uses.values()):
-                return True
-        return stored and (self._has_effects or not within.isdisjoint({*attributes, ANY}))
+        attributes = {ANY}.union(*[scan(code).attrs for code in codes])
+        return self._has_effects or not within.isdisjoint(attributes)
 
     def _codes(self, objects: list[Any]) -> set[types.CodeType]:
         """The code that the function may run, with these arguments."""

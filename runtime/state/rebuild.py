@@ -586,7 +586,6 @@ class Substitution:
                 self._has_stored,
                 self._stored_in,
                 _functions_of(node),
-                any(_holds_stored(one) and not _is_unread(one) for one in _reached_from(node)),
             ),
         )
 

@@ -47,7 +47,7 @@ def test_effect_state_steps(start):
 
 def test_programs_are_varied():
     cases = [program(seed) for seed in range(200)]
-    assert {kind for case in cases for kind in case.kinds} == set(KINDS)
+    assert {kind for case in cases for kind in case.kinds} == {k for k in KINDS if KINDS[k].only != "tensors"}
     assert len({case.text for case in cases}) > 195
     assert len({case.result for case in cases}) > 20
 

@@ -19,6 +19,8 @@ POPS = {
     "FORMAT_WITH_SPEC": 2, "CONVERT_VALUE": 1, "TO_BOOL": 1, "YIELD_VALUE": 1, "GET_ITER": 1, "LIST_APPEND": 1,
 }  # fmt: skip
 
+_CHANGES = {"DELETE_ATTR": 1, "DELETE_SUBSCR": 2, "BINARY_SLICE": 3, "STORE_SLICE": 4}
+
 
 class StackFlow:
     """The instructions of a code object, without those that do nothing; ``offsets`` gives the place of each offset,
@@ -77,6 +79,8 @@ def pops_of(ins: dis.Instruction) -> int | None:
     arg = ins.arg or 0
     if ins.opname.startswith(("POP_JUMP", "JUMP_IF")) and "BACKWARD" not in ins.opname:
         return 1
+    if ins.opname in _CHANGES:
+        return _CHANGES[ins.opname]
     if ins.opname == "CALL":
         return arg + 2
     if ins.opname == "MAKE_FUNCTION":
@@ -93,6 +97,6 @@ def pops_of(ins: dis.Instruction) -> int | None:
 
 
 def pushes(ins: dis.Instruction) -> int:
-    if ins.opname.startswith(("STORE_", "POP_", "JUMP", "LIST_APPEND")):
+    if ins.opname.startswith(("STORE_", "DELETE_", "POP_", "JUMP", "LIST_APPEND")):
         return 0
     return 2 if pushes_null(ins) else 1

@@ -185,7 +185,6 @@ class Recorder(Builder):
         self.questions: list[Answered] = []  # put to the outside, and answered
         self.may_know_values = False  # whether a run in which functions are known as values is another one
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
-        self.filled_caches = False  # whether functions with a cache have run, and what they did is not done again
         self.repeatable = False  # whether the run has no effects before it is over
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)

@@ -1,0 +1,136 @@
+"""Traps: functions with a cache (``functools.lru_cache``) that change something, called by code that changes the same.
+
+The cache keeps the result and the change is made once: whoever makes the call again, or makes it on copies, loses it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, defaultdict, deque
+
+import numpy as np
+import pytest
+from leftovers import leftovers
+from same_state import difference
+
+import tracegrad
+from tracegrad import compile_grad
+from tracegrad.runtime.state.outside_changes import changes_outside
+
+pytestmark = [pytest.mark.usefixtures("fresh_kernels"), pytest.mark.filterwarnings("ignore")]
+
+CLASS = """
+class Table:
+    total = 0
+    def __init__(self): self.n, self.m, self.l = 0, 0, []
+    def up(self): self.n += 1
+    @functools.lru_cache(None)
+    def kept(self, n):
+        {}
+        return n * 2
+table = Table()
+"""
+FUNCTION = """
+N, L, D, C, S, Q = 0, [], {{'a': 0}}, Counter(), set(), deque()
+@functools.lru_cache({})
+def kept(n):
+    global N
+    {}
+    return n * 2
+kept.n = 0
+"""
+#: (what stands around, what the function with the cache does, what the compiled function does)
+CASES = {
+    "an attribute": (CLASS, "self.n += 1", "table.n += 1"),
+    "an attribute, by a method": (CLASS, "self.up()", "table.up()"),
+    "another attribute": (CLASS, "self.m += 1", "table.n += 1"),
+    "a list in an attribute": (CLASS, "self.l.append(n)", "table.l.append(9)"),
+    "an attribute of the class": (CLASS, "Table.total += 1", "Table.total += 1"),
+    "nothing beside it": (CLASS, "self.n += 1", "pass"),
+    "a global": (FUNCTION, "N += 1", "N += 1"),
+    "a list": (FUNCTION, "L.append(n)", "L.append(9)"),
+    "an item": (FUNCTION, "D['a'] += 1", "D['a'] += 1"),
+    "a new key": (FUNCTION, "D[n] = 1", "D['x'] = 2"),
+    "a counter": (FUNCTION, "C[n] += 1", "C[5] += 1"),
+    "a set": (FUNCTION, "S.add(n)", "S.add(7)"),
+    "a queue": (FUNCTION, "Q.append(n)", "Q.append(7)"),
+    "an attribute of the function": (FUNCTION, "kept.n += 1", "kept.n += 1"),
+    "another name of a list": (FUNCTION, "m = L; m.append(n)", "L.append(9)"),
+    "none": (FUNCTION, "l = []; l.append(n); l[0] += 1", "L.append(9)"),
+}
+ORDERS = {"before": "{0}\n    r = {1}", "behind": "r = {1}\n    {0}", "around": "{0}\n    r = {1}\n    {0}"}
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_functions_with_a_cache_that_change_something(name, steps):
+    around, kept, own = CASES[name]
+    for order, size, key in [("before", None, "k"), ("behind", 1, "3 - k"), ("around", 2, "dd['n'] % 3")]:
+        sides = []
+        for _ in range(2):
+            space = {"np": tracegrad if steps else np, "functools": functools, "Counter": Counter, "deque": deque}
+            space |= {"dd": defaultdict(int), "__name__": "made"}
+            exec(around.format(kept) if around is CLASS else around.format(size, kept), space)
+            call = f"{'table.' * (around is CLASS)}kept({key})"
+            body = ORDERS[order].format(own, call)
+            exec(f"def f(x, k):\n    global N\n    {body}\n    return np.sum(x * x) * r", space)
+            sides.append(((space["f"]), space))
+        (mine, ours), (plain, theirs) = sides
+        mine = (tracegrad.compile if steps else compile_grad)(mine)
+        names = ("table", "N", "L", "D", "C", "S", "Q", "dd")
+        for turn, k in enumerate((1, 1, 1, 2, 2, 1)):
+            x = tracegrad.ones(3) * (1 + turn % 2) if steps else np.ones(3) * (1 + turn % 2)
+            found, right = (
+                {"r": float(f(x, k)), **{n: space.get(n) for n in names}, "kept.n": getattr(space.get("kept"), "n", 0)}
+                for f, space in ((mine, ours), (plain, theirs))
+            )
+            assert difference(found, right) == "", (order, turn)
+            assert not leftovers(found)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, None])
+def test_a_cache_keeps_its_results_where_python_runs(size):
+    """One that forgets, too: results that a run has made are replaced in their links."""
+    made = []
+
+    @functools.lru_cache(size)
+    def table(n):
+        made.append(n)
+        return np.arange(float(n)), [np.ones(n), {"a": np.zeros(n)}]
+
+    f = compile_grad(lambda x: np.sum(x * table(2)[0]) + np.sum(table(2)[1][0]) + table(2)[1][1]["a"][0])
+    for k in range(5):
+        assert f(np.ones(2) * k) == k + 2.0
+    assert made == [2] and table.cache_info().currsize == 1
+    found = table(2)
+    assert type(found[0]) is np.ndarray and not leftovers({"found": found})
+
+
+CHANGES = """
+N[n] += 1 | N['a'] += 1 | N.append(n) | N[n] = 1 | N.add(1) | N.x = 1 | n.x = 1 | n.append(1) | n.l.append(1) | del n.x
+m = N; m.append(1) | m = N; m[0] = 1 | for q in N: q.x = 1 | N.update(a=1) | del N[0] | N.pop() | N.sort() | n.n += 1
+[N.append(v) for v in (1, 2)] | N.foo.bar[2] = 1 | a = b = N; b.x = 1 | global N; N += 1 | N[0][1] = 2 | N[0:1] = [1]
+q, r = N, 1; q.x = 2 | N.a.b += 1 | d = N.d; d[n] = d.get(n, 0) + 1 | (lambda v: N.append(v))(1)
+"""
+CHANGES_NOTHING = """
+out = []; out.append(n) | d = {}; d[n] = 1; d[n] += 1 | a = np.zeros(n); a[0] = 1; a[1:] = 2 | N[0]
+o = Obj(); o.x = n; o.x += 1 | r = [v * 2 for v in range(n)]; r.sort() | for k in range(n): r = k
+N.x | x = dict(N); x.pop(1) | m = N; k = m[0]
+l = list(n); l.pop() | t = np.linspace(0, 1, n); t *= 2 | for a in N: pass | def g(q): return q + n
+"""
+
+
+@pytest.mark.parametrize("text", [part for line in CHANGES.strip().splitlines() for part in line.split(" | ")])
+def test_code_that_changes_what_others_see(text):
+    assert changes_outside(_function(text).__code__)
+
+
+@pytest.mark.parametrize("text", [part for line in CHANGES_NOTHING.strip().splitlines() for part in line.split(" | ")])
+def test_code_that_changes_only_what_it_has_made(text):
+    assert not changes_outside(_function(text).__code__)
+
+
+def _function(text):
+    space = {}
+    exec(f"def f(n):\n    {text}\n    return n", space)
+    return space["f"]

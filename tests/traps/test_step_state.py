@@ -199,6 +199,11 @@ MEMORY = {
     "rows": "b = torch.outer(x, x); s.a = list(b); return b",
     "complex": "b = torch.complex(x, x); s.a = b[1:]; return b",
     "written before it leaves": "b = x * 2; s.a = b[1:]; s.a.add_(1.0); s.b = b; return b.sum()",
+    "detached": "b = x * 2; s.a = b.detach(); return b",
+    "a view, detached": "b = x * 2; s.a = b[1:].detach(); return b",
+    "a view of what is detached": "b = x * 2; s.a = b.detach()[1:]; s.b = b; return b.sum()",
+    "detached twice": "b = x * 2; s.a, s.b = b.detach(), b.detach(); return b.sum()",
+    "its data": "b = x * 2; s.a = b.data; return b",
     "of this call and of the last": "old, s.a = s.a, x * 2; s.b = s.a[1:]; return [old, s.b]",
 }
 

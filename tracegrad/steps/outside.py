@@ -65,21 +65,26 @@ class _ModuleAttribute:
 
 @dataclass(slots=True)
 class MadeMemory:
-    """What leaves a run of one tensor that it made: the tensor, and views of it."""
+    """What leaves a run of one array that it made: tensors that show all of it, or a part."""
 
-    base: Tensor
-    leaving: dict[int, Tensor]  # by id
-    array: Expression | None = None  # for the whole of it, where two or more leave
+    base: TracedArray
+    leaving: dict[int, tuple[Tensor, tuple[Any, ...]]]  # by id: a tensor, the operations that lead to it
+    owner: int = 0  # the id of the tensor that has the array, if that leaves
+    array: Expression | None = None  # for all of it, where two or more leave
 
     def name(self, t: Tensor, base: str) -> str:
-        return base if t is self.base else f"{base}v{list(self.leaving).index(id(t))}"
+        owner = self.owner or next((key for key, (_, chain) in self.leaving.items() if not chain), 0)
+        return base if id(t) == owner else f"{base}v{list(self.leaving).index(id(t))}"
 
     def text(self, t: Tensor, source: Source, result: str) -> str:
         """The name of one of them over the *result* that is the base: it may be kept outside and returned, too."""
         base = tensor_of(source, result)
         name = self.name(t, base)
-        if t is not self.base and not any(line.startswith(f"{name} = ") for line in source.lines):
-            source.lines.append(f"{name} = {source.constant(views)}({base}, {source.constant(t._chain)})")
+        if name != base and not any(line.startswith(f"{name} = ") for line in source.lines):
+            chain = self.leaving[id(t)][1]
+            made = f"{source.constant(views)}({base}, {source.constant(chain)})" if chain else base
+            made = made if t._base is not None else f"{source.constant(detach)}({made})"
+            source.lines.append(f"{name} = {made}")
         return name
 
 
@@ -95,7 +100,7 @@ class Outside:
         self.aliases: dict[int, Tensor] = {}  # others, which show memory from outside
         self.text_of: Callable[[Tensor, Source, Sequence[str]], str]  # the text of a tensor from outside
         self.tensors: dict[int, Tensor] = {}  # those that the run has left somewhere, by id
-        self._memories: dict[int, MadeMemory] = {}  # by id of the base
+        self._memories: dict[int, MadeMemory] = {}  # by id of the buffer, or of a tensor that shares none
         self.named = named_numbers(snapshot)
         self.schedulers: list[Any] = []  # those that the run has called
         self.stand_ins: dict[int, Any] = {}  # for numbers of the state, by id of their nodes
@@ -256,7 +261,7 @@ class Outside:
         self.tensors[id(value)] = value
         memory = self.leaves(value)
         if len(memory.leaving) > 1:
-            key, array = result(memory.base._data)
+            key, array = result(memory.base)
             memory.array = array
             key = (key, list(memory.leaving).index(id(value)))
         else:
@@ -271,9 +276,12 @@ class Outside:
 
     def leaves(self, t: Tensor) -> MadeMemory:
         """The memory of a tensor that the run made, which leaves it."""
-        base = t if t._base is None or t._requires or type(t._base._data) is not TracedArray else t._base
-        memory = self._memories.setdefault(id(base), MadeMemory(base, {}))
-        memory.leaving[id(t)] = t
+        alone = t._requires and t._base is not None  # its history is its own
+        base, chain = (t._data, ()) if alone else self._capture.shown_by(t)
+        memory = self._memories.setdefault(id(t) if alone else id(base._storage), MadeMemory(base, {}))
+        memory.leaving[id(t)] = t, chain
+        if t._base is None and not self._capture.is_alias(t):
+            memory.owner = id(t)
         return memory
 
     def shown(self, t: Tensor) -> partial[str] | None:

@@ -664,21 +664,20 @@ def _finish(
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
         memory = outside.leaves(leaf)
-        known.update((id(leaf), id(memory.base)))
+        known.update((id(leaf), id(leaf._base)))
         if stands[id(leaf)] == len(memory.leaving) == 1 and id(leaf) not in made:
             on_host.append(leaf.device.type == "cpu")
             index = returned.setdefault(id(leaf._data), len(results))
             return leaf._data.atom, f"t{index}" if id(leaf) in outside.tensors else "make(asarray({}))"
-        atom = memory.base._data.atom
-        index = made.setdefault(id(memory.base), returned.setdefault(id(memory.base._data), len(results)))
+        atom = memory.base.atom
+        index = made.get(id(leaf), returned.setdefault(id(memory.base), len(results)))
         if index == len(results):
             results.append(as_result(atom))
-            on_host.append(memory.base.device.type == "cpu")
+            on_host.append(capture.device_of(memory.base).type == "cpu")
         memory.array = memory.array or (lambda source, texts: text_of(atom.aval, source, f"r[{index}]"))
         name = memory.name(leaf, f"t{index}")
         effects.append(TensorMade(name, leaf, memory, index, atom.aval))
-        if leaf is not memory.base:
-            chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
+        chains.append([(op.name, *map(repr, given)) for op, given in memory.leaving[id(leaf)][1]])
         return None, name
 
     parts = tensors_in(out)

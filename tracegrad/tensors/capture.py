@@ -102,6 +102,9 @@ class Capture:
         self.streams: dict[int, tuple[Any, Any]] = {}  # id of a generator -> (it, its state before the run)
         self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
+        self._wholes: dict[tuple[int, int], tuple[Any, Any]] = {}  # (id, version) of a buffer: it, its array
+        # by id: (a tensor, the array of the run's that it shows, the operations that lead to it)
+        self._shows: dict[int, tuple[weakref.ref[Tensor], TracedArray, tuple[Any, ...]]] = {}
         self.since = next_sequence()
         self.link: Any = None  # ``Link`` from results to tensors from outside (``tracegrad/steps/step_autograd.py``)
 
@@ -285,6 +288,25 @@ class Capture:
         t._data._storage.array0d = True
         self._made.append(weakref.ref(t))
 
+    def shows(self, t: Tensor, other: Tensor) -> None:
+        """Note that *t* shows the memory of *other*, of which it is no view."""
+        if type(other._data) is TracedArray:
+            self._shows[id(t)] = weakref.ref(t), *self.shown_by(other)
+
+    def shown_by(self, t: Tensor) -> tuple[TracedArray, tuple[Any, ...]]:
+        """(the array of the run's whose memory *t* shows, the operations that lead from it to *t*)."""
+        known = self._shows.get(id(t))
+        if known is not None and known[0]() is t:
+            return known[1:]
+        if t._base is None or type(t._base._data) is not TracedArray:
+            return t._data, ()
+        array, chain = self.shown_by(t._base)
+        return array, (*chain, *t._chain)
+
+    def is_alias(self, t: Tensor) -> bool:
+        """Whether *t* shows the memory of another tensor, of which it is no view."""
+        return id(t) in self._shows and self._shows[id(t)][0]() is t
+
     def rewrites(self, t: Tensor) -> None:
         """Note that *t* is about to get another history, by a write in place."""
         if type(t._data) is not TracedArray:
@@ -355,6 +377,7 @@ class Capture:
                 writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
                 self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
                 self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
+                self._wholes.clear()
                 out = Settled(self.plain, self.originals, self.recorder.texts)(out)
             for root in self.roots:
                 if root.written and write_back is not None:  # which may compute from what was there before
@@ -387,8 +410,14 @@ class Capture:
             undo()
 
     def _view(self, data: TracedArray) -> np.ndarray | None:
-        """The view of memory from outside that *data* stands for, if it is one."""
-        memory = next((r.array for r in self.roots if r.traced._storage is data._storage), None)
+        """The view that *data* stands for, of memory from outside or of an array that the run made, if it is one."""
+        storage = data._storage
+        memory = next((r.array for r in self.roots if r.traced._storage is storage), None)
+        if memory is None and data._steps:
+            key = id(storage), storage.version
+            if key not in self._wholes:
+                self._wholes[key] = storage, self.placed_value(data.whole())
+            memory = self._wholes[key][1]
         if type(memory) is not np.ndarray:
             return None
         found = memory
@@ -407,7 +436,14 @@ class Capture:
                 return data
             if id(data) not in seen:
                 found = self._view(data)
-                seen[id(data)] = self.placed_value(data) if found is None else found
+                key = id(data._storage), data._storage.version
+                if found is None and not data._steps and key in self._wholes:
+                    found = self._wholes[key][1]
+                if found is None:
+                    found = self.placed_value(data)
+                    if not data._steps:
+                        self._wholes[key] = data._storage, found
+                seen[id(data)] = found
             return seen[id(data)]
 
         nodes: list[TapeNode] = []

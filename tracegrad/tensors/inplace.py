@@ -275,6 +275,8 @@ def detach(t: Tensor) -> Tensor:
     result = make(raw(t))
     result._counter = t._counter
     result._inference = t._inference
+    if STATE.capture is not None:
+        STATE.capture.shows(result, t)
     return result
 
 

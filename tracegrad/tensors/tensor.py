@@ -86,6 +86,8 @@ class Tensor(Methods):
     def data(self) -> Tensor:
         """The same memory without history; writes through it are not noticed by ``backward``."""
         made = make(raw(self))
+        if STATE.capture is not None:
+            STATE.capture.shows(made, self)
         return made
 
     @data.setter

@@ -53,7 +53,7 @@ from ..tensors.op import for_kernel
 from ..tensors.tensor import Tensor, make
 from ..tracer.bytecode.settled_text import RETURNED
 from ..tracer.ir.aval import Aval
-from ..tracer.ir.errors import TracegradError, unrecordable
+from ..tracer.ir.errors import OnlyPythonError, TracegradError, unrecordable
 from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
 from ..tracer.ir.refusals import Reason, Refusal
@@ -512,12 +512,14 @@ def _record(
         except _DROPPED:  # its effects have gone to copies
             capture.undo()
             raise
-        except HeldError as error:
+        except OnlyPythonError as error:
             if error.done:
                 capture.settle(found.write_back)
                 raise
             capture.undo()
-            raise RunAgainError(Refusal.REPLAY_HOLDS(what=error.what)) from None
+            if isinstance(error, HeldError):
+                raise RunAgainError(Refusal.REPLAY_HOLDS(what=error.what)) from None
+            raise
         except BaseException:
             capture.settle(found.write_back)
             raise

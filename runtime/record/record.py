@@ -494,7 +494,8 @@ def _run_frozen(
     changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
     changed = changed or [Refusal.REPLAY_CHANGES(name=name) for name in pictures.changed()]
     torn = substitution.torn()
-    if changed and not (interrupted or refused_changes) and (again is not None or torn is not None):
+    dropped = again is not None or torn is not None or isinstance(raised, TracegradError)
+    if changed and dropped and not (interrupted or refused_changes):
         pictures.put_back()
         changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
     pictures.kept = integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))

@@ -138,13 +138,14 @@ class Effects:
 
 def find_effects(
     call: Call, graph: StateGraph, given: Arguments, written: Sequence[Container], substitution: Substitution,
-    inputs: dict[int, TracedArray], texts: Texts | None, others: OtherEffects | None = None,
-    ends: Sequence[LeftState] = (), out: Any = None,
+    inputs: dict[int, TracedArray], texts: Texts | None, plain: Callable[[Any], Any],
+    others: OtherEffects | None = None, ends: Sequence[LeftState] = (), out: Any = None,
 ) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given*, some of whose containers it has *written*, and the copies of
     *substitution*; *inputs*: the stand-ins for the arrays and numbers of the state, in order, by the ids of their
-    nodes; *texts*: those that it has printed; *ends*: the states in which it has left generators; *out*: its result, in
-    which containers that the state has, too, are named by variables of the effects."""
+    nodes; *texts*: those that it has printed; *plain*: gives NumPy's array in place of one that the run watches, the
+    one that is in *out*; *ends*: the states in which it has left generators; *out*: its result, in which containers
+    that the state has, too, are named by variables of the effects."""
     found = Effects(out=out)
     members = () if others is None else others.places()
     changed = [*substitution.effects(), *members]
@@ -158,7 +159,7 @@ def find_effects(
     ways = _ways(graph, call)
     found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= dict.fromkeys([id(one) for c in given.containers for one in (c.original, c.given)])
-    values = _Values(found, given, inputs, texts, found_at, others, graph)
+    values = _Values(found, given, inputs, texts, found_at, others, graph, plain)
     values.originals.update(substitution.originals)
     for function, args in () if others is None else others.calls():
         arguments = values.expression(args, once=True)
@@ -219,7 +220,7 @@ def find_effects(
             found.refused.append(Refusal.REPLAY_CHANGES(name=c.name))
         else:
             found.effects += [effect for effect in made if effect is not None]
-    if shared := whole_containers(out, copies | values.made, arrays):
+    if shared := whole_containers(out, copies | values.made, arrays | values.made):
         found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
     found.effects[:0] = values.taken
     return found
@@ -533,9 +534,9 @@ class _Values:
 
     def __init__(
         self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None,
-        found_at: dict[int, _Way | None], others: OtherEffects | None, graph: StateGraph,
+        found_at: dict[int, _Way | None], others: OtherEffects | None, graph: StateGraph, plain: Callable[[Any], Any],
     ) -> None:  # fmt: skip
-        self._graph = graph
+        self._graph, self._plain = graph, plain
         self._effects, self._given, self._texts, self._others = effects, given, texts, others
         self._stand_ins = inputs
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
@@ -562,6 +563,8 @@ class _Values:
             value = value.decided()
         if type(value) is TracedArray:
             return self._result(value)
+        if isinstance(value, MadeArray):
+            value = self._plain(value)
         if type(value) is str:
             return self.text(value)
         marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown or self._texts.numbers)
@@ -649,8 +652,6 @@ class _Values:
             )
         if kind is dict and all(map(is_leaf, value)):
             return self._mapping(value, depth)
-        if isinstance(value, MadeArray):
-            value, kind = value.plain(), np.ndarray
         if kind is np.ndarray and is_number(value.dtype):
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()

@@ -541,7 +541,7 @@ def _run_frozen(
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
             effects = find_effects(
-                call, snapshot.graph, given, written, substitution, inputs, recorder.texts, others,
+                call, snapshot.graph, given, written, substitution, inputs, recorder.texts, plain, others,
                 [*watch.draws.ends()], out if named else None,
             )  # fmt: skip
         except NotCountersError as error:

@@ -274,8 +274,11 @@ class Settled:
             self.held.append(out)
             return out, []
         if MadeArray in map(type, leaves):
-            leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
-            out = tree_unflatten(spec, leaves)
+            out = self._without_made(out)
+            leaves, spec = flatten_result(out)
+            if MadeArray in map(type, leaves):  # in objects
+                leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
+                out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
         values = not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves))
         if values and later:
@@ -289,6 +292,20 @@ class Settled:
         objects += [leaf.value for leaf in leaves if type(leaf) is Whole]  # which are as in this run
         plain = [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)]
         return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+
+    def _without_made(self, value: Any) -> Any:
+        """A result with NumPy's arrays in place of those that the run watches, in the same containers."""
+        kind = type(value)
+        if kind is MadeArray:
+            return self(value)
+        places = value.items() if issubclass(kind, dict) else enumerate(value) if issubclass(kind, _PARTED) else ()
+        new = [(key, made) for key, part in places if (made := self._without_made(part)) is not part]
+        if new and issubclass(kind, tuple):
+            parts = dict(enumerate(value)) | dict(new)
+            return tuple.__new__(kind, parts.values())  # type: ignore[type-var]
+        for key, made in new:
+            value[key] = made
+        return value
 
     def whole(self, out: Any, others: Container[int]) -> Any:
         """A result in which the containers that others have, too, with ids among *others*, are theirs."""

@@ -159,3 +159,26 @@ def test_as_it_was_raised(function, way):
     expected = raised_by(lambda: function(np.ones(2)))
     for _ in range(4):
         assert raised_by(call) == expected
+
+
+PLAIN_ARRAYS = """
+import types
+A, M = np.zeros(3), np.ones((2, 3))
+s = types.SimpleNamespace(own=np.ones(3))
+class Caller:
+    def __call__(self, x):
+        A[:] = s.own
+        {}
+        return A
+f = Caller()
+"""
+
+
+@pytest.mark.parametrize("store", ["M[0, 1] = np.sum(x)", "M[0] = x", "M[:] = np.sum(x)", "A[0] = x[0]"])
+def test_a_refusal_in_numpys_code_is_what_the_user_gets(store):
+    """NumPy says of it what it says of each object that is no number."""
+    space = {"np": np}
+    exec(PLAIN_ARRAYS.format(store), space)
+    with pytest.raises(tracegrad.TracegradError) as caught:
+        compile_grad(space["f"])(np.ones(3))
+    assert caught.value.__cause__ is None or not type(caught.value.__cause__).__module__.startswith("tracegrad.")

@@ -470,12 +470,15 @@ def is_end_noticed(state: Iterable[StateNode]) -> bool:
 
 def _containers(out: Any) -> list[Any]:
     """The containers in *out*."""
-    found, stack = [], [out]
+    found, stack, seen = [], [out], set[int]()
     while stack:
         value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
-        if parts is None and type(value) is not TracedArray:
-            parts = [vars(value)] if hasattr(value, "__dict__") else None
+        if parts is None and type(value) is not TracedArray and (store := dict_of(value)) is not None:
+            parts = [store]
         if parts is not None:
             found.append(value)
             stack += parts

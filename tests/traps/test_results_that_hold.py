@@ -606,3 +606,26 @@ def test_a_step_that_returns_what_it_stores(name):
         while not callable(found):
             (found,) = found.values() if isinstance(found, dict) else found
         assert float(found()) == 6.0 * (k + 1) ** 2 and not leaves_traced([found, losses])
+
+
+#: Results that lead to themselves, of a function that keeps a new object in each call.
+RINGS = {
+    "an object": "p.me = p; return p",
+    "an object in a list": "p.me = p; return [p]",
+    "a list in an object": "p.all.append(p); return p.all",
+    "two objects": "q.other, p.other = p, q; return p, q",
+    "a dict": "d['d'] = d; d['p'] = p; return p, list(d)",
+}
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_results_that_lead_to_themselves(name):
+    """Where Python runs and what it keeps is searched for, too."""
+    space = {"np": np, "time": time, "p": Node(0.5), "q": Node(1.0), "d": {}, "seen": [], "Node": Node}
+    space["p"].all = []
+    exec(f"def f(x):\n    time.time()\n    seen.append(Node(x[0])); p.v = x[1]\n    {RINGS[name]}\n", space)
+    f = compile_grad(space["f"])
+    for k in range(3):
+        found = f(np.ones(3) + k)
+        assert not leftovers({"found": found, "seen": space["seen"], "p": space["p"], "d": space["d"]})
+        assert space["p"].v == 1.0 + k and space["seen"][-1].v == 1.0 + k

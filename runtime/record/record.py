@@ -112,7 +112,7 @@ def record(
     except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
-            return record(fn, call, mode, plan, snapshot, capacities, look)
+            return record(fn, call, mode, plan, snapshot if plan.provable else None, capacities, look)
         if not isinstance(error, UnseenReaderError):
             explain_lists(error, fn, call)
             raise
@@ -380,7 +380,7 @@ def run_frozen(
     data; *number*: the value of a traced array, to be kept outside the recording.  *named*: whether containers in the
     result that the caller has, too, are those.  A run that is dropped, to be made again or by Python, has no
     effect."""
-    pictures = Pictures(snapshot.graph.nodes, plan.provable)
+    pictures = Pictures(snapshot.graph.nodes)
     try:
         return _run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number, others, named, pictures)
     except BaseException:

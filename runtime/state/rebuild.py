@@ -14,7 +14,7 @@ import sys
 import threading
 import types
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -109,14 +109,10 @@ class Pictures:
     """The contents of objects of a state of which a run has no copies, before the run; ``kept``: what the run has done
     to them stays."""
 
-    def __init__(self, nodes: Collection[StateNode], copies: bool) -> None:
-        """:param copies: whether the run has copies of all that it is known to write."""
+    def __init__(self, nodes: Iterable[StateNode]) -> None:
         self.kept = False
-        kinds = ("list", "dict", "set", "instance", "module", "class", *(() if copies else ("sink", "history")))
+        kinds = ("list", "dict", "set", "instance", "module", "class")
         self._before = [(node, _picture(node)) for node in nodes if node.kind in kinds]
-        places = [] if copies else [(n, e) for n in nodes for e in n.edges if e.how in ("global", "cell")]
-        variables = {variable_of(node, edge): edge for node, edge in places}
-        self._variables = [(edge, _variable(edge)) for edge in variables.values()]
 
     def changed(self) -> Iterator[str]:
         """The names of parts that now are other objects, even if these are like the ones that were there.  (Numbers are
@@ -148,25 +144,6 @@ class Pictures:
                 obj.update(before)
             else:
                 apply_changes(obj, now, before, lambda value: value, node.kind != "instance")
-        for edge, value in self._variables:
-            if _variable(edge) is not value:
-                _put_variable(edge, value)
-
-
-def _variable(edge: Edge) -> Any:
-    """The value of a variable outside a function: MISSING where it has none."""
-    if edge.how == "global":
-        return edge.arg[0].get(edge.arg[1], MISSING)
-    return MISSING if is_empty(edge.arg) else edge.arg.cell_contents
-
-
-def _put_variable(edge: Edge, value: Any) -> None:
-    if edge.how == "global":
-        edge.arg[0].pop(edge.arg[1], None) if value is MISSING else edge.arg[0].__setitem__(edge.arg[1], value)
-    elif value is MISSING:
-        del edge.arg.cell_contents
-    else:
-        edge.arg.cell_contents = value
 
 
 class StoredItems(list):

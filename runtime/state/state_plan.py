@@ -327,11 +327,6 @@ class StatePlan:
         for place in places:
             uses.setdefault(place, set()).add(READ)
 
-    @property
-    def contents(self) -> Collection[str]:
-        """The names of the arrays and numbers that a run has as they are."""
-        return self._names.contents
-
     def keep_contents(self, names: Iterable[str]) -> bool:
         """Take these arrays and numbers for what a run has as they are, guarded by their contents, from now on; whether
         that is new."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -72,7 +71,7 @@ from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
-_DROPPED = NotCountersError, RecordAgainError, UnseenReaderError, RunAgainError, IntegersAskedError
+_DROPPED = NotCountersError, RecordAgainError, RunAgainError, IntegersAskedError
 LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
 
@@ -440,22 +439,9 @@ def record_tensors(
     """A run of *fn*, recorded.  *place*: the device that it will run on; *capacities*: of the recording that this one
     is to verify.
 
-    Where the function raises, its effects so far are kept, and the exception goes on.
+    Where the function raises, its effects so far are kept, and the exception goes on.  RunAgainError where nothing has
+    been done, and plain Python is to run.
     """
-    if plan.provable:
-        with suppress(UnseenReaderError):
-            return _record(fn, call, plan, snapshot, place, capacities)
-    # from now on a run changes the caller's own objects, and can't be made again with the numbers that C code wants
-    if INTEGER in call.kinds:
-        raise IntegersAskedError({}, False)
-    if numbers := [node for node in snapshot.inputs if node.kind == "number" and node.label not in plan.contents]:
-        raise IntegersAskedError({node.label: None for node in numbers}, False)
-    return _record(fn, call, plan, snapshot, place, capacities)
-
-
-def _record(
-    fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device, capacities: Sequence[int]
-) -> TensorRecording:
     recorder = Recorder()
     recorder.rolls = True
     integers = Integers(recorder)
@@ -509,6 +495,9 @@ def _record(
             )
             derive(capture, out)
             integers.refuse()
+        except UnseenReaderError:  # code that was not analysed may change the caller's own objects
+            capture.undo()
+            raise RunAgainError(*plan.reasons) from None
         except _DROPPED:  # its effects have gone to copies
             capture.undo()
             raise

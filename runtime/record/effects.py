@@ -22,9 +22,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...tracer.bytecode.shown_names import AsValue, KnownModule
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.record.array import STAND_INS, TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
@@ -44,6 +46,7 @@ from .held_values import holds_traced
 from .outputs import Whole, whole_containers, with_whole
 from .trees import Source
 
+_SHOWN = (AsValue, KnownModule, KnownType)  # in place of what the user's names mean
 _NANS = math.nan, cmath.nan, cmath.nanj, np.nan
 MAX_RESULTS = 200  # values that effects may add to the results of a program
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
@@ -563,7 +566,7 @@ class _Values:
             value = value.decided()
         if type(value) is TracedArray:
             return self._result(value)
-        if isinstance(value, MadeArray):
+        if isinstance(value, MadeArray) or type(value) in _SHOWN:
             value = self._plain(value)
         if type(value) is str:
             return self.text(value)

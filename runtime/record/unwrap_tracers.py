@@ -26,7 +26,7 @@ import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.shown_names import AsValue, KnownModule, module_of
+from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, module_of
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
@@ -62,17 +62,19 @@ from .outputs import Whole, flatten_result, whole_containers, with_whole
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 100
-_STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue)  # which know what they stand for
-_SETTLED = (TracedArray, *_STAND_INS, KnownModule, KnownType, tuple, frozenset, str)
+_STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue, KnownType)  # which know what they stand for
+_SETTLED = (TracedArray, *_STAND_INS, KnownModule, tuple, frozenset, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
-_HASHED = (TracedArray, *_STAND_INS, KnownModule, KnownType)
+_HASHED = (TracedArray, *_STAND_INS, KnownModule)
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
+# Of what is shown in place of names: ours, which stay.
+_OWN_HOLDERS = {id(x) for x in gc.get_referrers(*VALUES.values())}
 
 
 class Settled:
@@ -115,8 +117,8 @@ class Settled:
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
-            elif type(value) in (KnownModule, KnownType):
-                plain = module_of(value) if type(value) is KnownModule else type
+            elif type(value) is KnownModule:
+                plain = module_of(value)
             elif issubclass(type(value), Elementwise):  # which a dead weak reference can be asked
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
@@ -374,7 +376,7 @@ class Holders:
 
     def __init__(self, recorder: Recorder, given: Arguments) -> None:
         self._recorder = recorder
-        self._watched = [recorder, *[leaf for leaf in given.leaves if type(leaf) is TracedArray]]
+        self._watched = [recorder, *[leaf for leaf in given.leaves if type(leaf) is TracedArray], *VALUES.values()]
         self._given = given, given.leaves, given.args, given.kwargs, self._watched
         self._before: list[int] = []
 
@@ -428,6 +430,10 @@ class Holders:
         found += self._made()
         result = _containers(out)
         passed = {id(x) for x in (*self._given, *result)}
+        for value, before, now in zip(self._watched, self._before, _counts(self._watched), strict=True):
+            if type(value) in _STAND_INS and now > before:
+                found.append(value)
+                passed |= _OWN_HOLDERS
         plain.leave(result)
         passed |= {id(x) for x in (vars(self._recorder), *vars(self._recorder).values())}
         free = _counts([object()])[0] + 2  # in a list of holders, in a variable

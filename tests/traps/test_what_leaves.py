@@ -596,3 +596,46 @@ def test_live_runs_leave_nothing_in_unnamed_places(name, monkeypatch):
         (_, plain), (_, mine) = sides
         assert not leftovers({"module": mine, "kept": mine.kept, "table": mine.table})
         assert repr((mine.kept, mine.table)) == repr((plain.kept, plain.table))
+
+
+#: Ways to keep what a name means, as a value.
+KEPT_AS_VALUES = {
+    "in a tuple": "s.a = (NAME, 1)",
+    "in a list": "s.a = [NAME]",
+    "in a list that grows": "s.l.append((NAME,))",
+    "in a dict": "s.a = {'t': NAME}",
+    "as a key": "s.a = {NAME: 1}",
+    "in a set": "s.a = frozenset([NAME])",
+    "as a default": "s.a = lambda q=NAME: q",
+    "in a closure": "w = NAME; s.a = lambda: w",
+    "in a global": "global T; T = (NAME,)",
+    "by an inner function": "h = lambda: (NAME,); s.a = h()",
+    "in an object": "s.a = types.SimpleNamespace(t=NAME)",
+}
+
+
+@pytest.mark.parametrize("how", KEPT_AS_VALUES)
+@pytest.mark.parametrize("name", ["type", "getattr", "hasattr", "float", "np.sum", "max"])
+@pytest.mark.parametrize("live", [False, True])
+def test_what_is_shown_in_place_of_a_name_is_not_kept(how, name, live):
+    """Of a run that leaves nothing traced, either; and another run keeps the same."""
+    space = {"np": np, "types": types, "time": time, "s": types.SimpleNamespace(a=None, l=[]), "T": None}
+    text = KEPT_AS_VALUES[how].replace("NAME", name)
+    exec(f"def f(x):\n    {text}\n    {'time.time()' if live else 'pass'}\n    return np.sum(x)\n", space)
+    f, real = compile_grad(space["f"]), eval(name, {"np": np})
+    for _ in range(4):
+        f(np.ones(3))
+        kept = [space["s"].a, space["s"].l, space["T"]]
+        assert not leftovers({"kept": kept}) and id(real) in _ids_within(kept)
+
+
+def _ids_within(value):
+    if isinstance(value, types.FunctionType):
+        parts = [value.__defaults__, *[cell.cell_contents for cell in value.__closure__ or ()]]
+    elif isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, types.SimpleNamespace):
+        parts = [vars(value)]
+    else:
+        parts = value if isinstance(value, list | tuple | frozenset) else []
+    return {id(value), *[number for part in parts for number in _ids_within(part)]}

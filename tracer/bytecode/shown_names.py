@@ -140,8 +140,8 @@ class AsValue:
 
     __slots__ = ("_ours", "_real")
 
-    def __init__(self, real: Any) -> None:
-        self._real, self._ours = CALLED_AS[id(real)]
+    def __init__(self, real: Any, ours: Any = None) -> None:
+        self._real, self._ours = CALLED_AS[id(real)] if ours is None else (real, ours)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._ours(*args, **kwargs)

@@ -22,7 +22,15 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.concretize import lost_by
-from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, in_compiled_code, show_functions
+from ..bytecode.shown_names import (
+    CALLED,
+    METHODS_OF,
+    SOMETIMES,
+    VALUES,
+    AsValue,
+    in_compiled_code,
+    show_functions,
+)
 from ..ir.aval import FLOAT
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Var
@@ -84,7 +92,12 @@ class KnownType:
         return (type,)
 
     def __getattribute__(self, name: str) -> Any:  # all of them: an instance has a __new__ of object's
-        return object.__getattribute__(self, name) if name == "__mro_entries__" else getattr(type, name)
+        own = name in ("__mro_entries__", "plain")
+        return object.__getattribute__(self, name) if own else getattr(type, name)
+
+    def plain(self) -> Any:
+        """``type`` itself."""
+        return type
 
     def __eq__(self, other: Any) -> bool:
         return other is type or other is self
@@ -522,7 +535,7 @@ _called = {
 }  # fmt: skip
 CALLED.update(_called, print=_print, len=_len, max=_extreme(max, F.gt), min=_extreme(min, F.lt))
 SOMETIMES.update(print=_replays_prints, id=_stands_in)
-VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
+VALUES.update(type=_type, hasattr=AsValue(hasattr, _hasattr), getattr=AsValue(getattr, _getattr))
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _SCALARS = (
     "float64 double float32 single bool_ bool int64 int32 int16 int8 uint64 uint32 uint16 uint8 int_ intp intc uint "

@@ -204,6 +204,10 @@ MEMORY = {
     "a view of what is detached": "b = x * 2; s.a = b.detach()[1:]; s.b = b; return b.sum()",
     "detached twice": "b = x * 2; s.a, s.b = b.detach(), b.detach(); return b.sum()",
     "its data": "b = x * 2; s.a = b.data; return b",
+    "of what is outside, twice": "s.a = W.detach(); s.b = [s.a]; return x.sum()",
+    "of what is outside, stored and returned": "s.a = W.detach(); return s.a, [s.a]",
+    "of what is outside, returned twice": "y = W.detach(); return [y, y]",
+    "of what is outside, again and again": "s.a = W if s.a is None else s.a.detach(); s.b = s.a; return x.sum()",
     "of this call and of the last": "old, s.a = s.a, x * 2; s.b = s.a[1:]; return [old, s.b]",
 }
 
@@ -213,7 +217,7 @@ def test_tensors_that_leave_a_step_share_memory(name):
     """In replays, too: what others write into one shows in the other."""
     sides = []
     for compiled in (True, False):
-        space = {"torch": torch, "s": types.SimpleNamespace(a=None, b=None)}
+        space = {"torch": torch, "s": types.SimpleNamespace(a=None, b=None), "W": torch.ones(3)}
         exec(f"def f(x): {MEMORY[name]}", space)
         sides.append((torch.compile(space["f"]) if compiled else space["f"], space["s"]))
 

@@ -254,8 +254,8 @@ class Outside:
             return None
         shown = None if value._base is not None else self.shown(value)
         if shown is not None:
-            self.aliases[id(value)] = value
-            return ("memory", id(shown.args[0])), shown
+            name, made = self.named_alias(value, shown)
+            return ("memory", id(shown.args[0]), name), made
         if any(root.traced._storage is value._data._storage for root in self._capture.roots):
             return None
         self.tensors[id(value)] = value
@@ -273,6 +273,18 @@ class Outside:
             return memory.text(value, source, memory.array(source, texts))
 
         return ("tensor", key), made
+
+    def named_alias(self, t: Tensor, shown: Expression) -> tuple[str, Expression]:
+        """(the name of a tensor that shows memory from outside, its expression, which makes it once)."""
+        self.aliases[id(t)] = t
+        name = f"a{list(self.aliases).index(id(t))}"
+
+        def made(source: Source, texts: Sequence[str]) -> str:
+            if not any(line.startswith(f"{name} = ") for line in source.lines):
+                source.lines.append(f"{name} = {shown(source, texts)}")
+            return name
+
+        return name, made
 
     def leaves(self, t: Tensor) -> MadeMemory:
         """The memory of a tensor that the run made, which leaves it."""

@@ -32,7 +32,7 @@ from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Cal
 from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
-from ..runtime.record.effects import Effects, NotCountersError
+from ..runtime.record.effects import Effects, Expression, NotCountersError
 from ..runtime.record.held_values import HeldError, holds_traced
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
 from ..runtime.record.record import RunAgainError, UnseenReaderError, run_frozen, stand_in_of
@@ -133,6 +133,21 @@ class TensorMade:
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
         self.memory.text(self.tensor, source, text_of(self.aval, source, f"r[{self.result}]"))
+
+
+@dataclass(frozen=True, slots=True)
+class AliasMade:
+    """A tensor that shows memory from outside stands in several places."""
+
+    name: str
+    made: Expression
+
+    @property
+    def key(self) -> Hashable:
+        return "alias", self.name
+
+    def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
+        self.made(source, texts)
 
 
 @dataclass(kw_only=True)
@@ -651,7 +666,11 @@ def _finish(
         if shown is not None:
             known.update((id(leaf), id(leaf._base)))
             chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
-            return None, shown(source, leaf_texts)
+            if stands[id(leaf)] == 1 and id(leaf) not in outside.aliases:
+                return None, shown(source, leaf_texts)
+            name, made_once = outside.named_alias(leaf, shown)
+            effects.append(AliasMade(name, made_once))
+            return None, name
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
         memory = outside.leaves(leaf)

@@ -22,7 +22,7 @@ from .forward import Directional, Jvp, Linearize
 from .inner_run import arguments_of, call_of, run_along
 from .linear_map import split_linear
 from .transform import Function, rewrites
-from .values import described, fitting, joined, lanes_like, ones_like, values_of
+from .values import described, fitting, joined, lanes_like, ones_like, tangible, values_of
 
 
 def tangents_of(run: InnerRun, tangents: Sequence[Atom], results: Sequence[Atom]) -> list[Atom]:
@@ -55,7 +55,7 @@ def _jvp(rule: Jvp, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwa
     shown = [f"`{names[k]}`" for k in wrt]
     given = fitting(tangents, values, structure, shown, "tangent", "primals")
     run = run_within(fn, call, wrt, recorder, has_aux=rule.has_aux)
-    results = values_of(run.out)
+    results = tangible(fn, run.out, "jvp")
     out = results.form.tree(tangents_of(run, lanes_like(given), results.atoms))
     return (run.out, out, run.aux) if rule.has_aux else (run.out, out)
 
@@ -67,7 +67,7 @@ def _linearize(rule: Linearize, fn: Function, recorder: Recorder, args: tuple[An
     names = leaf_names(fn, call)
     wrt = differentiated(call, Mode(GRAD, every), names)
     run = run_within(fn, call, wrt, recorder, has_aux=rule.has_aux)
-    results = values_of(run.out)
+    results = tangible(fn, run.out, "linearize")
     dots = [renamed(x, recorder) for x in run.variables]
     start = len(recorder.nodes)
     found = tangents_of(run, lanes_like(dots), results.atoms)
@@ -92,5 +92,5 @@ def _directional(
     rule: Directional, fn: Function, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     run = run_along(rule.name, fn, recorder, args, kwargs, Mode(GRAD, rule.argnums))
-    results = values_of(run.out)
+    results = tangible(fn, run.out, rule.name)
     return results.form.tree(tangents_of(run, ones_like(run.variables), results.atoms))

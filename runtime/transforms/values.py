@@ -18,6 +18,7 @@ from ...tracer.ir.aval import FLOAT, Aval
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, lanes, structural
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.numpy_api.hooks import holds_traced
 from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import broadcast_to, cast, whole_lanes
 from ...tracer.ops.shape import zeros
@@ -101,6 +102,19 @@ def numbers_of(fn: Callable[..., Any], tree: Any, what: str) -> Values:
         f"{what} needs floating-point results, but {name_of(fn)} returned {described(others[0]) if others else 0}: "
         "return floats, or a tuple (result, aux) with has_aux=True"
     )
+
+
+def tangible(fn: Callable[..., Any], tree: Any, what: str) -> Values:
+    """As ``values_of``, for a result whose tangents *what* gives: none of an object that holds values."""
+    found = values_of(tree)
+    for leaf, slot in zip(found.leaves, found.form.slots, strict=True):
+        if slot is _NOTHING and holds_traced(leaf):
+            raise DifferentiationError.here(
+                f"{what} gives a tangent in the structure of the value, but {name_of(fn)} returned {described(leaf)}, "
+                "which holds values of its own: return them in tuples, lists and dicts, or (result, aux) with "
+                "has_aux=True"
+            )
+    return found
 
 
 def described(x: Any) -> str:

@@ -140,3 +140,33 @@ def test_errors_of_the_users_own_stay_as_they_are():
     with pytest.raises(TypeError) as found:
         compile_grad(f)([1.0])
     assert found.value.args == ("a 'list' is not for me",)
+
+
+class Held:
+    def __init__(self, value):
+        self.value = value
+
+
+class HeldInSlots:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+@pytest.mark.parametrize("cls", [Held, HeldInSlots])
+@pytest.mark.parametrize("within", [lambda x: x, lambda x: (1.0, x), lambda x: {"a": [x]}])
+def test_results_that_are_objects_have_no_tangents(cls, within):
+    def f(x):
+        return within(cls(x * 2))
+
+    for call in (lambda: autograd.jvp(f, (np.ones(3),), (np.ones(3),)), lambda: autograd.linearize(f, np.ones(3))):
+        with pytest.raises(tg.DifferentiationError, match=f"returned an object of {cls.__name__}, which holds values"):
+            call()
+
+    def loss(x):
+        tg.checkpoint(f)(x)
+        return np.sum(x)
+
+    with pytest.raises(tg.UnsupportedError, match=f"checkpoint of f returned an object of {cls.__name__}"):
+        compile_grad(loss).grad(np.ones(3))

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bytecode.records import dict_of
 from ..ir.forks import lock
 from ..ir.late_modules import imported
 from ..ops.elementwise import cast
@@ -180,12 +181,12 @@ def hook_to_source(function: Any, applies: Callable[..., bool] = _given_traced) 
 
 def over_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an argument is traced, or the first one holds what is."""
-    return _given_traced(args, kwargs) or (bool(args) and _holds_traced(args[0]))
+    return _given_traced(args, kwargs) or (bool(args) and holds_traced(args[0]))
 
 
-def _holds_traced(instance: Any) -> bool:
+def holds_traced(instance: Any) -> bool:
     """Whether an attribute of *instance*, or a part of one, is traced."""
-    found = getattr(instance, "__dict__", {}).values()
+    found = (dict_of(instance) or {}).values()
     return any(map(is_traced, found)) or any(
         is_traced(getattr(instance, name, None))
         for name in _slots(type(instance))  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from ..ir.graph import Atom, Graph, Lit, Node, Var, building, current_builder, l
 from ..ir.primitive import LOOP, PRIMITIVES, PRODUCT
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_map, tree_unflatten
+from ..numpy_api.hooks import holds_traced
 from ..ops.closure_conversion import closed, inlined
 from ..ops.complex import by_lane, put_together, taken_apart
 from ..ops.custom import custom_vjp as named_anew
@@ -157,6 +158,12 @@ def checkpoint_name(x: Any, name: str) -> Any:
     return tree_map(named, x)
 
 
+_HOLDS = (
+    "the {} returned an object of {}, which holds values that are to be computed again: return them in "
+    "tuples, lists and dicts, and make the object of them outside"
+)
+
+
 class _Region:
     """A checkpointed call as a graph of the lanes of its operands, then of what it closes over."""
 
@@ -202,6 +209,9 @@ class _Region:
     def _flattened(self, result: Any) -> list[Atom]:
         self.leaves, self.structure = tree_flatten(result)
         self.places = [k for k, leaf in enumerate(self.leaves) if is_data(leaf)]
+        for k in {*range(len(self.leaves))}.difference(self.places):
+            if holds_traced(self.leaves[k]):
+                raise UnsupportedError.here(_HOLDS.format(self.what, type(self.leaves[k]).__name__))
         self.outs = [to_atom(self.leaves[k]) for k in self.places]
         return taken_apart(self.outs)
 

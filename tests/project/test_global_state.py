@@ -23,6 +23,7 @@ LEAKS = {  # a change, and what is said of it
     "autocast": ("enter(tracegrad.autocast('float16'))", "autocast, dtype: None -> dtype.'float16'."),
     "config": ("config.max_paths = 3", "config, max_paths: 32 -> 3"),
     "loop_memory": ("config.loop_memory = 3", "loop_memory, budget: [0-9]+ -> 3"),
+    "kernels": ("kernels.get = kernels.get", "names in the kernel cache: .. -> .'get'."),
     "printing": ("tracegrad.set_printoptions(precision=1)", "print options of tracegrad, _options: .*=4.* -> .*=1"),
     "recording": ("enter(recording(Recorder()))", "the recording in progress: None -> .*Recorder"),
     "generator": ("random.default_generator = random.Generator()", "the generator of tensors, default_generator: "),
@@ -54,6 +55,7 @@ import gc, os, sys, threading, time, types, warnings
 import fake_cupy, numpy as np, pytest
 import global_state, tracegrad
 from tracegrad.runtime.config import config
+from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tensors import device, random
 from tracegrad.tracer.random import stream
 from tracegrad.tracer.record.recorder import Recorder, recording

@@ -25,6 +25,7 @@ import pytest
 
 from tracegrad.runtime.config import Config, config
 from tracegrad.runtime.cuda import availability
+from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.runtime.state import trust, watch
 from tracegrad.tensors import device, dtypes, modes, printing
 from tracegrad.tensors import random as tensor_random
@@ -183,6 +184,11 @@ def restore_recorder(recorder: Any) -> None:
     recorders._current.recorder = recorder
 
 
+def restore_kernels(names: list[str]) -> None:
+    for name in set(vars(kernels)).difference(names):
+        delattr(kernels, name)
+
+
 STATE = [
     Row("the default dtype of tracegrad", dtypes.get_default_dtype, dtypes.set_default_dtype),
     Row("the default device", device.get_default_device, device.set_default_device),
@@ -191,6 +197,8 @@ STATE = [
     Row("the recording in progress", recorders.current_recorder, restore_recorder),
     attributes("config", config, *Config.__annotations__),
     attributes("loop_memory", loop_memory, "budget"),
+    # `monkeypatch` of pytest before 9.2 leaves a method of the class there, which hides what others set on the class
+    Row("names in the kernel cache", lambda: sorted(vars(kernels)), restore_kernels),
     attributes("the print options of tracegrad", printing, "_options", "PACKAGE"),
     attributes("the trusted code", trust, "_trusted_folders"),
     attributes("the trusted code", watch, "_EVERYWHERE"),

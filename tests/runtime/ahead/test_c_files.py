@@ -15,7 +15,7 @@ from in_c import results_in_c
 
 from tracegrad import UnsupportedError, compile_grad
 from tracegrad.codegen.cpu.elf import undefined_symbols
-from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.runtime.launch.kernel_cache import KernelCache
 
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels are those of x86-64")
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="object files are linked on Linux here")
@@ -186,7 +186,7 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_compiled(below, 
     with pytest.raises(error, match="export_c: th") as found:
         compiled.export_c(place, "f")
     assert found.value.filename == str(place)
-    monkeypatch.setattr(kernels, "get", None)
+    monkeypatch.setattr(KernelCache, "get", None)
     message = re.escape(f"os.makedirs({str(place)!r}") if error is FileNotFoundError else "no folder"
     with pytest.raises(error, match=message):
         compile_grad(lambda x: np.sum(np.cosh(x))).export_c(str(place), np.ones(3), name="g")

@@ -65,7 +65,7 @@ class _ModuleAttribute:
 
 @dataclass(slots=True)
 class MadeMemory:
-    """What leaves a run of one array that it made: tensors that show all of it, or a part."""
+    """The tensors that leave a run and show the memory of one array that it made, all of it or a part."""
 
     base: TracedArray
     leaving: dict[int, tuple[Tensor, tuple[Any, ...]]]  # by id: a tensor, the operations that lead to it

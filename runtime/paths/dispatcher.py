@@ -247,6 +247,7 @@ class Dispatcher:
                 live = Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
                 again = partial(self._plainly, endpoint, call, live)
             else:  # of these arguments alone
+                self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
                 again = partial(self._run_live, endpoint, call, Live("", plain=True))
         finally:
             snapshot.release()

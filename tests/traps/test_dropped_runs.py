@@ -101,6 +101,20 @@ def test_changes_are_made_once(change, reason, steps, provable):
         assert repr(eval(shown, mine)) == repr(eval(shown, plain))
 
 
+@pytest.mark.parametrize("change", ["an attribute of a class", "a set", "a deque", "a counter"])
+def test_the_statistics_say_that_plain_python_has_answered(change):
+    setup, statement, _ = CHANGES[change]
+    space = {"types": types, "np": np}
+    exec(
+        f"{setup}\nnan, l, o = float('nan'), [], types.SimpleNamespace(m=float('nan'))\n"
+        f"def f(x):\n    {statement}\n    {REASONS['NaNs that are told apart']}\n",
+        space,
+    )
+    f = compile_grad(space["f"])
+    assert f(np.ones(3)) == 0.0
+    assert any(reason.startswith("plain Python has answered: a container") for reason in f.stats.retraces)
+
+
 #: Calls that are refused, as they would write into an array of the caller's.
 REFUSED = {
     "an item": "A[0] = x[0]\n    A[1] = A[0] * 2",

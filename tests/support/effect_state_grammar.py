@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 HEAD = """
-import collections, copy, dataclasses, functools, inspect, itertools, math, operator, sys, types
+import bisect, collections, contextlib, copy, dataclasses, enum, functools, heapq, inspect, itertools, math, operator, sys, types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from functools import partial
 class Box:
@@ -286,6 +286,46 @@ gap, base, dd = Gap(), partial(max, 0.25), defaultdict(int)
         ints="gap.n | len(partial(base, 1).args) | dd['n'] % 3 | gap.l.count(MISSING)", tests="gap.gap is MISSING | gap.gap is NIL | dd.default_factory is int | gap.l[0] is gap.none",
         statements="gap.gap = MISSING | gap.gap = NIL | gap.gap = NUM if gap.gap is MISSING else MISSING | base = partial(base, NUM) if INT == 2 else partial(max, 0.5) | dd.default_factory = None if TEST else int | dd[INT] += 1 | dd['n'] = INT | gap.n += 1 | Gap.kept.cache_clear() | gap.l = [MISSING, NUM] | gap.l[0] = gap.gap | dd[MISSING] = INT | gap.kept(INT) | gap.l.append(Gap.none); gap.l = gap.l[-2:] + [NUM]",
         changes="gap.gap = MISSING | gap.n = 0 | Gap.kept.cache_clear() | dd.clear() | dd.default_factory = int | gap.l = [NIL, 1.5] | base = partial(max, 1.0)",
+    ),
+    "tools": kind(
+        """
+heap, ranks, chain = [2.5, 3.0], [0.5, 1.5], collections.ChainMap({'a': 0.5}, {'b': 1.0, 'a': 2.0})
+nest = Box(l=[[0.5], {'v': 1.0}], d={'w': [1.0]}, o=Box(r=0.5), saved=None)
+class Mode(enum.Enum):
+    SLOW, FAST = 1, 2
+mode = Box(now=Mode.SLOW, by={Mode.SLOW: 0.5, Mode.FAST: 1.0})
+""",
+        "heap ranks chain nest Mode mode", "ranks", nums="heap[0] | ranks[-1] | chain['a'] | chain.get('c', 0.5) | nest.l[0][-1] | nest.l[1]['v'] | nest.o.r | mode.by[mode.now] | functools.reduce(operator.add, ranks) | max(heap) | sum(heapq.nsmallest(2, heap)) | sorted(ranks, key=lambda v: -v)[0] | operator.itemgetter(0)(heap) | nest.saved.o.r if nest.saved else 0.5",
+        ints="len(heap) | len(chain) | len(chain.maps) | len(nest.l) | mode.now.value | bisect.bisect(ranks, 1.0)", tests="mode.now is Mode.FAST | nest.saved is None | 'c' in chain | nest.saved and nest.saved.l is nest.l | heap[0] < 1.0",
+        statements="heapq.heappush(heap, NUM) | heapq.heappop(heap); heapq.heappush(heap, NUM) | heapq.heapreplace(heap, NUM) | bisect.insort(ranks, NUM); ranks = ranks[-4:] | chain['c'] = NUM | chain['a'] = NUM | chain.pop('c', None) | chain.maps[1]['b'] = NUM | chain.maps[0] = {'a': NUM} | nest.saved = copy.deepcopy(nest.o) and Box(o=copy.deepcopy(nest.o), l=nest.l) | nest.l = copy.deepcopy(nest.l) | nest.l[0].append(NUM); nest.l[0] = nest.l[0][-3:] | nest.o = copy.copy(nest.o); nest.o.r = NUM | operator.setitem(nest.d, 'w', [NUM]) | operator.iadd(nest.d['w'], [NUM]); nest.d['w'] = nest.d['w'][-2:] | mode.now = Mode.FAST if TEST else Mode.SLOW | mode.by[Mode.FAST] = NUM | mode.by = dict(mode.by) | ranks.sort(key=lambda v: -v) | heap.sort(); heapq.heapify(heap) | heap[:] = heapq.nlargest(2, heap) | for name in ('r', 'q'): setattr(nest.o, name, NUM) | [setattr(nest.o, n2, v2) for n2, v2 in zip(('r', 'z'), (NUM, INT))] | nest.l[1].update(v=NUM) | nest.l.append({'v': NUM}); del nest.l[2:] | ranks = list(map(lambda v: v * 0.5, ranks)) | ranks[:] = [min(v, NUM) for v in ranks] | mode.last = (mode.now, INT)",
+        changes="heap[:] = [1.0, 2.0] | ranks = [0.5] | chain.maps[0].clear(); chain['a'] = 1.5 | nest.o = Box(r=2.0) | mode.now = Mode.FAST | nest.saved = None | nest.l = [[1.0], {'v': 2.0}] | mode.by[Mode.SLOW] = 2.0",
+    ),
+    "contexts": kind(
+        """
+class Scope:
+    depth, ends = 0, []
+    def __init__(self, v, hides=False): self.v, self.hides = v, hides
+    def __enter__(self):
+        Scope.depth += 1
+        return self
+    def __exit__(self, kind, error, trace):
+        Scope.depth -= 1
+        Scope.ends.append((kind is None, self.v))
+        del Scope.ends[:-3]
+        return self.hides
+past = Box(all=[], level=0.5, n=0)
+@contextlib.contextmanager
+def level(v):
+    before, past.level = past.level, v
+    try:
+        yield before
+    finally:
+        past.level = before
+        past.n += 1
+""",
+        "Scope past level", nums="past.level | Scope.ends[-1][1] if Scope.ends else 0.5 | len(past.all) * 0.5", ints="past.n | Scope.depth | len(Scope.ends)", tests="Scope.ends | past.n > 2 | past.level > 1.0 | Scope.depth",
+        statements="with Scope(NUM): s = s + 0.1 * NUM | with Scope(NUM) as sc: sc.v = NUM | with level(NUM): s = s + 0.1 * past.level | with level(NUM) as was: past.all = [was, past.level] | with contextlib.suppress(KeyError): past.all = [NUM, {}[INT]] | with Scope(NUM, True): raise Bad(INT) | with level(NUM), Scope(INT): past.last = NUM | with contextlib.ExitStack() as stack:\n    stack.enter_context(level(NUM))\n    stack.callback(past.all.append, INT)\n    t = past.level | with Scope(NUM, TEST):\n    if TEST:\n        raise Bad(NUM)\n    past.level = NUM | past.all = past.all[-2:] | past.level = NUM | with level(NUM):\n    with level(past.level * 0.5): past.deep = past.level | try:\n    with Scope(NUM): raise KeyError(k)\nexcept KeyError as caught: past.key = caught.args[0]\nfinally: past.n += 1",
+        changes="past.level = 1.5 | past.n = 0 | Scope.ends.clear() | past.all = []",
     ),
     "arguments": kind(
         "log, cache = [], {}", "log cache", "log cache", nums="log[-1] if log else 0.5 | cache.get('a', 0.5) | cache.get(INT, 1.0) | len(cache)", ints="len(log) | len(cache)", tests="log | 'a' in cache | INT in cache",

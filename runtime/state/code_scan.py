@@ -30,6 +30,7 @@ Root = tuple[str, str]
 
 _GLOBAL_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_BESIDE_NULL = _GLOBAL_LOADS | _DEREF_LOADS | {"LOAD_ATTR", "LOAD_FAST"}  # in front of or behind a PUSH_NULL
 _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
 _RAISE = dis.opmap["RAISE_VARARGS"]
@@ -251,13 +252,18 @@ def _called(instructions: list[dis.Instruction]) -> set[str]:
     for index, ins in enumerate(instructions):
         op = ins.opname
         called = pushes_null(ins)
-        if not called and op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR", "LOAD_FAST"}:
+        if not called and op in _BESIDE_NULL:
             around = instructions[max(index - 1, 0) : index] + instructions[index + 1 : index + 2]
             called = any(i.opname == "PUSH_NULL" for i in around)
         if called:  # for `module.Class(...)` the NULL is before the module
-            attributes = itertools.takewhile(lambda i: i.opname == "LOAD_ATTR", instructions[index + 1 :])
+            attributes = itertools.takewhile(lambda i: i.opname == "LOAD_ATTR", _from(instructions, index + 1))
             names.update([ins.argval, *(i.argval for i in attributes)])
     return names
+
+
+def _from(instructions: list[dis.Instruction], start: int) -> Iterator[dis.Instruction]:
+    """The *instructions* from *start* on, of which few are asked for: no copy of thousands."""
+    return map(instructions.__getitem__, range(start, len(instructions)))
 
 
 def _end_chain(facts: CodeFacts, root: Root, chain: tuple[str, ...], line: int) -> None:
@@ -290,7 +296,7 @@ def _format_fields(facts: CodeFacts, before: dis.Instruction | None, line: int) 
 def _simple_arguments(instructions: list[dis.Instruction], start: int) -> Iterator[object]:
     """The arguments of a call where they are plain loads: constants as themselves, the rest as None."""
     pending: list[object] = []
-    for ins in instructions[start:]:
+    for ins in _from(instructions, start):
         op = ins.opname
         if op in ("LOAD_CONST",):
             pending.append(ins.argval)

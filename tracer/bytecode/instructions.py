@@ -9,7 +9,8 @@ that the part has, and is the real one otherwise.
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -18,8 +19,13 @@ from .versions import FORM
 NULL_ABOVE = int(FORM.null_above)  # entries of the stack between the arguments and the callable
 
 
-def plain_instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    """The instructions of *code*, without those nested in it and without caches."""
+@lru_cache(maxsize=256)
+def plain_instructions(code: CodeType) -> Sequence[dis.Instruction]:
+    """The instructions of *code*, without those nested in it and without caches; several analyses read them."""
+    return tuple(_plain_instructions(code))
+
+
+def _plain_instructions(code: CodeType) -> Iterator[dis.Instruction]:
     held: dis.Instruction | None = None  # a constant, which may be the names of keyword arguments
     for ins in dis.get_instructions(code):
         if ins.opname == "CACHE":

@@ -9,6 +9,8 @@ import numpy as np
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu import program
 from tracegrad.runtime.record import differentiable
+from tracegrad.runtime.state import code_scan
+from tracegrad.tracer.bytecode import instructions
 from tracegrad.tracer.ir import gc_pause
 
 
@@ -33,6 +35,36 @@ def test_each_owner_is_looked_at_once(monkeypatch):
     text = differentiable.gradient_text(call, mode, None, iter([f"g{k}" for k in range(count)]))
     assert text == f"({', '.join(f'g{k}' for k in range(count))},)"
     assert Counted.seen == count
+
+
+def line_after_line(count):
+    names = {"np": np}
+    lines = [f"x = np.sin(x * 0.9) + np.cos({k} + x)" for k in range(count)]
+    exec("def f(x):\n    " + "\n    ".join(lines) + "\n    return x\n", names)
+    return names["f"]
+
+
+def test_the_instructions_of_a_function_are_listed_once(monkeypatch, fresh_kernels):
+    listed = []
+    real = instructions.dis.get_instructions
+    monkeypatch.setattr(instructions.dis, "get_instructions", lambda code: listed.append(code) or real(code))
+    f = line_after_line(10)
+    compile_grad(f).value_and_grad(0.5)
+    assert listed.count(f.__code__) == 1
+
+
+def test_few_instructions_behind_each_are_looked_at():
+    class Looked(list):
+        seen = 0
+
+        def __getitem__(self, at):
+            found = super().__getitem__(at)
+            Looked.seen += len(found) if isinstance(at, slice) else 1
+            return found
+
+    code = Looked(instructions.plain_instructions(line_after_line(100).__code__))
+    assert code_scan._called(code) >= {"sin", "cos"}
+    assert Looked.seen < 5 * len(code)
 
 
 def test_the_collector_runs_less_often_while_a_kernel_is_made(monkeypatch, fresh_kernels):

@@ -62,7 +62,8 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     """The leaves that gradients are taken of."""
     owned = _owned(call)
     in_object = fields_of(call.tree)
-    count = len(call.positional)
+    specs = call.positional  # asked once: to find them, all arguments are hashed
+    count = len(specs)
     result, before = [], set[int]()
     for position in mode.positions:
         actual = position + count if position < 0 else position
@@ -95,7 +96,7 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
                 f"cannot differentiate with respect to `{names[k]}`, {what}: "
                 f"only floats have gradients; pass {remedy}, or choose other argnums"
             )
-        spec = call.positional[actual]
+        spec = specs[actual]
         if not taken and (mine or is_object(spec)):
             what = f", an object of type {spec.type.__name__}" if is_object(spec) else ""
             raise DifferentiationError.here(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu import program
-from tracegrad.runtime.record import differentiable
+from tracegrad.runtime.record import call_key, differentiable
 from tracegrad.runtime.state import code_scan
 from tracegrad.tracer.bytecode import instructions
 from tracegrad.tracer.ir import gc_pause
@@ -35,6 +35,19 @@ def test_each_owner_is_looked_at_once(monkeypatch):
     text = differentiable.gradient_text(call, mode, None, iter([f"g{k}" for k in range(count)]))
     assert text == f"({', '.join(f'g{k}' for k in range(count))},)"
     assert Counted.seen == count
+
+
+def test_the_structure_of_the_arguments_is_looked_up_a_few_times(monkeypatch, fresh_kernels):
+    """All of them are hashed for it."""
+    asked = []
+    real = call_key._positional
+    monkeypatch.setattr(call_key, "_positional", lambda tree: asked.append(tree) or real(tree))
+    counts = []
+    for n in (10, 60):
+        asked.clear()
+        compile_grad(lambda *p: sum(p) * p[0], argnums=tuple(range(n))).value_and_grad(*np.linspace(1, 2, n).tolist())
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
 
 
 def line_after_line(count):

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from ...codegen.cpu.program import Program
 from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError, OnlyPythonError, unrecordable
+from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
@@ -93,7 +95,8 @@ class Dispatcher:
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
         self.plans = PlanCache(fn, target == "step")
-        self._sinks = sink_parameters(fn, positional_names(fn))
+        with fewer_collections():
+            self._sinks = sink_parameters(fn, positional_names(fn))
         _dispatchers.add(self)
 
     def endpoint(self, mode: Mode) -> Endpoint:
@@ -177,6 +180,11 @@ class Dispatcher:
 
     def answer(self, endpoint: Endpoint, call: Call) -> Any:
         """The answer to *call*, which no slot has given."""
+        with ExitStack() as pause:
+            return self._answer(endpoint, call, pause)
+
+    def _answer(self, endpoint: Endpoint, call: Call, pause: ExitStack) -> Any:
+        """The same, with a *pause* of the garbage collector while what is kept is made; not while Python answers."""
         with self.lock:
             live = endpoint.live.get(call.key)
             known = tuple(endpoint.variants.find(call.key) or ())
@@ -214,6 +222,7 @@ class Dispatcher:
         if plan.asks_identity and plan.keep_contents(numbers_elsewhere(snapshot)):
             snapshot.release()
             return self.answer(endpoint, call)
+        pause.enter_context(fewer_collections())
         floats = floats_compared(snapshot) if plan.asks_identity else ()
         data = [*call.data, *snapshot.arrays, *floats]
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
@@ -252,6 +261,7 @@ class Dispatcher:
         finally:
             snapshot.release()
         if again is not None:  # not above: what the function raises would have this exception for its context
+            pause.close()
             return again()
         match = next((p for p in paths if recording.same_program(p.recording)), None)
         keeps = plan.provable and not recording.changes

@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...tracer.ir.gc_pause import fewer_collections
 from ..config import config
 from ..recent import Recent
 from ..record.call_key import OBJECT, Call
@@ -47,6 +48,7 @@ class PlanCache:
             return plan, None
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = StatePlan(self._fn, labels, True, classes, self._holders)
-        snapshot = plan.snapshot(objects)
+        with fewer_collections():
+            plan = StatePlan(self._fn, labels, True, classes, self._holders)
+            snapshot = plan.snapshot(objects)
         return self._plans.keep(key, plan), snapshot

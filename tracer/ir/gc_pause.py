@@ -18,17 +18,20 @@ from .forks import SharedChange
 OBJECTS = 100_000  # new objects between two passes, at least: more than the tracer has
 
 _before: tuple[int, int, int] = gc.get_threshold()
+_during: tuple[int, int, int] = _before
 
 
 def _begin() -> None:
-    global _before
-    _before = gc.get_threshold()
+    global _before, _during
+    _before = _during = gc.get_threshold()
     if 0 < _before[0] < OBJECTS:
-        gc.set_threshold(OBJECTS, *_before[1:])
+        # a full pass, which goes over all that lives, is not due sooner for what was counted before
+        _during = OBJECTS, _before[1], _before[2] + gc.get_count()[2]
+        gc.set_threshold(*_during)
 
 
 def _end() -> None:
-    if gc.get_threshold() == (OBJECTS, *_before[1:]):
+    if gc.get_threshold() == _during:
         gc.set_threshold(*_before)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +79,28 @@ def test_few_instructions_behind_each_are_looked_at():
     code = Looked(instructions.plain_instructions(line_after_line(100).__code__))
     assert code_scan._called(code) >= {"sin", "cos"}
     assert Looked.seen < 5 * len(code)
+
+
+def test_the_collector_runs_seldom_in_a_first_call(fresh_kernels):
+    f, passes = line_after_line(300), []
+    compile_grad(line_after_line(1)).value_and_grad(0.5)  # what is imported then
+    count = lambda phase, info: passes.append(info) if phase == "start" else None  # noqa: E731
+    gc.collect()
+    gc.callbacks.append(count)
+    try:
+        compile_grad(f).value_and_grad(0.5)
+    finally:
+        gc.callbacks.remove(count)
+    assert len(passes) < 10  # a pass for 700 objects would be fifty
+
+
+def test_full_collections_are_not_due_earlier(monkeypatch):
+    """For what has been counted before a recording began."""
+    monkeypatch.setattr(gc_pause.gc, "get_count", lambda: (5, 3, 8))
+    before = gc.get_threshold()
+    with gc_pause.fewer_collections():
+        assert gc.get_threshold() == (gc_pause.OBJECTS, before[1], before[2] + 8)
+    assert gc.get_threshold() == before
 
 
 def test_the_collector_runs_less_often_while_a_kernel_is_made(monkeypatch, fresh_kernels):

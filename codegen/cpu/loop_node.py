@@ -46,6 +46,7 @@ from .scalar import I1, I8, I64, declare, least, memory_type, unique_name
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
+MOST_ALIKE = 256  # values in statements that are written once for several places: each may be an argument
 MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
 MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
@@ -98,19 +99,23 @@ class LoopFrame(Frame):
         if least:
             bodies = [[item] for item in items if isinstance(item, Loop) and self._values(item) >= least]
         else:
-            bodies = [item for item in items if isinstance(item, list)]
+            bodies = [item for item in items if isinstance(item, list) and self._may_be_shared(item)]
         keys = [Likeness(self.program, self.schedule, body).key for body in bodies] if len(bodies) > 1 else []
         self.repeated = {key for key, times in Counter(keys).items() if times > 1}
 
-    def _values(self, nest: Loop) -> int:
-        """The number of values that *nest* evaluates or reads."""
-        found = [self.schedule.reads[s.out] for s in statements_of(nest)]
+    def _values(self, *items: Loop | Statement) -> int:
+        """The number of values that *items* evaluate or read."""
+        found = [self.schedule.reads[s.out] for item in items for s in statements_of(item)]
         return sum(len(reads.inlined) + len(reads.stored) for reads in found)
+
+    def _may_be_shared(self, row: Sequence[Loop | Statement]) -> bool:
+        """Whether statements in a *row* are so few that a function of them has few arguments (a heuristic)."""
+        return self._values(*row) <= MOST_ALIKE
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
         always = isinstance(body[0], Loop) and not inline
-        if always or self.repeated:
+        if always or (self.repeated and (isinstance(body[0], Loop) or self._may_be_shared(body))):
             like = Likeness(self.program, self.schedule, body)
             if always or like.key in self.repeated:
                 self._call(self._like(like, lambda: self._nest(body, name)))

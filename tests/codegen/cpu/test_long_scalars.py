@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.codegen.cpu import assemble, jit
+from tracegrad.codegen.cpu import assemble, jit, loop_node
 from tracegrad.codegen.schedule import functions, schedule
 from tracegrad.runtime.launch.kernel_cache import kernels
 
@@ -85,6 +85,23 @@ def test_functions_do_not_grow_with_the_program(name, sizes):
         all_lines.append(sum(sizes))
     assert largest[1] < 1.2 * largest[0] < 8_000
     assert all_lines[1] < 2.4 * all_lines[0]  # the first function reads nothing that others made
+
+
+def test_functions_of_many_values_are_not_shared(sizes, monkeypatch):
+    """Two like ones with a thousand buffers would be one of a thousand arguments."""
+    texts = []
+    real = jit.compile_text
+    monkeypatch.setattr(jit, "compile_text", lambda text, name: texts.append(text) or real(text, name))
+    monkeypatch.setattr(functions, "MAX_VALUES", 60)
+    most = []
+    for alike in (10, 1000):
+        kernels.clear()
+        monkeypatch.setattr(loop_node, "MOST_ALIKE", alike)
+        f, args, argnums = parameters(100)
+        value, _ = compile_grad(f, argnums=argnums).value_and_grad(*args)
+        np.testing.assert_allclose(value, f(*args), rtol=1e-10)
+        most.append(max(line.count("noalias") for line in texts[-1].splitlines() if line.startswith("define ")))
+    assert most[0] < 5 < 20 < most[1]
 
 
 def branching(x, y):

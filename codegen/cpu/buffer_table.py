@@ -11,7 +11,7 @@ from ..lower.canonical import Canonical, Sym
 from ..schedule.loop_tree import ResultRun, ScalarPlaces, Schedule, ScheduleItem
 from .expressions import Numbers
 from .loop_nest import ItemEmitter
-from .scalar import I64, PTR, memory_type
+from .scalar import I64, PTR, as_text, memory_type
 
 
 @dataclass(eq=False)
@@ -79,4 +79,6 @@ def row_function(
     """The function ``(table, sizes, constants)`` of the statements in *body*."""
     emitter = RowEmitter(program, schedule, module, name, table)
     emitter.items(list(body))
-    return emitter.finish()
+    function = emitter.finish()
+    as_text(function)
+    return function

@@ -41,7 +41,7 @@ from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
 from .pool_calls import POLL
 from .products import product_work
-from .scalar import I1, I8, I64, declare, least, memory_type, unique_name
+from .scalar import I1, I8, I64, as_text, declare, least, memory_type, unique_name
 
 STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
@@ -129,7 +129,8 @@ class LoopFrame(Frame):
         used = self.used(body)
         emitter = ItemEmitter(self.program, self.schedule, module, name, used, inline=inline)
         emitter.items(list(body))
-        self.b.call(emitter.finish(), [*map(self.address, used), self.sizes, self.consts])
+        self.b.call(function := emitter.finish(), [*map(self.address, used), self.sizes, self.consts])
+        as_text(function)
 
     def address(self, sym: Sym) -> ir.Value:
         """A buffer's pointer for one use."""
@@ -181,8 +182,7 @@ class LoopFrame(Frame):
 
     def _known(self, function: ir.Function) -> ir.Function:
         """*function*, or one that is like it but for its name."""
-        module, name = self.b.module, function.name
-        text = module.globals[name] = str(function)  # which the module prints as it stands
+        module, name, text = self.b.module, function.name, as_text(function)
         known = self.nests.setdefault(hints_by_name(text, module).replace(name, "", 1), function)
         if known is not function:
             del module.globals[name]

@@ -369,6 +369,16 @@ def unique_name(module: ir.Module, stem: str) -> str:
     return module.get_unique_name(f"{stem}_{len(module.globals)}")
 
 
+def as_text(function: ir.Function) -> str:
+    """The text of a *function* that is complete.  Its module prints this as it stands, and the instructions are gone at
+    once: they refer to each other in circles, and the garbage collector would go through those of a long program."""
+    text = function.module.globals[function.name] = str(function)
+    for block in function.blocks:
+        block.instructions.clear()
+    function.blocks.clear()
+    return text
+
+
 def outside(module: ir.Module, name: str | None) -> ir.Value:
     """The address of something outside of the kernel (``symbols.py``), or null."""
     if name is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import llvmlite.ir as ir
 import numpy as np
 import pytest
 
@@ -102,6 +103,26 @@ def test_functions_of_many_values_are_not_shared(sizes, monkeypatch):
         np.testing.assert_allclose(value, f(*args), rtol=1e-10)
         most.append(max(line.count("noalias") for line in texts[-1].splitlines() if line.startswith("define ")))
     assert most[0] < 5 < 20 < most[1]
+
+
+def test_what_is_written_is_text(monkeypatch, fresh_kernels):
+    """Instructions refer to each other in circles, and the garbage collector goes over all that are left."""
+    left = []
+    real = assemble._CpuAssembler.emit
+
+    def emit(self):
+        steps = real(self)
+        functions = [f for f in self.module.globals.values() if isinstance(f, ir.Function)]
+        left.append(sum(len(block.instructions) for f in functions for block in f.blocks))
+        return steps
+
+    monkeypatch.setattr(assemble._CpuAssembler, "emit", emit)
+    monkeypatch.setattr(jit.optimiser, "level", 0)
+    f, args, argnums = straight_line(300)
+    value, _ = compile_grad(f, argnums=argnums).value_and_grad(*args)
+    np.testing.assert_allclose(value, f(*args), rtol=1e-10)
+    assert left
+    assert left[0] < 300
 
 
 def branching(x, y):

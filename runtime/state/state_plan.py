@@ -278,7 +278,7 @@ class StatePlan:
             found = made(lean, True)
             if known(found) and any(node.code is not None for node in found.nodes):
                 return found
-        whole.lean, whole.taken = False, set()
+        whole.lean = False  # (what has been taken stays known, for the next try without other arms)
         return made(whole, False)
 
     def take(self, arm: Arm) -> None:

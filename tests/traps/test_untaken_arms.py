@@ -3,9 +3,11 @@ takes one is right all the same."""
 
 import copy
 import heapq
+import itertools
 import sys
 import textwrap
 import time
+import types
 
 import numpy as np
 import pytest
@@ -475,3 +477,40 @@ def test_an_arm_that_begins_with_a_handler(name):
         x = np.array([first, 1.0])
         assert np.isclose(f(x), plain["f"](x))
         assert repr(mine["left"]) == repr(plain["left"]) and not leftovers({"left": mine["left"]})
+
+
+#: Arms after which the state can't be compared.
+OPAQUE_ARMS = {
+    "an iterator": "log.append(next(it))",
+    "a descriptor": "odd.own = 1.0",
+    "a dict of attributes": "s.__dict__.pop('q', None)",
+}
+
+
+@pytest.mark.parametrize("arm", OPAQUE_ARMS)
+@pytest.mark.parametrize("before", ["kept.append(x)", "kept.append(x[0])", "s.n += 1", "s.by[1] = x", "pass"])
+def test_an_arm_after_which_python_runs(before, arm):
+    """That it has been taken stays known, whatever else the run has taught: no run is made again and again."""
+    source = (
+        "class Own:\n"
+        "    def __get__(self, o, t=None): return self if o is None else o.__dict__.get('_own', 0.5)\n"
+        "    def __set__(self, o, v): o.__dict__['_own'] = v\n"
+        "class Odd: own = Own()\n"
+        "odd, it, kept, s = Odd(), itertools.cycle([0.5, 1.0]), [], types.SimpleNamespace(n=0, by={})\n"
+        "def f(x, log):\n"
+        f"    {before}\n"
+        "    if x[1] < x[2]: return np.sum(x)\n"
+        f"    {OPAQUE_ARMS[arm]}\n"
+        "    return np.sum(x * x) + odd.own\n"
+    )
+    sides = []
+    for _ in range(2):
+        space = {"np": np, "itertools": itertools, "types": types}
+        exec(source, space)
+        sides.append((space["f"], space, []))
+    (mine, ours, ours_log), (plain, theirs, log) = sides
+    f = compile_grad(mine)
+    for point in ([0.5, 1.0, 1.5], [1.5, 1.1, 0.4], [0.5, 1.0, 1.5], [1.5, 1.1, 0.4], [1.0, 1.1, 0.4]):
+        assert np.isclose(f(np.array(point), ours_log), plain(np.array(point), log))
+        assert (len(ours["kept"]), vars(ours["s"])["n"], ours_log) == (len(theirs["kept"]), vars(theirs["s"])["n"], log)
+    assert f.stats.traces < 20

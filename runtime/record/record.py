@@ -600,8 +600,9 @@ def _make_again(
             plan.refuse(again.reason or Refusal.REPLAY_CHANGES(name=next(iter(asked), "a list")))
     names = _captured_names(recorder, snapshot, again.captured)
     if changed or (names and not plan.keep_contents(names)):
-        ours = raised is None or isinstance(raised, RecordAgainError) or again in (raised.__cause__, raised.__context__)
-        raise again.error if ours else raised  # (NumPy says something else where a number is refused)
+        if raised is None or isinstance(raised, RecordAgainError) or again in (raised.__cause__, raised.__context__):
+            raise again.error  # of which NumPy says something else where a number is refused
+        raise raised
     if recorder.choices is not None and recorder.choices.wanted:
         plan.choose(recorder.guards)
     raise again

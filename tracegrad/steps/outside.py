@@ -254,8 +254,8 @@ class Outside:
             return None
         shown = None if value._base is not None else self.shown(value)
         if shown is not None:
-            name, made = self.named_alias(value, shown)
-            return ("memory", id(shown.args[0]), name), made
+            name, alias = self.named_alias(value, shown)
+            return ("memory", id(shown.args[0]), name), alias
         if any(root.traced._storage is value._data._storage for root in self._capture.roots):
             return None
         self.tensors[id(value)] = value

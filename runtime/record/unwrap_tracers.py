@@ -20,6 +20,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -111,8 +112,11 @@ class Settled:
                 plain = self(value.value, depth)
             elif type(value) is TracedArray:
                 # in an error, there are those of the body of a loop in which it arose
-                lost = not value._complete or (
-                    not value._recorder.active and (self._in_error or value._recorder.outermost() is not self.run)
+                elsewhere = value._complete and value._recorder.thread != get_ident()  # another run's, under way
+                lost = (
+                    elsewhere
+                    or not value._complete
+                    or (not value._recorder.active and (self._in_error or value._recorder.outermost() is not self.run))
                 )
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:
@@ -376,12 +380,13 @@ class Holders:
 
     def __init__(self, recorder: Recorder, given: Arguments) -> None:
         self._recorder = recorder
-        self._watched = [recorder, *[leaf for leaf in given.leaves if type(leaf) is TracedArray], *VALUES.values()]
+        self._watched = [recorder, *[leaf for leaf in given.leaves if type(leaf) is TracedArray]]
         self._given = given, given.leaves, given.args, given.kwargs, self._watched
         self._before: list[int] = []
+        self._shown: list[int] = []
 
     def begin(self) -> None:
-        self._before = _counts(self._watched)
+        self._before, self._shown = _counts(self._watched), _counts([*VALUES.values()])
 
     def only(self, results: list[Any], settled: Sequence[TracedArray] = ()) -> bool:
         """Whether nobody but the caller holds a traced array after a run: those in *results*, a list of one value that
@@ -402,7 +407,7 @@ class Holders:
         arrays += [x for x in settled if id(x) not in places[0]]
         made = len(arrays) + len({id(x._storage) for x in arrays if x._storage.home is self._recorder})
         del arrays
-        if more != made or any(others):
+        if more != made or any(others) or any(map(operator.gt, _counts([*VALUES.values()]), self._shown)):
             return False
         free = _counts([object()])[0] - 1  # in no place
 
@@ -430,10 +435,9 @@ class Holders:
         found += self._made()
         result = _containers(out)
         passed = {id(x) for x in (*self._given, *result)}
-        for value, before, now in zip(self._watched, self._before, _counts(self._watched), strict=True):
-            if type(value) in _STAND_INS and now > before:
-                found.append(value)
-                passed |= _OWN_HOLDERS
+        shown = [*VALUES.values()]
+        found += [x for x, now, before in zip(shown, _counts(shown), self._shown, strict=True) if now > before]
+        passed |= {id(shown), *_OWN_HOLDERS}
         plain.leave(result)
         passed |= {id(x) for x in (vars(self._recorder), *vars(self._recorder).values())}
         free = _counts([object()])[0] + 2  # in a list of holders, in a variable

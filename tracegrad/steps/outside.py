@@ -80,11 +80,11 @@ class MadeMemory:
         """The name of one of them over the *result* that is the base: it may be kept outside and returned, too."""
         base = tensor_of(source, result)
         name = self.name(t, base)
-        if name != base and not any(line.startswith(f"{name} = ") for line in source.lines):
+        if name != base:
             chain = self.leaving[id(t)][1]
             made = f"{source.constant(views)}({base}, {source.constant(chain)})" if chain else base
             made = made if t._base is not None else f"{source.constant(detach)}({made})"
-            source.lines.append(f"{name} = {made}")
+            made_once(source, name, made)
         return name
 
 
@@ -280,9 +280,7 @@ class Outside:
         name = f"a{list(self.aliases).index(id(t))}"
 
         def made(source: Source, texts: Sequence[str]) -> str:
-            if not any(line.startswith(f"{name} = ") for line in source.lines):
-                source.lines.append(f"{name} = {shown(source, texts)}")
-            return name
+            return made_once(source, name, shown(source, texts))
 
         return name, made
 
@@ -320,9 +318,14 @@ def tensor_of(source: Source, result: str) -> str:
     """The name of the tensor over *result*, which is made once: it may be kept outside and returned, too."""
     name = f"t{result.partition('r[')[2].partition(']')[0]}"
     source.names.update(make=make, asarray=as_array)
-    made = f"{name} = make(asarray({result}))"
-    if made not in source.lines:
-        source.lines.append(made)
+    return made_once(source, name, f"make(asarray({result}))")
+
+
+def made_once(source: Source, name: str, made: str) -> str:
+    """The *name* of a tensor, which one line of the *source* makes, whoever asks for it."""
+    line = f"{name} = {made}"
+    if line not in source.lines:
+        source.lines.append(line)
     return name
 
 

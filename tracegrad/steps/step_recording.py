@@ -66,7 +66,7 @@ from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Shown, Texts
 from ..tracer.reroll.loop_monitor import follow_loops
 from ..tracer.reroll.roll import rolled
-from .outside import MadeMemory, Outside, tensor_of
+from .outside import Outside, tensor_of
 from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
@@ -119,32 +119,14 @@ class GradAssigned:
 
 @dataclass(frozen=True, slots=True)
 class TensorMade:
-    """A tensor that the run made stands in several places, or shares its memory with another one that leaves it."""
-
-    name: str
-    tensor: Tensor
-    memory: MadeMemory
-    result: int  # which is the base
-    aval: Aval
-
-    @property
-    def key(self) -> Hashable:
-        return "made", self.name
-
-    def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        self.memory.text(self.tensor, source, text_of(self.aval, source, f"r[{self.result}]"))
-
-
-@dataclass(frozen=True, slots=True)
-class AliasMade:
-    """A tensor that shows memory from outside stands in several places."""
+    """A tensor that stands in several places, or shares its memory with another one that leaves the run."""
 
     name: str
     made: Expression
 
     @property
     def key(self) -> Hashable:
-        return "alias", self.name
+        return "made", self.name
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
         self.made(source, texts)
@@ -669,7 +651,7 @@ def _finish(
             if stands[id(leaf)] == 1 and id(leaf) not in outside.aliases:
                 return None, shown(source, leaf_texts)
             name, made_once = outside.named_alias(leaf, shown)
-            effects.append(AliasMade(name, made_once))
+            effects.append(TensorMade(name, made_once))
             return None, name
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
@@ -684,9 +666,10 @@ def _finish(
         if index == len(results):
             results.append(as_result(atom))
             on_host.append(capture.device_of(memory.base).type == "cpu")
-        memory.array = memory.array or (lambda source, texts: text_of(atom.aval, source, f"r[{index}]"))
+        array: Expression = lambda source, texts: text_of(atom.aval, source, f"r[{index}]")  # noqa: E731
+        memory.array = memory.array or array
         name = memory.name(leaf, f"t{index}")
-        effects.append(TensorMade(name, leaf, memory, index, atom.aval))
+        effects.append(TensorMade(name, lambda source, texts: memory.text(leaf, source, array(source, texts))))
         chains.append([(op.name, *map(repr, given)) for op, given in memory.leaving[id(leaf)][1]])
         return None, name
 

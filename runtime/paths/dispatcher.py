@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from ...codegen.cpu.program import Program
+from ...tracer.control.arms import MANY_PATHS
 from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError, OnlyPythonError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
@@ -44,6 +45,7 @@ from ..launch import (
     sub_kernels,  # noqa: F401  (registers itself)
 )
 from ..launch.kernel_cache import KNOWN, kernels
+from ..logged.record import Logged
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
@@ -202,9 +204,15 @@ class Dispatcher:
             answer, reason = self._try_families(endpoint, call, variant, arrays)
             if answer is not MISS:
                 return answer
+            answer = self._by_another_log(endpoint, call, known, variant)
+            if answer is not MISS:
+                return answer
         elif known:
             reason = "the outside state that the function reads has changed"
         answer = self._derived(endpoint, call, variant)
+        if answer is not MISS:
+            return answer
+        answer = self._by_log(endpoint, call, known, variant, reason)
         if answer is not MISS:
             return answer
         if snapshot is None:
@@ -298,6 +306,25 @@ class Dispatcher:
             if arrays is not None and variant.alike(call, arrays):
                 return variant, arrays, None
         return None, (), None
+
+    def _by_another_log(
+        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], but: Variant
+    ) -> Any:  # fmt: skip
+        """The answer by a variant other than *but*: another way through the branches has read other places, all of
+        which may be as they were, too."""
+        for variant in known:
+            arrays = variant.snapshot.check(*call.objects) if variant.logged and variant is not but else None
+            if arrays is not None:
+                answer, _ = self._try_families(endpoint, call, variant, arrays)
+                if answer is not MISS:
+                    return answer
+        return MISS
+
+    def _by_log(
+        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
+    ) -> Any:  # fmt: skip
+        """The answer by a run whose log is closed, which may be replayed from now on; MISS where there is none."""
+        return MISS
 
     def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
         """The variant of *call* in the state of *new*, which becomes it if there is none."""
@@ -597,6 +624,7 @@ class FunctionDispatcher(Dispatcher):
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats)
         self.answered: Answered = {}  # by plans on disk
+        self.logged = Logged(fn)
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._told = False  # whether a warning has told that Python runs in each call
@@ -638,6 +666,23 @@ class FunctionDispatcher(Dispatcher):
         snapshot.release()  # the run may be asked whether an object is still there
         return record(self.fn, call, endpoint.mode, plan, None, capacities)
 
+    def _by_log(
+        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
+    ) -> Any:  # fmt: skip
+        if not config.log_reads or (known and variant is None) or sum(len(v.paths) for v in known) >= MANY_PATHS:
+            return MISS
+        found = self.logged.record(call, endpoint.mode, self.plans.get(call))
+        if found is None:
+            return MISS
+        recording, snapshot = found
+        self.stats.traces += 1
+        self.stats.note(reason or endpoint.integers.reason(call))
+        try:
+            new = self._variant(endpoint, call, Variant(snapshot, logged=True))
+            return self._keep(endpoint, call, new, recording, None, verified=True)
+        finally:
+            snapshot.release()
+
     def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
         if not self.answered:
             return False
@@ -648,6 +693,8 @@ class FunctionDispatcher(Dispatcher):
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
         if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():
+            return
+        if variant.logged:
             return
         plan = self.plans.get(call)
         self.stats.not_kept = keep.keep(

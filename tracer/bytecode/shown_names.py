@@ -210,10 +210,15 @@ def is_known_module(value: Any) -> bool:
     return known is not None and known[0] is value and value.__name__.partition(".")[0] in _MODULES_OF_VALUES
 
 
+THROUGH: set[str] = set()  # files whose functions call for the user's code, which is above them
+
+
 def calling_frame(depth: int) -> FrameType:
     """The frame *depth* levels up, that of the user's code which calls one of ours."""
-    frame = sys._getframe(depth + 1)
-    return frame.f_back if frame.f_code is AsValue.__call__.__code__ else frame  # type: ignore[return-value]
+    frame: Any = sys._getframe(depth + 1)
+    while frame.f_code.co_filename in THROUGH and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_back if frame.f_code is AsValue.__call__.__code__ else frame
 
 
 def _as_value(value: Any, is_module: bool) -> Any:

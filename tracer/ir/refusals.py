@@ -53,6 +53,9 @@ class Refusal(enum.Enum):
     WHILE_PYTHON_VALUE = "the Python value `{name}`, which the loop changes, is read after it"
     WHILE_UNASSIGNED = "`{name}` changes, and the loop does not assign it"
 
+    # Is all that a run of converted code has done in its log?
+    LOG_UNSEEN = "the log of the run does not hold {what}"
+
     # Does a turn of the user's code do nothing but compute?
     CODE_PYTHON = "the instructions of this version of Python are not known"
     CODE_GENERATOR = "{what} is a generator"

@@ -1,0 +1,245 @@
+"""Loads of attributes: ``a.b`` as reads of places.
+
+``a.b`` may find what stands in the object, what its class or a base of that has, or run a descriptor.  ``load`` goes
+the way of ``object.__getattribute__``, and logs each place that decides: the entry of a class, the entry of the
+object, and the absence of one where another is found behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from typing import Any
+
+from ...tracer.bytecode.records import dict_of
+from ..state.libraries import verdict
+from ..state.pins import MISSING
+from .reads import Reads, not_closed
+from .writes import DELETED
+
+_PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
+
+
+def found_in(cls: type, name: str) -> tuple[type | None, Any]:
+    """(the base of *cls* that has an entry *name*, the entry); (None, MISSING) where none has."""
+    for base in cls.__mro__:
+        raw = base.__dict__.get(name, MISSING)
+        if raw is not MISSING:
+            return base, raw
+    return None, MISSING
+
+
+def load(run: Any, obj: Any, name: str) -> Any:
+    """``obj.name``, as converted code finds it."""
+    reads: Reads = run.reads
+    kind = type(obj)
+    if kind is types.ModuleType or issubclass(kind, types.ModuleType):
+        return _of_module(run, reads, obj, name)
+    if isinstance(obj, type):
+        return _of_class(run, obj, name)
+    if kind is super:
+        return _of_super(run, obj, name)
+    node = reads.node_of(obj)
+    if reads.trust.cls(kind):
+        return _of_library(reads, node, obj, kind, name)
+    reads.names(name)
+    if isinstance(obj, enum.Enum):
+        return _of_member(reads, node, obj, name)
+    base, raw = found_in(kind, name)
+    hook, _ = found_in(kind, "__getattribute__")
+    if hook is not object:
+        raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
+    reads.pin(kind)
+    if base is not None and hasattr(type(raw), "__set__"):
+        return _by_data_descriptor(run, reads, node, obj, base, name, raw)
+    store = dict_of(obj)
+    written = run.written(obj, name) if node is not None else MISSING
+    if written is not MISSING and written is not DELETED:
+        return written
+    if written is MISSING and store is not None and name in store:
+        if node is None:
+            return store[name]
+        return reads.read(node, "attr", name, store[name], f"{node.label}.{name}")
+    if written is DELETED and base is None:
+        raise not_closed(f"`.{name}`, which was deleted")
+    if base is None:
+        return _absent(run, reads, node, obj, kind, name)
+    if node is not None and node.kind == "instance" and store is not None:
+        reads.note_shadow(node, name)
+    return bound(run, raw, obj, kind, base, name)
+
+
+def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
+    """What an entry *raw* of the class *base* is for the object, whose class is *kind*."""
+    reads: Reads = run.reads
+    reads.read_class(base, name, raw)
+    if type(raw) is types.FunctionType:
+        return types.MethodType(raw, obj)
+    if type(raw) is staticmethod:
+        return raw.__func__
+    if type(raw) is classmethod:
+        return types.MethodType(raw.__func__, kind)
+    if isinstance(raw, functools.cached_property):
+        raise not_closed(f"`.{name}`, a cached property")
+    if hasattr(type(raw), "__get__"):
+        if reads.trust.cls(base) or isinstance(raw, types.BuiltinFunctionType):
+            return raw.__get__(obj, kind)
+        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    return run.shown_in_class(base, name, raw)
+
+
+def _by_data_descriptor(run: Any, reads: Reads, node: Any, obj: Any, base: type, name: str, raw: Any) -> Any:
+    if isinstance(raw, property):
+        reads.read_class(base, name, raw)
+        if raw.fget is None:
+            return getattr(obj, name)  # raises
+        return run.call(raw.fget, obj)
+    if isinstance(raw, _PLAIN_DATA):
+        written = run.written(obj, name) if node is not None else MISSING
+        if written is DELETED:
+            raise not_closed(f"`.{name}`, which was deleted")
+        if written is not MISSING:
+            return written
+        value = getattr(obj, name)
+        if node is None or name in ("__class__", "__dict__"):
+            if name == "__dict__":
+                raise not_closed("`__dict__` of an object")
+            return value if node is None or name != "__class__" else run.seen(value, "the class")
+        return reads.read(node, "attr", name, value, f"{node.label}.{name}")
+    if type(raw).__name__ == "_tuplegetter":
+        return run.item(obj, raw.__reduce__()[1][0])
+    raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+
+
+def _absent(run: Any, reads: Reads, node: Any, obj: Any, kind: type, name: str) -> Any:
+    if node is not None:
+        if node.kind not in ("instance", "argument"):
+            raise not_closed(f"`.{name}`, which is absent")
+        if node.kind == "instance":
+            reads.note_absent(node, name)
+    base, hook = found_in(kind, "__getattr__")
+    if base is None:
+        return getattr(obj, name)  # raises
+    if type(hook) is not types.FunctionType or reads.trust.cls(base):
+        raise not_closed(f"`.{name}`, by a `__getattr__`")
+    reads.read_class(base, "__getattr__", hook)
+    return run.call(hook, obj, name)
+
+
+def _of_module(run: Any, reads: Reads, module: types.ModuleType, name: str) -> Any:
+    node = reads.node_of(module)
+    if node is None:
+        raise not_closed(f"`.{name}` of a module that was found on an unknown way")
+    store = module.__dict__
+    library = node.kind == "library"
+    written = run.written(store, name)
+    if written is not MISSING:
+        return written
+    if name not in store:
+        value = getattr(module, name)  # an AttributeError, or what a `__getattr__` of a library gives
+        if not library or name.startswith("__"):
+            raise not_closed(f"`.{name}`, which is no entry of the module")
+        return reads.read(node, "attr", name, value, name) if name in store else _lazily(reads, node, name, value)
+    value = store[name]
+    path = f"{node.label.removeprefix('global ')}.{name}"
+    if library and not callable(value) and not isinstance(value, types.ModuleType):
+        found = verdict(f"{module.__name__}.{name}")
+        if found is not None and hasattr(found, "read"):
+            reads.depends(found)
+        elif found is not None and hasattr(found, "name"):
+            raise not_closed(path)
+    return reads.read(node, "attr", name, value, path)
+
+
+def _lazily(reads: Reads, node: Any, name: str, value: Any) -> Any:
+    raise not_closed(f"`{node.label}.{name}`, which its module makes when it is asked for")
+
+
+def _of_class(run: Any, cls: type, name: str) -> Any:
+    reads: Reads = run.reads
+    if reads.trust.cls(cls):
+        return getattr(cls, name)
+    reads.names(name)
+    if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
+        return run.seen(getattr(cls, name), f"{cls.__name__}.{name}")
+    base, raw = found_in(cls, name)
+    above, of_meta = found_in(type(cls), name)
+    if above is not None and hasattr(type(of_meta), "__set__"):
+        if name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            return getattr(cls, name)
+        raise not_closed(f"`{cls.__name__}.{name}`")
+    if base is None:
+        if above is not None and reads.trust.cls(above):
+            return getattr(cls, name)
+        reads.pin(cls)
+        if above is not None or hasattr(type(cls), "__getattr__"):
+            raise not_closed(f"`{cls.__name__}.{name}`, by its metaclass")
+        return getattr(cls, name)  # raises
+    reads.read_class(base, name, raw)
+    if type(raw) is types.FunctionType:
+        return raw
+    if type(raw) is staticmethod:
+        return raw.__func__
+    if type(raw) is classmethod:
+        return types.MethodType(raw.__func__, cls)
+    if hasattr(type(raw), "__get__"):
+        if reads.trust.cls(base):
+            return raw.__get__(None, cls)
+        if isinstance(raw, property | types.MemberDescriptorType):
+            return raw
+        raise not_closed(f"`{cls.__name__}.{name}`, a descriptor")
+    return run.shown_in_class(base, name, raw)
+
+
+def _of_super(run: Any, obj: super, name: str) -> Any:
+    reads: Reads = run.reads
+    kind, this, own = obj.__self_class__, obj.__thisclass__, obj.__self__
+    assert kind is not None
+    order = kind.__mro__
+    reads.pin(kind)
+    reads.names(name)
+    for base in order[order.index(this) + 1 :]:
+        raw = base.__dict__.get(name, MISSING)
+        if raw is MISSING:
+            continue
+        if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
+            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.trust.cls(base):
+                reads.read_class(base, name, raw)
+                return raw.__get__(None if type(raw) is staticmethod else own, kind)
+            if type(raw) is classmethod:
+                reads.read_class(base, name, raw)
+                return types.MethodType(raw.__func__, kind)
+            raise not_closed(f"super().{name} of a class")
+        if isinstance(raw, property):
+            reads.read_class(base, name, raw)
+            return run.call(raw.fget, own)
+        return bound(run, raw, own, kind, base, name)
+    return getattr(obj, name)
+
+
+def _of_member(reads: Reads, node: Any, obj: Any, name: str) -> Any:
+    if name in ("value", "_value_", "name", "_name_") and node is not None:
+        held = "_value_" if "value" in name else "_name_"
+        found_by = type(obj).__dict__.get(name)
+        if found_by is None or isinstance(found_by, types.DynamicClassAttribute):
+            return reads.read(node, "attr", held, obj.__dict__[held], f"{node.label}.{name}")
+    raise not_closed(f"`.{name}` of an enum member")
+
+
+def _of_library(reads: Reads, node: Any, obj: Any, kind: type, name: str) -> Any:
+    """Of an instance of a class of Python's, or of a library's: its attributes are those of C, or the run has made it."""
+    if node is None:
+        if kind is types.FunctionType and name not in _OF_FUNCTIONS:
+            raise not_closed(f"`.{name}` of a function")
+        if kind in (types.FrameType, types.TracebackType, types.CodeType):
+            raise not_closed(f"`.{name}` of a {kind.__name__}")
+        return getattr(obj, name)
+    if kind in (list, tuple, dict, set, frozenset):
+        return getattr(obj, name)  # a method, which the call looks at
+    if kind is types.MethodType and name in ("__self__", "__func__"):
+        return reads.read(node, "attr", name, getattr(obj, name), node.label)
+    if kind is types.FunctionType and name in _OF_FUNCTIONS and name in type(obj).__dict__:
+        return reads.read(node, "attr", name, getattr(obj, name), f"{node.label}.{name}")
+    raise not_closed(f"`.{name}` of `{node.label}`")

@@ -1,0 +1,92 @@
+"""What a callee is: the question that each call of converted code asks first.
+
+A Python function of the user's is converted, and its copy runs.  A function of a library that the table of libraries
+(``state/libraries.py``) calls pure runs as it is, and gets what it is given in a form in which nothing of the outside
+is left unread (``Run.handed``).  What neither applies to is not closed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import types
+from typing import Any
+
+import numpy as np
+
+from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
+from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
+from ...tracer.ir.refusals import Refusal
+from ..state.libraries import verdict
+from ..state.trust import Trust, impurity, setting_of
+from .reads import not_closed
+
+#: builtins whose answer depends on what they are given alone, and that run no code of objects that ``handed`` lets pass
+_PURE_BUILTINS = frozenset(
+    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float frozenset hex "
+    "int isinstance issubclass len list map max min oct ord pow range repr reversed round set slice sorted str sum "
+    "tuple type zip iter next format property staticmethod classmethod object hash".split()
+)
+_OWN_ANSWER = {id(getattr(builtins, name)): ours for name, ours in CALLED.items() if hasattr(builtins, name)}
+_WITH_CALLBACKS = frozenset(("functools", "_functools", "itertools", "operator", "_operator", "heapq", "_heapq",
+                             "bisect", "_bisect", "contextlib", "collections", "_collections", "builtins"))  # fmt: skip
+_REFUSED = frozenset((
+    "print", "id", "vars", "dir", "globals", "locals", "eval", "exec", "compile", "open", "input", "breakpoint",
+    "__import__", "delattr", "memoryview",
+))  # fmt: skip
+C_FUNCTIONS = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType, np.ufunc, type(np.sum),
+)  # fmt: skip
+PURE_METHODS: dict[type, frozenset[str]] = {
+    list: frozenset(("copy", "count", "index", "__len__", "__getitem__", "__contains__", "__iter__")),
+    tuple: frozenset(("count", "index", "__len__", "__getitem__", "__contains__", "__iter__")),
+    dict: frozenset(("get", "items", "keys", "values", "copy", "__len__", "__getitem__", "__contains__", "__iter__")),
+    set: frozenset("copy difference intersection isdisjoint issubset issuperset union symmetric_difference".split()),
+    frozenset: frozenset("copy difference intersection isdisjoint issubset issuperset union".split()),
+}
+
+
+def own_answer(f: Any) -> Any:
+    """The function that recorded code finds in place of *f* (``np.zeros``, ``float``, ``math.sin``); None for others."""
+    known = CALLED_AS.get(id(f))
+    if known is not None and known[0] is f:
+        return known[1]
+    return _OWN_ANSWER.get(id(f))
+
+
+def takes_callbacks(f: Any) -> bool:
+    """Whether functions of the user's may be handed to *f*, which calls them and keeps nothing."""
+    module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", None)
+    return isinstance(module, str) and module.partition(".")[0] in _WITH_CALLBACKS
+
+
+def check_pure(f: Any, trust: Trust, depends: Any) -> None:
+    """An error unless the answer of the library's function or class *f* depends on what it is given alone."""
+    name = getattr(f, "__name__", "")
+    owner = getattr(f, "__self__", None)
+    module = getattr(f, "__module__", None)
+    if module == "builtins" or (owner is builtins):
+        if name in _REFUSED or (owner is builtins and name not in _PURE_BUILTINS):
+            raise not_closed(f"{name}()")
+        return
+    why = impurity(f)
+    if why is not None:
+        raise not_closed(f"{module}.{name}, {Refusal(why) if not isinstance(why, Refusal) else why.name}")
+    setting = setting_of(f)
+    if setting is not None:
+        depends(setting)
+    if isinstance(f, np.ufunc) or type(f) is type(np.sum):
+        return
+    if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):
+        module = f.__objclass__.__module__
+    elif owner is not None and not isinstance(owner, types.ModuleType):
+        module = (owner if isinstance(owner, type) else type(owner)).__module__
+    if not isinstance(module, str):
+        module = owner.__name__ if isinstance(owner, types.ModuleType) else type(f).__module__
+    if verdict(f"{module}.{name}") is None and module != "builtins":
+        raise not_closed(f"{module}.{name}, which is compiled, or of no library that is known")
+
+
+SINGLES = {operator.attrgetter, operator.itemgetter, operator.methodcaller, functools.partial}

@@ -1,0 +1,131 @@
+"""The effects of a closed log: statements that a replay, and the call that was recorded, run once the kernel has.
+
+An owner is taken from its place before anything is written.  A value is an expression over the kernel's results,
+the arguments and constants; what the run has made is made anew in each call.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+from ...tracer.record.array import TracedArray
+from ..record.call_key import Call
+from ..record.effects import (
+    Effects,
+    OutsideEffect,
+    _attribute,
+    _constant,
+    _growth,
+    _item,
+    _named,
+    _rewriting,
+    _text,
+    _Values,
+    _Way,
+    _ways,
+)
+from ..record.outputs import whole_containers, with_whole
+from ..state.state_graph import StateGraph, StateNode
+from .arguments import Given
+from .reads import not_closed
+from .run import Run
+from .writes import DELETED, Items, Keys, Names
+
+_DATA = (TracedArray, np.ndarray, np.generic, float, int, bool, str, bytes, type(None), complex)
+
+
+def effects_of(
+    run: Run, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any
+) -> Effects:  # fmt: skip
+    """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
+    numbers outside, in the order of the kernel's operands, by the ids of their nodes."""
+    found = Effects(out=out)
+    objects = _objects_in(out)
+    if not run.writes and not objects and not whole_containers(out, given.places.keys() | run.outside()):
+        return found
+    ways = _ways(graph, call)
+    found_at: dict[int, _Way | None] = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
+    found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
+    values = _Values(found, given, inputs, None, found_at, None, graph, lambda x: x.plain())  # type: ignore[arg-type]
+    for entry in run.writes.values():
+        _write(run, entry, found, values, graph)
+    if any(effect is None for effect in found.effects) or found.refused:
+        raise not_closed("a value that can't be made again")
+    names: dict[int, str] = {}
+    outside = given.places.keys() | run.outside()
+    shared = whole_containers(out, outside | values.made, values.made) | objects
+    if shared:
+        found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
+    if found.refused:
+        raise not_closed("a result that can't be made again")
+    found.effects[:0] = values.taken
+    return found
+
+
+def _objects_in(out: Any) -> set[int]:
+    """The ids of the objects in a result that are no data, and no containers that results are taken apart to."""
+    found, stack = set(), [out]
+    while stack:
+        value = stack.pop()
+        if type(value) in (list, tuple, dict):
+            stack += value.values() if type(value) is dict else value
+        elif not isinstance(value, _DATA) and type(value).__name__ != "TracedInt":
+            found.add(id(value))
+    return found
+
+
+def _write(run: Run, entry: Names | Keys | Items, found: Effects, values: _Values, graph: StateGraph) -> None:
+    owner = entry.owner
+    if isinstance(entry, Names):
+        _write_names(run, entry, found, values, graph)
+        return
+    at = values.found(owner)
+    node = run.reads.node_of(owner)
+    if at is None or node is None:
+        raise not_closed("a container that was found on a way that has no text")
+    way = _Way(at[0], at[1])
+    made: list[Any]
+    if entry.whole is not None:
+        made = list(_rewriting(owner, at, (entry.before, entry.whole), values))
+    elif isinstance(entry, Items):
+        made = [_growth(_sink(owner), entry.tail, way, way, values)]
+    else:
+        made = []
+        for key, value in entry.values.items():
+            stored = values.expression(value)
+            made.append(
+                stored and OutsideEffect(("item", at[0], key, stored[0]), _item(at[1], key), stored[1], "{} = {}")
+            )
+    found.effects += made
+
+
+def _sink(owner: Any) -> StateNode:
+    return StateNode("sink", owner, "", "")
+
+
+def _write_names(run: Run, entry: Names, found: Effects, values: _Values, graph: StateGraph) -> None:
+    owner = entry.owner
+    if isinstance(owner, types.CellType):
+        stored = values.expression(entry.values[""])
+        place = lambda source, texts: f"{source.constant(owner)}.cell_contents"  # noqa: E731
+        found.effects.append(stored and OutsideEffect(("cell", id(owner), stored[0]), place, stored[1], "{} = {}"))
+        return
+    if type(owner) is dict:
+        for name, value in entry.values.items():
+            stored = values.expression(value)
+            found.effects.append(
+                stored
+                and OutsideEffect(
+                    ("global", id(owner), name, stored[0]), _item(_constant(owner), name), stored[1], "{} = {}"
+                )
+            )
+        return
+    at = values.found(owner)
+    if at is None:
+        raise not_closed("an object that was found on a way that has no text")
+    for name, value in entry.values.items():
+        now = {} if value is DELETED else {name: value}
+        found.effects.append(_attribute(at, name, now, values))

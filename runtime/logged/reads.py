@@ -1,0 +1,317 @@
+"""The log of what a run reads outside itself: each place once, with the value that was found there.
+
+The run asks for a place by its owner (``read``), the first time of all; what stands there becomes a leaf or a node of
+the same graph that the analysed front end makes (``state/state_graph.py``), so key, checker and native words are
+printed by the same code.  What the run has not read is not in it.
+
+An array that is read becomes an input of the recording: the run gets a traced array in its place (``shown``).
+Everything else it gets as it is.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...tracer.ir.aval import is_number
+from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.record.integers import limit_of
+from ..state.pins import MISSING, Pins, can_change
+from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
+from ..state.trust import Trust, hidden_state
+from ..state.values import is_leaf
+from ..state.walker import UnknownError, Walker
+
+CONTAINERS: dict[type, str] = {
+    list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
+}  # fmt: skip
+_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+_BY_IDENTITY = (
+    types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType, type(np.sum), np.ufunc, object, types.GenericAlias, types.UnionType,
+    types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
+_MAX_NODES = 20_000
+
+
+class NotClosedError(BaseException):
+    """The run has come to something that the log does not hold: it is dropped, and nothing has been done outside.  No
+    ``except`` clause of the function's is to see it."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def not_closed(what: str) -> NotClosedError:
+    """The error for something that the log does not hold, in the words of a user."""
+    return NotClosedError(Refusal.LOG_UNSEEN(what=what))
+
+
+class Reads:
+    """The reads of one run.  *stand_in(node)*: the traced array for an array that is read, an input from then on."""
+
+    def __init__(
+        self, trust: Trust, stand_in: Callable[[StateNode], Any], contents: Collection[str],
+        varying: Collection[str] = (), before: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        """:param contents: labels of arrays and numbers that the run needs as they are.
+        :param varying: labels of numbers that are numbers of the run.
+        :param before: the numbers that earlier runs have read, by label: one that is another now varies."""
+        self._names = Names()
+        self._varying, self._before = varying, before
+        self.numbers: dict[str, Any] = {}  # that were read, by label
+        self._walker = Walker(trust, self._names)
+        self.trust = trust
+        self._stand_in, self._contents = stand_in, contents
+        self.inputs: list[StateNode] = []
+        self.varying: set[str] = set()  # labels of the numbers that are numbers of the run
+        self._shown: dict[int, Any] = {}  # id of an array outside -> the traced one
+        self._edges: dict[tuple[int, str, Any], Any] = {}  # (id of the owner's node, how, key of the place) -> shown
+        self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
+        self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
+        self.root: StateNode | None = None
+
+    # ---- what is outside
+
+    def node_of(self, obj: Any) -> StateNode | None:
+        """The node of an object that the run has found outside; None for what it has made."""
+        found = self._walker.memo.get(id(obj))
+        return found if found is not None and found.obj is obj else None
+
+    def known(self, node: StateNode) -> None:
+        """*node* is of an argument, whose structure is compared elsewhere."""
+        self._walker.memo[id(node.obj)] = node
+
+    def answer(self, owner: StateNode, how: str, key: Any, shown: Any) -> None:
+        """The run gets *shown* for a part of an argument."""
+        self._edges[id(owner), how, key] = shown
+
+    def ids(self) -> set[int]:
+        """The ids of the objects that were found."""
+        return {id(node.obj) for node in self._walker.nodes}
+
+    def begin(self, fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...]) -> None:
+        """The function, and the objects among its arguments that are no data."""
+        child, _ = self.visit(fn, "the function")
+        self._walker.roots.append(child)
+        self.root = child if isinstance(child, StateNode) else None
+        self._walker.roots += [self.visit(obj, label)[0] for obj, label in zip(objects, labels, strict=True)]
+
+    def read(self, owner: StateNode, how: str, arg: Any, value: Any, label: str, key: Any = None) -> Any:
+        """What the run gets for *value*, which it has found in a place of *owner*."""
+        place = id(owner), how, arg if key is None else key
+        try:
+            return self._edges[place]
+        except KeyError:
+            child, shown = self.visit(value, label) if type(value) not in (int, float) else self._number(value, label)
+            owner.edges.append(Edge(how, arg, child, False))
+            self._edges[place] = shown
+            return shown
+
+    def read_class(self, cls: type, name: str, raw: Any) -> None:
+        """*raw* was found under *name* in the class *cls* itself."""
+        assert self.root is not None
+        if self.trust.cls(cls):
+            return
+        self.pin(cls)
+        if hasattr(type(raw), "__get__") or not is_leaf(raw):
+            self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
+        else:
+            self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
+
+    def note_absent(self, node: StateNode, name: str) -> None:
+        """An instance has no attribute of this *name*, nor has its class."""
+        self._instances[id(node)][1].add(name)
+
+    def note_shadow(self, node: StateNode, name: str) -> None:
+        """An instance has no attribute of this *name* of its own; its class has one."""
+        self._instances[id(node)][0].add(name)
+
+    def names(self, name: str) -> None:
+        """An attribute of this name is looked up."""
+        self._names.attrs[name] = None
+
+    def pin(self, cls: type) -> None:
+        """What is looked up in *cls* counts."""
+        self._walker.pin_class(cls)
+        if isinstance(cls, abc.ABCMeta):
+            self._walker.abstract = True
+
+    def depends(self, setting: Any) -> None:
+        """The answer depends on a setting of a library."""
+        self._walker.depends(setting)
+
+    # ---- values
+
+    def visit(self, value: Any, label: str) -> tuple[Leaf | StateNode, Any]:
+        """(the leaf or node of *value*, what the run gets for it)."""
+        if type(value) is float or is_leaf(value):
+            return self._leaf(value), value
+        known = self.node_of(value)
+        if known is not None and known.kind == "argument":
+            raise not_closed(f"`{known.label}`, an argument that is also found as `{label}`")
+        if known is not None:
+            return known, self._shown.get(id(value), value)
+        kind = type(value)
+        if kind is np.ndarray:
+            return self._array(value, label)
+        if len(self._walker.nodes) > _MAX_NODES:
+            raise not_closed("more objects outside than are compared in each call")
+        return self._object(value, kind, label), value
+
+    def _number(self, value: Any, label: str) -> tuple[Leaf | StateNode, Any]:
+        """A number of Python's, which is a number of the run where it is not the same in all calls."""
+        self.numbers[label] = value
+        varies = label in self._varying or self._before.get(label, value) != value
+        if not varies or label in self._contents or (type(value) is int and not limit_of(value)) or value != value:
+            return self._leaf(value), value
+        made = StateNode("number", value, label, label, sub=True)
+        self._walker.nodes.append(made)
+        self.varying.add(label)
+        self.inputs.append(made)
+        return made, self._stand_in(made)
+
+    def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
+        """Whether a place was read as a plain number."""
+        found = self._edges.get((id(owner), how, key), MISSING)
+        return type(found) in (int, float)
+
+    def _leaf(self, value: Any) -> Leaf:
+        try:
+            return self._walker.leaf(value, True)
+        except UnknownError as error:
+            raise NotClosedError(error.reason) from None
+
+    def _object(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
+        node = self._walker.node
+        if kind is types.FunctionType:
+            return self._function(value, label)
+        if issubclass(kind, types.ModuleType):
+            if kind is not types.ModuleType and not self.trust.cls(kind):
+                raise not_closed(f"`{label}`, a module of a class of its own")
+            return node("library" if self.trust.module(value) else "module", value, label, label, extra=set())
+        if isinstance(value, type):
+            return self._class(value, label)
+        if kind in CONTAINERS:
+            if kind is dict or kind is OrderedDict:
+                if not all(is_leaf(key) or isinstance(key, type | types.FunctionType) for key in value):
+                    raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
+                return node("dict", value, label, label, extra=tuple(value))
+            made = node(CONTAINERS[kind], value, label, label)
+            if kind is set or kind is frozenset:
+                for index, item in enumerate(list(value)):
+                    self.read(made, "element", index, item, f"an element of {label}")
+            return made
+        if kind is types.MethodType:
+            made = node("method", value, label, label)
+            self.read(made, "attr", "__func__", value.__func__, label)
+            self.read(made, "attr", "__self__", value.__self__, label)
+            return made
+        if kind in _BY_IDENTITY and self._is_plain_c(value):
+            return Leaf(value, False)
+        if kind in (property, staticmethod, classmethod):
+            made = node("const", value, label, label)
+            for part in ("fget", "fset", "__func__"):
+                if getattr(value, part, None) is not None:
+                    self.read(made, "const", part, getattr(value, part), label)
+            return made
+        return self._instance(value, kind, label)
+
+    def _is_plain_c(self, value: Any) -> bool:
+        owner = getattr(value, "__self__", None)
+        return owner is None or isinstance(owner, types.ModuleType | type)
+
+    def _function(self, fn: types.FunctionType, label: str) -> StateNode:
+        trusted = self.trust.owns(fn)
+        made = self._walker.node("function", fn, label, label, extra=trusted)
+        if self._walker.main is None and not trusted:
+            self._walker.main = fn.__globals__
+        for cell in fn.__closure__ or ():
+            self.cells[id(cell)] = cell
+        return made
+
+    def _class(self, cls: type, label: str) -> Leaf | StateNode:
+        if self.trust.cls(cls):
+            self.pin(cls)
+            return Leaf(cls, False)
+        if type(cls) not in _METACLASSES:
+            raise not_closed(f"`{label}`, a class with a metaclass of its own")
+        self.pin(cls)
+        return self._walker.node("class", cls, label, label)
+
+    def _array(self, value: np.ndarray, label: str) -> tuple[Leaf | StateNode, Any]:
+        if value.dtype.hasobject or not value.dtype.isnative:
+            raise not_closed(f"`{label}`, an array of objects")
+        made = self._walker.node("array", value, label, label)
+        if is_number(value.dtype) and label not in self._contents:
+            made.sub = True
+            shown = self._shown[id(value)] = self._stand_in(made)
+            self.inputs.append(made)
+            return made, shown
+        if value.nbytes > MAX_CONTENT:
+            raise not_closed(f"`{label}`, whose contents are needed, of more than 1 MiB")
+        made.fixed = True
+        shown = self._shown[id(value)] = value.view()
+        shown.flags.writeable = False
+        return made, shown
+
+    def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
+        if self.trust.cls(kind):
+            top = kind.__module__.partition(".")[0]
+            if top in ("numpy", "scipy") and callable(value) and hidden_state(kind) is None:
+                return Leaf(value, False)
+            if top == "typing":
+                return Leaf(value, False)
+            raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+        if hidden_state(kind) is not None or type(kind) not in _METACLASSES:
+            raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
+        if isinstance(value, enum.Enum):
+            made = self._walker.node("member", value, label, label)
+            self.pin(kind)
+            return made
+        if issubclass(kind, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
+            self.pin(kind)
+            return self._walker.node("tuple", value, label, label)
+        if issubclass(kind, (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)):
+            raise not_closed(f"`{label}`, of a subclass of a builtin class")
+        if any("__getattribute__" in vars(base) for base in kind.__mro__[:-1]):
+            raise not_closed(f"`{label}`, whose class has a `__getattribute__`")
+        self.pin(kind)
+        made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
+        self._instances[id(made)] = set(), set()
+        return made
+
+    # ---- the graph
+
+    def graph(self, untouched: Collection[int] = ()) -> StateGraph:
+        """The graph of all that has been read.  *untouched*: ids of containers that were only written to."""
+        walker, names = self._walker, self._names
+        for node in walker.nodes:
+            if id(node.obj) in untouched and not node.edges:
+                node.kind = "sink"
+        for node in walker.nodes:
+            shadow, absent = self._instances.get(id(node), ((), ()))
+            if node.kind == "instance":
+                node.extra = frozenset(shadow), frozenset(absent), None
+        fixed = [node for node in walker.nodes if node.fixed]
+        mark(walker.roots, walker.nodes)
+        for node in walker.nodes:
+            if node.kind == "array":
+                node.sub, node.fixed = node not in fixed, node in fixed
+        graph = StateGraph(
+            walker.roots, walker.nodes, [], walker.codes, walker.main, names, list(walker.settings.values()),
+        )  # fmt: skip
+        functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
+        graph.pins = Pins(
+            names.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))], walker.stores,
+            walker.lists, walker.abstract, [], functions,
+        )  # fmt: skip
+        return graph

@@ -1,0 +1,242 @@
+"""One call, recorded from a run of converted code whose log is closed.
+
+The recording is what ``record/record.py`` makes of the analysed front end, and goes on as that does.  What it was under
+is a ``Snapshot`` of what the run has read, and of nothing else.  A run that is not closed has done nothing outside: it
+is dropped (None), and the analysed front end records the call.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tracer.ir.errors import unrecordable
+from ...tracer.ir.gc_pause import fewer_collections
+from ...tracer.ir.graph import building
+from ...tracer.ir.refusals import Reason
+from ...tracer.ir.working import Working
+from ...tracer.numpy_api.hooks import hook_loaded
+from ...tracer.ops.complex import complex_of, real_atoms
+from ...tracer.record.array import STAND_INS, WIDE, TracedArray
+from ...tracer.record.constants import call_method
+from ...tracer.record.float_errors import UNWATCHED, quiet_settings
+from ...tracer.record.integers import Integers, IntegersAskedError
+from ...tracer.record.recorder import NeedsContentsError, RecordAgainError, Recorder, recording
+from ...tracer.reroll.roll import roll
+from ..mode import VALUE, Mode
+from ..record.arguments import positional_names
+from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, TENSOR, Call
+from ..record.complex_data import lanes_of
+from ..record.derive import answers_of, keep, recording_of
+from ..record.differentiable import differentiated, leaf_names, name_of, unlabelled
+from ..record.outputs import leaf_text, returned
+from ..record.record import stand_in_of
+from ..record.recording import Recording, UserRun
+from ..state.checker import digest
+from ..state.state_graph import StateGraph, StateNode
+from ..state.state_plan import Snapshot, StatePlan
+from ..state.trust import Trust
+from .arguments import Given
+from .effects import effects_of
+from .reads import NotClosedError, Reads
+from .run import Run
+from .writes import VariesError
+
+_MOST_RUNS = 16
+_PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
+
+
+class Logged:
+    """What is known of one function's runs of converted code."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.refused: dict[Any, Reason] = {}  # call key -> why the log of its runs is not closed
+        self.contents: set[str] = set()  # labels of arrays and numbers outside that runs need as they are
+        self.varying: set[str] = set()  # labels of numbers that are numbers of the run
+        self.numbers: dict[str, Any] = {}  # that runs have read, by label
+
+    def record(
+        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = ()
+    ) -> tuple[Recording, Snapshot] | None:
+        """(the recording of *call*, what it has read), or None."""
+        if call.device is not None or INTEGER in call.kinds or TENSOR in call.kinds or call.key in self.refused:
+            return None
+        if call.repeated:
+            return None
+        for _ in range(_MOST_RUNS):
+            unrecordable.clear()
+            try:
+                return _record(self, call, mode, plan, capacities)
+            except NotClosedError as error:
+                self.refused[call.key] = error.reason
+                return None
+            except VariesError as error:
+                self.varying.add(error.label)
+            except IntegersAskedError as error:
+                known = len(self.contents)
+                self.contents |= {place for place in error.asked if type(place) is str}
+                if known == len(self.contents):
+                    return None
+            except NeedsContentsError as error:
+                known = len(self.contents)
+                self.contents |= getattr(error, "labels", frozenset())
+                if known == len(self.contents):
+                    return None
+            except RecordAgainError:
+                continue
+            except Exception:  # the analysed front end meets it, too, and may know what to do
+                return None
+            finally:
+                unrecordable.clear()
+        return None
+
+
+def _record(
+    logged: Logged, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int]
+) -> tuple[Recording, Snapshot]:
+    clock = time.perf_counter()
+    hook_loaded()
+    fn = logged.fn
+    recorder = Recorder()
+    integers = Integers(recorder)
+    recorder.float_settings = quiet_settings()
+    recorder.known_capacities, recorder.rolls = capacities, True
+    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts, True, True
+    recorder.call_method, recorder.derives = call_method, True
+    names = leaf_names(fn, call)
+    wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
+    recorder.differentiates = bool(wrt)
+    leaves, inputs = _leaves(recorder, call, names)
+    labels: dict[Any, str] = {}
+    stand_ins: dict[int, Any] = {}
+
+    def stands_for(node: StateNode) -> Any:
+        stand_in = stand_ins[id(node)] = stand_in_of(node, integers, recorder.add_input)
+        if node.kind == "array":
+            recorder.captured[id(node.obj)] = stand_in
+        labels[recorder.inputs[-1]] = node.label
+        return stand_in
+
+    reads = Reads(Trust(), stands_for, logged.contents, logged.varying, logged.numbers)
+    reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
+    run = Run(reads)
+    given = Given(reads, call, leaves, positional_names(fn))
+    at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
+    with at_work, fewer_collections(), recording(recorder):
+        try:
+            out = run.call(fn, *given.args, **given.kwargs)
+        except NeedsContentsError as error:
+            error.labels = frozenset([labels[var] for var in error.captured if var in labels])  # type: ignore[attr-defined]
+            raise
+        out = unlabelled(out) if wrt else out
+        _check(run, recorder, out)
+        integers.refuse()
+        recorder.settle_premise()
+        graph = reads.graph({key for key in run.writes if key not in run.touched})
+        snapshot, captured = _snapshot(graph, reads, recorder, len(inputs), stand_ins)
+        stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
+        effects = effects_of(run, graph, call, given, stood, out)
+        out = effects.out
+        recorder.float_settings = UNWATCHED
+        ran = time.perf_counter()
+        answers = answers_of(recorder)
+        with Working("loops", len(recorder.items)):
+            roll(recorder, [*returned(out), *real_atoms([a.atom for a in effects.arrays])])
+        integers.rolled(recorder)
+        user_run = UserRun(inputs, answers)
+        kept = not call.shares and keep(user_run, recorder, out, effects)
+        found = recording_of(
+            user_run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=True
+        )  # fmt: skip
+    if recorder.reasons:
+        raise NotClosedError(recorder.reasons[0])
+    found.seconds = {"record": ran - clock, **found.seconds}
+    if kept:
+        found.run = user_run
+    logged.varying |= reads.varying
+    logged.numbers |= reads.numbers
+    return found, snapshot
+
+
+def _leaves(recorder: Recorder, call: Call, names: Sequence[str]) -> tuple[list[Any], dict[int, Any]]:
+    """(the leaves of the call as the run gets them, the inputs for those that are data)."""
+    leaves, inputs = list(call.leaves), {}
+    for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
+        if kind == COMPLEX_DATA:
+            inputs[k] = recorder.add_input(lanes_of(leaf), f"the argument `{names[k]}`")
+            owner = None if isinstance(leaf, (complex, np.generic)) else f"the argument `{names[k]}`"
+            with building(recorder):
+                whole = complex_of(inputs[k], getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
+            leaves[k] = TracedArray(whole, recorder, owner=owner)
+        elif kind in DATA:
+            inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
+            leaves[k] = TracedArray(inputs[k], recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
+    recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
+    return leaves, inputs
+
+
+def _check(run: Run, recorder: Recorder, out: Any) -> None:
+    """An error unless all that the run has done is in its log."""
+    if run.refused is not None:
+        raise run.refused
+    if recorder.needed is not None:
+        raise recorder.needed
+    if recorder.reasons:
+        raise NotClosedError(recorder.reasons[0])
+    refused = unrecordable.last()
+    if refused is not None:
+        raise refused
+    if recorder.hashed:
+        raise run.refuse("a traced number that is a key")
+    if recorder.shown:
+        raise run.refuse("a text that is made of values")
+    questions = [g.site for g in recorder.guards if g.kind == "bool" and g.site is not None]
+    if len(questions) > len(set(questions)):
+        raise run.refuse("a question that a loop asks")
+    _check_result(run, out)
+
+
+def _check_result(run: Run, out: Any) -> None:
+    """An error unless the result consists of values and of what can be made again."""
+    stack, arrays = [out], []
+    while stack:
+        value = stack.pop()
+        kind = type(value)
+        if kind in (list, tuple, dict):
+            stack += value.values() if kind is dict else value
+        elif kind is np.ndarray:
+            if not value.flags.writeable:
+                raise run.refuse("an array from outside in the result")
+            arrays.append(id(value))
+        elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in STAND_INS:
+            raise run.refuse(f"a result of the class {kind.__qualname__}")
+    if len(set(arrays)) < len(arrays):
+        raise run.refuse("one array in two places of the result")
+
+
+def _snapshot(
+    graph: StateGraph, reads: Reads, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
+) -> tuple[Snapshot, list[Any]]:
+    """(the snapshot of what was read, the values of the inputs after the arguments); the recorder's inputs are put in
+    the order of the snapshot's arrays."""
+    snapshot = Snapshot(*digest(graph), graph)
+    place = {id(node): arguments + k for k, node in enumerate(reads.inputs)}
+    order = [place[id(node)] for node in snapshot.inputs]
+    own = range(arguments)
+    rest = range(arguments + len(order), len(recorder.inputs))
+    recorder.inputs[:] = [recorder.inputs[k] for k in (*own, *order, *rest)]
+    recorder.input_names[:] = [recorder.input_names[k] for k in (*own, *order, *rest)]
+    for k, node in enumerate(snapshot.inputs):
+        if type(stand_ins[id(node)]) is TracedArray:
+            recorder.given[id(stand_ins[id(node)])] = f"arrays[{k}]"
+    return snapshot, [float(x) if type(x) is int else x for x in snapshot.arrays]
+
+
+def refusal(logged: Logged, call: Call) -> Reason | None:
+    """The reason why runs of calls like *call* are not closed."""
+    return logged.refused.get(call.key)

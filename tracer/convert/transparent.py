@@ -1,16 +1,16 @@
 """The frame that a converted copy asks, as Python itself would answer: the reference of what each method means.
 
-A copy over a ``Transparent`` frame does what the function does.  A frame that records is a subclass; whatever it does not
-override stays Python's.  There is one frame for each run of a function.
+A copy over a ``Transparent`` frame does what the function does.  A frame that records is a subclass; whatever it does
+not override stays Python's.  There is one frame for each run of a function.
 
 What the methods are called for, where their names do not say it:
 
-- ``method(a, name)`` is the ``a.name`` of ``a.name(...)`` whose arguments may run code or fail: Python looks the method up
-  before it evaluates them.  Then ``call`` gets its result.  Only where the arguments are constants and local names it is
-  ``call_method(a, name, ...)``.
-- ``first_iterable(xs)`` is evaluated where a comprehension or generator expression stands; ``loop`` within its function gets
-  the result, so a ``Begun`` has to be taken apart there.
-- ``decorator(d)`` gives what is called with the new function: ``call(d, function)``.
+- ``method(a, name)`` is the ``a.name`` of ``a.name(...)`` whose arguments may run code or fail: Python looks the method
+  up before it evaluates them.  Then ``call`` gets its result.  Only where the arguments are constants and local names
+  it is ``call_method(a, name, ...)``.
+- ``first_iterable(xs)`` is evaluated where a comprehension or generator expression stands; ``loop`` within its function
+  gets the result, so a ``Begun`` has to be taken apart there.
+- ``decorator(d)`` gives the callable that gets the new function: ``call(d, function)``.
 - ``store_global`` and ``store_free`` give the value, since they stand for walruses, too.
 - ``splat`` and ``mapping`` are for displays as well as for calls.
 - ``super(cls, first)`` is ``super()``.
@@ -298,7 +298,7 @@ class Transparent:
     # ---- questions
 
     def test(self, x: Any, /) -> bool:
-        return True if x else False
+        return bool(x)
 
     def lt(self, a: Any, b: Any, /) -> Any:
         return a < b

@@ -1,0 +1,120 @@
+"""Copies of functions: one for each code object, made when it is asked for first.
+
+``convert`` gives the copy of a code object, ``Copy.function_of`` the function that runs it for one frame.  A copy has
+the file, lines, names and cells of the function; functions that are made in it have the user's own code objects.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from .loops import Loop
+from .nodes import NotConvertibleError
+from .scopes import bindings_of
+from .source import found, nested
+from .statements import Converter
+from .transparent import OWN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NotConverted:
+    """The *reason* why a function has no copy."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """The copy of a code object, and the loops in it by their numbers."""
+
+    code: CodeType
+    loops: tuple[Loop, ...]
+    closure: tuple[int, ...]  # for each free variable the place in the function's closure; -1: the frame
+
+    def function_of(self, fn: FunctionType, frame: Any) -> FunctionType:
+        """The function that does what *fn* does, and asks *frame*."""
+        cells = fn.__closure__ or ()
+        closure = tuple([CellType(frame) if k < 0 else cells[k] for k in self.closure])
+        made = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+        made.__kwdefaults__ = fn.__kwdefaults__
+        made.__qualname__ = fn.__qualname__
+        made.__module__ = fn.__module__
+        made.__doc__ = fn.__doc__
+        made.__dict__ = fn.__dict__
+        return made
+
+
+_known: dict[int, tuple[weakref.ref[CodeType], Copy | NotConverted]] = {}  # equal ones have functions of their own
+_lock = threading.RLock()
+
+
+def convert(code: CodeType) -> Copy | NotConverted:
+    """The copy of *code*, or the reason why there is none."""
+    entry = _known.get(id(code))
+    if entry is not None and entry[0]() is code:
+        return entry[1]
+    with _lock:
+        entry = _known.get(id(code))
+        if entry is not None and entry[0]() is code:
+            return entry[1]
+        made = _converted(code)
+        key = id(code)
+        _known[key] = weakref.ref(code, lambda ref: _forget(key, ref)), made
+    return made
+
+
+def function_of(copy: Copy, fn: FunctionType, frame: Any) -> FunctionType:
+    """The function that does what *fn* does by *copy*, and asks *frame*."""
+    return copy.function_of(fn, frame)
+
+
+def _forget(key: int, ref: Any) -> None:
+    entry = _known.get(key)
+    if entry is not None and entry[0] is ref:
+        del _known[key]
+
+
+def _converted(code: CodeType) -> Copy | NotConverted:
+    try:
+        source = found(code)
+        if isinstance(source, str):
+            return NotConverted(source)
+        converter = Converter(code, source, bindings_of(source.node))
+        made = source.around.compiled(converter.function())
+        originals = [*nested(code)]
+        made = _settled(made, code.co_name, code.co_qualname, converter.names, originals)
+    except NotConvertibleError as e:
+        return NotConverted(str(e))
+    except RecursionError:
+        return NotConverted("it is nested too deeply")
+    places = {text: k for k, text in enumerate(code.co_freevars)}
+    if not places.keys() >= {text for text in made.co_freevars if text != OWN}:
+        return NotConverted("a variable of the copy is not one of the function")
+    return Copy(made, tuple(converter.loops), tuple([places.get(text, -1) for text in made.co_freevars]))
+
+
+def _settled(code: CodeType, name: str, qualname: str, names: dict[str, str], originals: list[Any]) -> CodeType:
+    """The code of the copy, or of a comprehension in it, under the user's name and with the user's functions."""
+    consts = []
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            if const.co_name in names:
+                inner = names[const.co_name]
+                const = _settled(const, inner, f"{qualname}.<locals>.{inner}", names, originals)
+            else:
+                const = _original(const, originals)
+        consts.append(const)
+    return code.replace(co_consts=tuple(consts), co_name=name, co_qualname=qualname)
+
+
+def _original(code: CodeType, originals: list[Any]) -> CodeType:
+    """The user's code object that *code* is compiled like, the next one of several."""
+    for k, other in enumerate(originals):
+        if other == code:
+            originals.append(originals.pop(k))
+            return originals[-1]
+    raise NotConvertibleError(f"the function {code.co_name} in it gives other code")

@@ -1,0 +1,156 @@
+"""Loops of a copy: the frame gives the iterator, and may take over the variables of the body (``Loop``)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .liveness import Liveness
+from .nodes import LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
+from .scopes import COMPREHENSIONS, assigned_in
+from .targets import Targets
+from .transparent import OWN
+
+_ELEMENT, _TURN, _RESULT = OWN + "element", OWN + "turn", OWN + "result"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop as it is written."""
+
+    assigned: tuple[str, ...]  # local names that the statement may assign
+    carried: tuple[str, ...]  # those whose value at the start of an iteration counts
+    line: int
+    end_line: int
+    target_names: tuple[str, ...] = ()
+    has_break: bool = False
+    has_return: bool = False
+    has_yield: bool = False
+
+
+class Loops(Targets):
+    """The rewriting of loops and of what leaves them."""
+
+    loops: list[Any]
+    _liveness: Liveness | None = None
+
+    def block(self, statements: Sequence[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def visit_For(self, node: ast.For) -> Any:
+        iterable = self.visit(node.iter)
+        number, text = self._numbered()
+        at = place_of(node)
+        assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))
+        targets = tuple(assigned_in([node.target], self.bindings.bound))
+        carried = self._carried(node, assigned)
+        self.loops[number] = Loop(assigned, carried, *_lines(node), targets, *_ways_out(node.body))
+        target: Any = node.target
+        body = self.rebinding(text, "symbols", carried, at)
+        if not self.is_local(target):
+            where = place_of(target)
+            body += self.stored(target, name(_ELEMENT, where))
+            body.append(bind(_ELEMENT, constant(None, where), where))
+            target = ast.Name(_ELEMENT, STORE, **where)
+        body += self._inside(text, node.body)
+        ended = [*self.rebinding(text, "results", assigned, at), *self.block(node.orelse)]
+        return self.for_statement(number, text, iterable, target, body, ended, at)
+
+    def for_statement(
+        self, number: int, text: str, iterable: Any, target: Any, body: list[Any], ended: list[Any], at: Place
+    ) -> list[Any]:
+        where = place_of(iterable)
+        begun = bind(text, ask("loop", [constant(number, where), iterable], where), where)
+        return [begun, ast.For(target, name(text, where), body or [ast.Pass(**at)], ended, None, **at)]
+
+    def visit_While(self, node: ast.While) -> Any:
+        number, text = self._numbered()
+        at, where = place_of(node), place_of(node.test)
+        assigned = tuple(assigned_in([node.test, *node.body], self.bindings.bound))
+        self.loops[number] = Loop(
+            assigned, self._carried(node, assigned), *_lines(node), (), *_ways_out([node.test, *node.body])
+        )
+        asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
+        ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)
+        body = [*self.rebinding(text, "symbols", self.loops[number].carried, at), ends, *self._inside(text, node.body)]
+        made: list[Any] = [
+            bind(text, ask("while_loop", [constant(number, at)], at), at),
+            ast.For(ast.Name(_TURN, STORE, **at), name(text, at), body, [], None, **at),
+        ]
+        ended = [*self.rebinding(text, "results", assigned, at), *self.block(node.orelse)]
+        if ended:
+            made.append(ast.If(of_own(text, "ended", at), ended, [], **at))
+        return made
+
+    def _numbered(self) -> tuple[int, str]:
+        number = self.new_loop()
+        return number, f"{OWN}loop{number}"
+
+    def new_loop(self) -> int:
+        self.loops.append(None)
+        return len(self.loops) - 1
+
+    def _carried(self, node: Any, assigned: tuple[str, ...]) -> tuple[str, ...]:
+        if not assigned:
+            return ()
+        if self._liveness is None:
+            all_read = not {"locals", "vars", "dir"}.isdisjoint(self.code.co_names)
+            self._liveness = Liveness(self.source.node.body, self.bindings, all_read)
+        return self._liveness.carried(node, assigned)
+
+    def rebinding(self, text: str, method: str, variables: Sequence[str], at: Place) -> list[Any]:
+        """The statement that takes variables from the loop, if it says so."""
+        if not variables:
+            return []
+        target = ast.Tuple([ast.Name(v, STORE, **at) for v in variables], STORE, **at)
+        taken = ast.Assign([target], ast.Call(of_own(text, method, at), [], [], **at), **at)
+        return [ast.If(of_own(text, "rebinds", at), [taken], [], **at)]
+
+    def _inside(self, text: str, body: Sequence[Any]) -> list[Any]:
+        self.scope.loops.append(text)
+        made = self.block(body)
+        self.scope.loops.pop()
+        return made
+
+    def _left(self, text: str, at: Place) -> Any:
+        return ast.Expr(ast.Call(of_own(text, "leave", at), [], [], **at), **at)
+
+    def visit_Break(self, node: ast.Break) -> Any:
+        return [self._left(self.scope.loops[-1], place_of(node)), node]
+
+    def visit_Continue(self, node: ast.Continue) -> Any:
+        return [node]
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        at, loops = place_of(node), self.scope.loops
+        value = None if node.value is None else self.visit(node.value)
+        left = [self._left(text, at) for text in reversed(loops)]
+        if not left or value is None or isinstance(value, ast.Constant):
+            return [*left, ast.Return(value, **at)]
+        return [bind(_RESULT, value, at), *left, ast.Return(ast.Name(_RESULT, LOAD, **at), **at)]
+
+
+def _lines(node: Any) -> tuple[int, int]:
+    return node.lineno, node.end_lineno
+
+
+def _ways_out(statements: Sequence[Any]) -> tuple[bool, bool, bool]:
+    """Whether statements of a loop break it, return, and yield."""
+    breaks = returns = yields = False
+    todo = [(s, True) for s in statements]
+    while todo:
+        node, innermost = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.Lambda, *COMPREHENSIONS)):
+            continue
+        breaks |= innermost and isinstance(node, ast.Break)
+        returns |= isinstance(node, ast.Return)
+        yields |= isinstance(node, ast.Yield | ast.YieldFrom)
+        if isinstance(node, ast.For | ast.While):
+            todo += [(s, innermost) for s in node.orelse]
+            head = [node.iter] if isinstance(node, ast.For) else [node.test]
+            todo += [(s, False) for s in (*head, *node.body)]
+        else:
+            todo += [(child, innermost) for child in ast.iter_child_nodes(node)]
+    return breaks, returns, yields

@@ -1,0 +1,296 @@
+"""The syntax tree of a code object's function, proven: compiled again, it gives that very code.
+
+The tree is parsed from the lines of the function alone where that is possible, else from its whole file.  It is
+compiled among as little as gives the same code: the class around it, which private names and ``__class__`` ask for, a
+function that has the variables of the functions around it, and the imports of its module, whose calls are other
+instructions.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import linecache
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from .nodes import STORE, ClassDef, constant, function, parameters, place_of
+from .transparent import OWN
+
+_FUTURE = 0
+for _feature in __future__.all_feature_names:
+    _FUTURE |= getattr(__future__, _feature).compiler_flag
+_TOP = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+_FILES = 64  # whose trees are kept
+
+
+@dataclass(slots=True)
+class Around:
+    """The surroundings of a function that decide which code it gives."""
+
+    file: str
+    flags: int  # those of the ``__future__`` that hold for it
+    free: tuple[str, ...]  # variables of the functions around it
+    cls: str | None  # the class that its private names are of
+    imports: tuple[str, ...]  # names that the module imports, of those that the function has
+
+    def compiled(self, statement: Any) -> CodeType:
+        """The code of the one function that *statement* makes."""
+        own = [text for text in self.free if self.cls is None or text != "__class__"]
+        names = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
+        body = [ast.Assign(names, constant(None, _TOP), **_TOP)]
+        if self.cls is None:
+            body.append(statement)
+        else:
+            body.append(ClassDef(self.cls, [], [], [statement], [], type_params=[], **_TOP))
+        no_arguments = ast.arguments([], [], None, [], [], None, [])
+        module: list[Any] = [ast.Import([ast.alias(text, None, **_TOP)], **_TOP) for text in self.imports]
+        module.append(function(OWN, no_arguments, body, _TOP))
+        code = compile(ast.Module(module, []), self.file, "exec", self.flags, dont_inherit=True)
+        for _ in range(2 if self.cls is None else 3):
+            code = next(c for c in code.co_consts if isinstance(c, CodeType))
+        return code
+
+
+@dataclass(slots=True)
+class Found:
+    """The proven source of a function."""
+
+    node: Any  # FunctionDef or Lambda; nobody may change it
+    around: Around
+    imported: frozenset[str]  # all names that the module imports
+
+
+@dataclass(slots=True)
+class _File:
+    lines: list[str]
+    imported: frozenset[str]
+    functions: dict[tuple[int, str], list[Any]] | None = None  # by first line and name
+    exactly: frozenset[str] = field(default_factory=frozenset)
+
+
+_files: OrderedDict[str, _File] = OrderedDict()
+
+
+def found(code: CodeType) -> Found | str:
+    """The source of *code*, or the reason why it is not known."""
+    if code.co_name in (*_COMPREHENSIONS, "<module>") or not code.co_flags & inspect.CO_NEWLOCALS:
+        return "it is no function"
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+        return "it is a coroutine"
+    before = None
+    for _ in range(2):
+        file = _file(code.co_filename)
+        if file is None:
+            return "there is no source"
+        if file is before:
+            break
+        known = _found(code, file)
+        if known is not None:
+            return known
+        linecache.checkcache(code.co_filename)  # the lines may be those of an older file
+        before = file
+    return "the source gives other code"
+
+
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """The functions in *code*, those in its comprehensions too, but none that are in another function."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            if const.co_name in _COMPREHENSIONS:
+                yield from nested(const)
+            else:
+                yield const
+
+
+def parts_of(code: CodeType) -> Iterator[CodeType]:
+    """*code* and all that is nested in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from parts_of(const)
+
+
+def _file(path: str) -> _File | None:
+    lines = linecache.getlines(path)
+    if not lines:
+        return None
+    known = _files.get(path)
+    if known is None or known.lines is not lines:
+        if known is not None and known.lines == lines:
+            known.lines = lines
+        else:
+            known = _files[path] = _File(lines, _imported(lines))
+        while len(_files) > _FILES:
+            _files.popitem(last=False)
+    _files.move_to_end(path)
+    return known
+
+
+def _found(code: CodeType, file: _File) -> Found | None:
+    if code.co_name != "<lambda>":
+        node = _alone(code, file.lines)
+        known = None if node is None else _proven(code, node, file.imported)
+        if known is not None:
+            return known
+    if file.functions is None:
+        _read_whole(file)
+    assert file.functions is not None
+    for node in file.functions.get((code.co_firstlineno, code.co_name), ()):
+        known = _proven(code, node, file.exactly)
+        if known is not None:
+            return known
+    return None
+
+
+def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> Found | None:
+    parts = [*parts_of(code)]
+    names = {text for part in parts for text in part.co_names}
+    around = Around(
+        code.co_filename,
+        code.co_flags & _FUTURE,
+        code.co_freevars,
+        _class_of(code.co_qualname),
+        tuple(sorted(imported & names)),
+    )
+    if any(text.startswith("@py") for part in parts for text in part.co_names) and not isinstance(node, ast.Lambda):
+        node = _rewritten_by_pytest(node, code.co_filename)
+    try:
+        same = around.compiled(_bare(node))
+    except (SyntaxError, ValueError):
+        return None
+    if (same.co_flags ^ code.co_flags) & ~inspect.CO_NESTED:
+        return None
+    return Found(node, around, imported) if same.replace(co_flags=code.co_flags) == code else None
+
+
+def _bare(node: Any) -> Any:
+    """The statement of a function without all that is evaluated outside of it."""
+    at = place_of(node)
+    if isinstance(node, ast.Lambda):
+        made = ast.Lambda(parameters(node.args), node.body, **at)
+        return ast.Assign([ast.Name(OWN, STORE, **at)], made, **at)
+    return function(node.name, parameters(node.args), node.body, at, first_line(node))
+
+
+def first_line(node: Any) -> list[Any]:
+    """Decorators that do nothing, where those of *node* are: a function's lines begin there."""
+    return [constant(None, place_of(d)) for d in node.decorator_list[:1]]
+
+
+def _class_of(qualname: str) -> str | None:
+    """The innermost class around a function."""
+    parts = qualname.split(".")
+    for k in range(len(parts) - 2, -1, -1):
+        if parts[k] != "<locals>" and parts[k + 1] != "<locals>":
+            return parts[k]
+    return None
+
+
+# ---- parsing
+
+
+def _alone(code: CodeType, lines: Sequence[str]) -> Any:
+    """The function, parsed from its own lines, or None where it is not so easy."""
+    start = code.co_firstlineno - 1
+    if not 0 <= start < len(lines):
+        return None
+    last = max((end for part in parts_of(code) for _, end, _, _ in part.co_positions() if end), default=0)
+    margin = _margin(lines[start])
+    end = max(last, start + 1)
+    while end < len(lines) and (_is_empty(lines[end]) or _margin(lines[end]) > margin):
+        end += 1
+    text = "".join(lines[start:end])
+    text = "\n" * (start - 1) + "if 1:\n" + text if margin and start else "\n" * start + text
+    try:
+        body: Any = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    node = body[0].body[0] if margin and start else body[0]
+    return node if isinstance(node, ast.FunctionDef) and node.name == code.co_name else None
+
+
+def _margin(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t\f"))
+
+
+def _is_empty(line: str) -> bool:
+    text = line.strip()
+    return not text or text[0] == "#"
+
+
+_IMPORT = re.compile(r"[ \t]*(?:import|from)\s")
+
+
+def _imported(lines: Sequence[str]) -> frozenset[str]:
+    """The names that a module imports, read line by line."""
+    names: set[str] = set()
+    inside = False  # of a function or class
+    for k, line in enumerate(lines):
+        if not line[0].isspace() and line[0] not in "#)]}":
+            inside = line.startswith(("def ", "class ", "async ", "@"))
+        if not inside and _IMPORT.match(line):
+            text = line.strip()
+            for more in lines[k + 1 : k + 200]:
+                if text.count("(") <= text.count(")") and not text.endswith("\\"):
+                    break
+                text = (text[:-1] if text.endswith("\\") else text) + "\n" + more.strip()
+            try:
+                names.update(_bound_by(ast.parse(text).body))
+            except SyntaxError:
+                continue  # a line of a text, perhaps
+    return frozenset(names)
+
+
+def _bound_by(statements: Sequence[Any]) -> Iterator[str]:
+    for statement in statements:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for alias in statement.names:
+                yield alias.asname or alias.name.split(".")[0]
+
+
+def _read_whole(file: _File) -> None:
+    """Set the functions of a file, and the names that it imports."""
+    file.functions = {}
+    try:
+        tree = ast.parse("".join(file.lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    names: set[str] = set()
+    todo: list[tuple[Any, bool]] = [(tree, True)]
+    while todo:
+        node, outside = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            line = min([node.lineno, *[d.lineno for d in getattr(node, "decorator_list", ())]])
+            key = line, getattr(node, "name", "<lambda>")
+            file.functions.setdefault(key, []).append(node)
+        elif outside:
+            names.update(_bound_by([node]))
+        outside &= not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
+        todo += [(child, outside) for child in ast.iter_child_nodes(node)]
+    file.exactly = frozenset(names)
+
+
+# ---- pytest
+
+
+def _rewritten_by_pytest(node: Any, path: str) -> Any:
+    """The function with its assertions rewritten, as pytest compiles those of test modules."""
+    rewrite: Any = sys.modules.get("_pytest.assertion.rewrite")
+    if rewrite is None:
+        return node
+    config = next((f.config for f in sys.meta_path if isinstance(f, rewrite.AssertionRewritingHook)), None)
+    module = ast.Module([deepcopy(node)], [])
+    try:
+        rewrite.rewrite_asserts(module, "".join(linecache.getlines(path)).encode(), path, config)
+    except Exception:
+        return node
+    return next(n for n in module.body if isinstance(n, ast.FunctionDef))

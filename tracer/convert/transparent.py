@@ -1,0 +1,376 @@
+"""The frame that a converted copy asks, as Python itself would answer: the reference of what each method means.
+
+A copy over a ``Transparent`` frame does what the function does.  A frame that records is a subclass; whatever it does
+not override stays Python's.  There is one frame for each run of a function.
+
+What the methods are called for, where their names do not say it:
+
+- ``method(a, name)`` is the ``a.name`` of ``a.name(...)`` whose arguments may run code or fail: Python looks the method
+  up before it evaluates them.  Then ``call`` gets its result.  Only where the arguments are constants and local names
+  it is ``call_method(a, name, ...)``.
+- ``first_iterable(xs)`` is evaluated where a comprehension or generator expression stands; ``loop`` within its function
+  gets the result, so a ``Begun`` has to be taken apart there.
+- ``decorator(d)`` gives the callable that gets the new function: ``call(d, function)``.
+- ``store_global`` and ``store_free`` give the value, since they stand for walruses, too.
+- ``splat`` and ``mapping`` are for displays as well as for calls.
+- ``super(cls, first)`` is ``super()``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import repeat
+from types import CellType, FunctionType
+from typing import Any
+
+OWN = "_tg_"  # begins all names that a copy adds to the user's
+
+_UNBOUND = "cannot access free variable '%s' where it is not associated with a value in enclosing scope"
+
+
+class Begun:
+    """The first iterable of a comprehension, whose iterator was asked for where the comprehension stands."""
+
+    __slots__ = ("iterable", "iterator")
+
+    def __init__(self, iterable: Any) -> None:
+        self.iterable, self.iterator = iterable, iter(iterable)
+
+
+class ForLoop:
+    """A ``for`` statement that runs: ``rebinds`` is whether the copy takes its variables from here."""
+
+    __slots__ = ("iterator",)
+    rebinds = False
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator, self.iterator = self.iterator, None  # which ends with the statement, as Python's does
+        return iterator
+
+    def symbols(self) -> Any:
+        """The values of ``Loop.carried`` at the start of a turn."""
+        raise NotImplementedError
+
+    def results(self) -> Any:
+        """The values of ``Loop.assigned`` after the last turn."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """``break`` or ``return`` comes next."""
+
+
+class WhileLoop:
+    """A ``while`` statement that runs; *ended* by its condition, not by ``break``."""
+
+    __slots__ = ("ended",)
+    rebinds = False
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return repeat(None)
+
+    def test(self, x: Any, /) -> bool:
+        """The condition of a turn."""
+        if x:
+            return True
+        self.ended = True
+        return False
+
+    symbols = ForLoop.symbols
+    results = ForLoop.results
+    leave = ForLoop.leave
+
+
+class Transparent:
+    """The object that a copy of *fn* asks in one run."""
+
+    __slots__ = ("builtins_", "cells", "fn", "globals_")
+
+    def __init__(self, fn: FunctionType) -> None:
+        self.fn = fn
+        self.globals_: dict[str, Any] = fn.__globals__
+        self.builtins_: Mapping[str, Any] = fn.__builtins__  # type: ignore[attr-defined]
+        self.cells: dict[str, CellType] = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+
+    # ---- names
+
+    def load_global(self, name: str, /) -> Any:
+        try:
+            return self.globals_[name]
+        except KeyError:
+            pass
+        try:
+            return self.builtins_[name]
+        except KeyError:
+            raise NameError(f"name '{name}' is not defined", name=name) from None
+
+    def store_global(self, name: str, value: Any, /) -> Any:
+        self.globals_[name] = value
+        return value
+
+    def del_global(self, name: str, /) -> None:
+        try:
+            del self.globals_[name]
+        except KeyError:
+            raise NameError(f"name '{name}' is not defined", name=name) from None
+
+    def load_free(self, name: str, /) -> Any:
+        try:
+            return self.cells[name].cell_contents
+        except ValueError:
+            raise NameError(_UNBOUND % name, name=name) from None
+
+    def store_free(self, name: str, value: Any, /) -> Any:
+        self.cells[name].cell_contents = value
+        return value
+
+    def del_free(self, name: str, /) -> None:
+        self.load_free(name)
+        del self.cells[name].cell_contents
+
+    def locals(self, found: dict[str, Any], /) -> dict[str, Any]:
+        """``locals()``, of which *found* are those of the copy."""
+        for name in [name for name in found if name.startswith(OWN)]:
+            del found[name]
+        for name, cell in self.cells.items():
+            try:
+                found[name] = cell.cell_contents
+            except ValueError:
+                found.pop(name, None)
+        return found
+
+    def dir(self, found: dict[str, Any], /) -> list[str]:
+        """``dir()`` without arguments."""
+        return sorted(found)
+
+    def globals(self) -> dict[str, Any]:
+        return self.globals_
+
+    # ---- attributes and items
+
+    def attr(self, a: Any, name: str, /) -> Any:
+        return getattr(a, name)
+
+    def set_attr(self, value: Any, a: Any, name: str, /) -> None:
+        setattr(a, name, value)
+
+    def del_attr(self, a: Any, name: str, /) -> None:
+        delattr(a, name)
+
+    def item(self, a: Any, index: Any, /) -> Any:
+        return a[index]
+
+    def set_item(self, value: Any, a: Any, index: Any, /) -> None:
+        a[index] = value
+
+    def del_item(self, a: Any, index: Any, /) -> None:
+        del a[index]
+
+    def slice(self, start: Any, stop: Any, step: Any, /) -> Any:
+        return slice(start, stop, step)
+
+    # ---- calls
+
+    def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs)
+
+    def call_method(self, a: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(a, name)(*args, **kwargs)
+
+    def method(self, a: Any, name: str, /) -> Any:
+        """The method that ``call`` gets, after its arguments."""
+        return self.attr(a, name)
+
+    def splat(self, xs: Any, /) -> Iterable[Any]:
+        """The ``xs`` of ``*xs``."""
+        return xs
+
+    def mapping(self, kwargs: Any, /) -> Any:
+        """The ``kwargs`` of ``**kwargs``."""
+        return kwargs
+
+    def super(self, cls: Any, first: Any, /) -> Any:
+        """``super()`` in a method of *cls* whose first argument is *first*."""
+        f = self.load_global("super")
+        return super(cls, first) if f is builtins.super else f()
+
+    def decorator(self, d: Any, /) -> Callable[[Any], Any]:
+        """The callable that gets the function that *d* decorates."""
+        return partial(self.call, d)
+
+    # ---- operators
+
+    def add(self, a: Any, b: Any, /) -> Any:
+        return a + b
+
+    def sub(self, a: Any, b: Any, /) -> Any:
+        return a - b
+
+    def mul(self, a: Any, b: Any, /) -> Any:
+        return a * b
+
+    def truediv(self, a: Any, b: Any, /) -> Any:
+        return a / b
+
+    def floordiv(self, a: Any, b: Any, /) -> Any:
+        return a // b
+
+    def mod(self, a: Any, b: Any, /) -> Any:
+        return a % b
+
+    def pow(self, a: Any, b: Any, /) -> Any:
+        return a**b
+
+    def matmul(self, a: Any, b: Any, /) -> Any:
+        return a @ b
+
+    def and_(self, a: Any, b: Any, /) -> Any:
+        return a & b
+
+    def or_(self, a: Any, b: Any, /) -> Any:
+        return a | b
+
+    def xor(self, a: Any, b: Any, /) -> Any:
+        return a ^ b
+
+    def lshift(self, a: Any, b: Any, /) -> Any:
+        return a << b
+
+    def rshift(self, a: Any, b: Any, /) -> Any:
+        return a >> b
+
+    def iadd(self, a: Any, b: Any, /) -> Any:
+        return operator.iadd(a, b)
+
+    def isub(self, a: Any, b: Any, /) -> Any:
+        return operator.isub(a, b)
+
+    def imul(self, a: Any, b: Any, /) -> Any:
+        return operator.imul(a, b)
+
+    def itruediv(self, a: Any, b: Any, /) -> Any:
+        return operator.itruediv(a, b)
+
+    def ifloordiv(self, a: Any, b: Any, /) -> Any:
+        return operator.ifloordiv(a, b)
+
+    def imod(self, a: Any, b: Any, /) -> Any:
+        return operator.imod(a, b)
+
+    def ipow(self, a: Any, b: Any, /) -> Any:
+        return operator.ipow(a, b)
+
+    def imatmul(self, a: Any, b: Any, /) -> Any:
+        return operator.imatmul(a, b)
+
+    def iand(self, a: Any, b: Any, /) -> Any:
+        return operator.iand(a, b)
+
+    def ior(self, a: Any, b: Any, /) -> Any:
+        return operator.ior(a, b)
+
+    def ixor(self, a: Any, b: Any, /) -> Any:
+        return operator.ixor(a, b)
+
+    def ilshift(self, a: Any, b: Any, /) -> Any:
+        return operator.ilshift(a, b)
+
+    def irshift(self, a: Any, b: Any, /) -> Any:
+        return operator.irshift(a, b)
+
+    def neg(self, a: Any, /) -> Any:
+        return -a
+
+    def pos(self, a: Any, /) -> Any:
+        return +a
+
+    def invert(self, a: Any, /) -> Any:
+        return ~a
+
+    # ---- questions
+
+    def test(self, x: Any, /) -> bool:
+        return bool(x)
+
+    def lt(self, a: Any, b: Any, /) -> Any:
+        return a < b
+
+    def le(self, a: Any, b: Any, /) -> Any:
+        return a <= b
+
+    def gt(self, a: Any, b: Any, /) -> Any:
+        return a > b
+
+    def ge(self, a: Any, b: Any, /) -> Any:
+        return a >= b
+
+    def eq(self, a: Any, b: Any, /) -> Any:
+        return a == b
+
+    def ne(self, a: Any, b: Any, /) -> Any:
+        return a != b
+
+    def is_(self, a: Any, b: Any, /) -> bool:
+        return a is b
+
+    def is_not(self, a: Any, b: Any, /) -> bool:
+        return a is not b
+
+    def in_(self, a: Any, b: Any, /) -> bool:
+        return a in b
+
+    def not_in(self, a: Any, b: Any, /) -> bool:
+        return a not in b
+
+    # ---- other expressions
+
+    def format(self, value: Any, conversion: str, spec: str, /) -> str:
+        """A value in an f-string: *conversion* is ``""``, ``"s"``, ``"r"`` or ``"a"``."""
+        if conversion:
+            value = str(value) if conversion == "s" else repr(value) if conversion == "r" else ascii(value)
+        return format(value, spec)
+
+    def made(self, x: Any, /) -> Any:
+        """A list, dict or set that the copy has just made."""
+        return x
+
+    def iter(self, xs: Any, /) -> Any:
+        """The iterable of ``yield from``."""
+        return xs
+
+    def first_iterable(self, xs: Any, /) -> Any:
+        """The iterable of a comprehension; ``loop`` gets the result."""
+        return Begun(xs)
+
+    # ---- statements
+
+    def unpack(self, xs: Any, n: int, /) -> Any:
+        """The iterable that *n* targets are assigned from."""
+        return xs
+
+    def unpack_star(self, xs: Any, before: int, after: int, /) -> Any:
+        """The iterable of targets with a starred one among them."""
+        return xs
+
+    def context(self, c: Any, /) -> Any:
+        """The context manager of a ``with`` statement."""
+        return c
+
+    def imported(self, module: str, name: str | None, value: Any, /) -> Any:
+        """The value that an ``import`` has bound: a module, or *name* in it."""
+        return value
+
+    def loop(self, number: int, iterable: Any, /) -> Any:
+        """``for``: *number* is the loop's in ``Copy.loops``."""
+        return ForLoop(iterable.iterator if type(iterable) is Begun else iter(iterable))
+
+    def while_loop(self, number: int, /) -> Any:
+        return WhileLoop()

@@ -74,7 +74,7 @@ def load(run: Any, obj: Any, name: str) -> Any:
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
     """What an entry *raw* of the class *base* is for the object, whose class is *kind*."""
     reads: Reads = run.reads
-    reads.read_class(base, name, raw)
+    shown = reads.read_class(base, name, raw)
     if type(raw) is types.FunctionType:
         return types.MethodType(raw, obj)
     if type(raw) is staticmethod:
@@ -87,7 +87,7 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
         if reads.trust.cls(base) or isinstance(raw, types.BuiltinFunctionType):
             return raw.__get__(obj, kind)
         raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
-    return run.shown_in_class(base, name, raw)
+    return shown
 
 
 def _by_data_descriptor(run: Any, reads: Reads, node: Any, obj: Any, base: type, name: str, raw: Any) -> Any:
@@ -102,7 +102,12 @@ def _by_data_descriptor(run: Any, reads: Reads, node: Any, obj: Any, base: type,
             raise not_closed(f"`.{name}`, which was deleted")
         if written is not MISSING:
             return written
-        value = getattr(obj, name)
+        try:
+            value = getattr(obj, name)
+        except AttributeError:
+            if node is not None:
+                reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+            raise
         if node is None or name in ("__class__", "__dict__"):
             if name == "__dict__":
                 raise not_closed("`__dict__` of an object")
@@ -168,7 +173,10 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
     above, of_meta = found_in(type(cls), name)
     if above is not None and hasattr(type(of_meta), "__set__"):
         if name in ("__name__", "__qualname__", "__doc__", "__module__"):
-            return getattr(cls, name)
+            run.seen(cls, cls.__name__)
+            node = reads.node_of(cls)
+            if node is not None:
+                return reads.read(node, "attr", name, getattr(cls, name), f"{cls.__name__}.{name}")
         raise not_closed(f"`{cls.__name__}.{name}`")
     if base is None:
         if above is not None and reads.trust.cls(above):
@@ -177,7 +185,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
         if above is not None or hasattr(type(cls), "__getattr__"):
             raise not_closed(f"`{cls.__name__}.{name}`, by its metaclass")
         return getattr(cls, name)  # raises
-    reads.read_class(base, name, raw)
+    shown = reads.read_class(base, name, raw)
     if type(raw) is types.FunctionType:
         return raw
     if type(raw) is staticmethod:
@@ -190,7 +198,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
         if isinstance(raw, property | types.MemberDescriptorType):
             return raw
         raise not_closed(f"`{cls.__name__}.{name}`, a descriptor")
-    return run.shown_in_class(base, name, raw)
+    return shown
 
 
 def _of_super(run: Any, obj: super, name: str) -> Any:

@@ -56,6 +56,29 @@ def own_answer(f: Any) -> Any:
     return _OWN_ANSWER.get(id(f))
 
 
+#: functions in C that only ask a traced value what an operator or a comparison asks
+_THROUGH_PROTOCOLS = frozenset(
+    "abs divmod pow round sum min max any all callable isinstance issubclass len hasattr getattr type bool".split()
+)
+_REFUSED_IDS = frozenset(id(getattr(builtins, name)) for name in _REFUSED if hasattr(builtins, name))
+
+
+def is_refused(f: Any) -> bool:
+    """Whether *f* is a builtin that does, or reads, something outside."""
+    return id(f) in _REFUSED_IDS
+
+
+def loses_traces(f: Any) -> bool:
+    """Whether *f*, a function in C, would take a traced value for a plain number."""
+    owner = getattr(f, "__self__", None)
+    if isinstance(f, np.ufunc) or type(f) is type(np.sum):
+        return False
+    module = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(f, "__module__", None) or ""
+    if module.partition(".")[0] in ("numpy", "scipy", "operator", "_operator", "itertools", "functools", "_functools"):
+        return False
+    return not (owner is builtins and f.__name__ in _THROUGH_PROTOCOLS)
+
+
 def takes_callbacks(f: Any) -> bool:
     """Whether functions of the user's may be handed to *f*, which calls them and keeps nothing."""
     module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", None)

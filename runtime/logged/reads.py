@@ -98,6 +98,10 @@ class Reads:
         """The ids of the objects that were found."""
         return {id(node.obj) for node in self._walker.nodes}
 
+    def ids(self) -> set[int]:
+        """The ids of the objects that were found."""
+        return {id(node.obj) for node in self._walker.nodes}
+
     def begin(self, fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...]) -> None:
         """The function, and the objects among its arguments that are no data."""
         child, _ = self.visit(fn, "the function")
@@ -116,16 +120,13 @@ class Reads:
             self._edges[place] = shown
             return shown
 
-    def read_class(self, cls: type, name: str, raw: Any) -> None:
-        """*raw* was found under *name* in the class *cls* itself."""
+    def read_class(self, cls: type, name: str, raw: Any) -> Any:
+        """What the run gets for *raw*, which was found under *name* in the class *cls* itself."""
         assert self.root is not None
         if self.trust.cls(cls):
-            return
+            return raw
         self.pin(cls)
-        if hasattr(type(raw), "__get__") or not is_leaf(raw):
-            self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
-        else:
-            self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
+        return self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
 
     def note_absent(self, node: StateNode, name: str) -> None:
         """An instance has no attribute of this *name*, nor has its class."""

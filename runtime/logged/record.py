@@ -42,8 +42,11 @@ from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
 from .effects import effects_of
+from .arguments import Given
+from .effects import effects_of
 from .reads import NotClosedError, Reads
 from .run import Run
+from .writes import VariesError
 from .writes import VariesError
 
 _MOST_RUNS = 16
@@ -59,11 +62,13 @@ class Logged:
         self.contents: set[str] = set()  # labels of arrays and numbers outside that runs need as they are
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
+        self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
-        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = ()
+        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = (), known_before: bool = False
     ) -> tuple[Recording, Snapshot] | None:
-        """(the recording of *call*, what it has read), or None."""
+        """(the recording of *call*, what it has read), or None.  *known_before*: such calls were recorded before, in
+        another state."""
         if call.device is not None or INTEGER in call.kinds or TENSOR in call.kinds or call.key in self.refused:
             return None
         if call.repeated:
@@ -71,7 +76,7 @@ class Logged:
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
-                return _record(self, call, mode, plan, capacities)
+                return _record(self, call, mode, plan, capacities, self.numbers if known_before else {})
             except NotClosedError as error:
                 self.refused[call.key] = error.reason
                 return None
@@ -97,7 +102,7 @@ class Logged:
 
 
 def _record(
-    logged: Logged, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int]
+    logged: Logged, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int], before: dict[str, Any]
 ) -> tuple[Recording, Snapshot]:
     clock = time.perf_counter()
     hook_loaded()
@@ -122,7 +127,7 @@ def _record(
         labels[recorder.inputs[-1]] = node.label
         return stand_in
 
-    reads = Reads(Trust(), stands_for, logged.contents, logged.varying, logged.numbers)
+    reads = Reads(Trust(), stands_for, logged.contents, logged.varying, before)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     run = Run(reads)
     given = Given(reads, call, leaves, positional_names(fn))
@@ -158,6 +163,7 @@ def _record(
     found.seconds = {"record": ran - clock, **found.seconds}
     if kept:
         found.run = user_run
+    logged.new = [f"`{label}`" for label in reads.varying if label not in logged.varying and label in before]
     logged.varying |= reads.varying
     logged.numbers |= reads.numbers
     return found, snapshot

@@ -18,18 +18,28 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.method_calls import PLAIN_METHODS
-from ...tracer.bytecode.shown_names import THROUGH
+from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import Begun, Transparent
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import RecordAgainError, current_recorder
+from ..state.libraries import is_moment
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
 from .attributes import found_in, load
-from .callees import C_FUNCTIONS, PURE_METHODS, SINGLES, check_pure, own_answer, takes_callbacks
+from .callees import (
+    C_FUNCTIONS,
+    PURE_METHODS,
+    SINGLES,
+    check_pure,
+    is_refused,
+    loses_traces,
+    own_answer,
+    takes_callbacks,
+)
 from .reads import CONTAINERS, NotClosedError, Reads, not_closed
 from .writes import Items, Keys, Names, VariesError
 
@@ -56,7 +66,6 @@ class Run:
         self.reads = reads
         self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
         self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
-        self._class_values: dict[tuple[int, str], Any] = {}
         self.refused: NotClosedError | None = None
         self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
         self.touched: set[int] = set()  # ids of containers outside that the run has read
@@ -120,6 +129,10 @@ class Run:
         """The ids of the objects that the run has found outside."""
         return self.reads.ids()
 
+    def outside(self) -> set[int]:
+        """The ids of the objects that the run has found outside."""
+        return self.reads.ids()
+
     def append(self, obj: Any, value: Any) -> None:
         """Append to a list outside."""
         found = self.writes.setdefault(id(obj), Items(obj))
@@ -163,9 +176,9 @@ class Run:
             return fn
         copy = convert(fn.__code__)
         if not isinstance(copy, Copy):
-            raise self.refuse(f"`{fn.__qualname__}`: {copy}")
+            raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
         node = self.reads.node_of(fn)
-        made = function_of(copy, fn, Frame(self, fn, node))
+        made = copy.function_of(fn, Frame(self, fn, node))
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
             if fn.__kwdefaults__:
@@ -198,13 +211,6 @@ class Run:
         assert self.reads.root is not None
         return self.reads.read(self.reads.root, "const", label, value, label, (label, id(value)))
 
-    def shown_in_class(self, base: type, name: str, raw: Any) -> Any:
-        """What the run gets for a value in a class."""
-        key = id(base), name
-        if key not in self._class_values:
-            self._class_values[key] = self.reads.visit(raw, f"{base.__name__}.{name}")[1]
-        return self._class_values[key]
-
     # ---- what is handed to code that is not converted
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
@@ -212,6 +218,8 @@ class Run:
         functions of the user's as their copies, where *callbacks* may be handed over."""
         kind = type(value)
         if kind in _PLAIN:
+            if kind is str and is_moment(value):
+                raise self.refuse("a text that is a clock to NumPy")
             return value
         if depth > 50:
             raise self.refuse("a structure that is nested deeply")
@@ -325,7 +333,7 @@ class Run:
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
-        if all(type(x) in _PLAIN for x in args) and not kwargs:
+        if not kwargs and all(type(x) in _PLAIN and type(x) is not str for x in args):
             return ours(*args)
         return ours(
             *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
@@ -353,13 +361,18 @@ class Run:
         owner = getattr(f, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType | type):
             return self.call_method(owner, f.__name__, *args, **kwargs)
+        if is_refused(f):
+            raise self.refuse(f"{f.__name__}()")
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
         check_pure(f, self.reads.trust, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
-            if self.reads.node_of(args[0]) is not None and f.__name__ not in PURE_METHODS.get(type(args[0]), ()):
+            foreign = self.reads.node_of(args[0]) is not None
+            if foreign and f.__name__ not in PURE_METHODS.get(type(args[0]), ()):
                 raise self.refuse(f"{f.__name__}() of an object from outside")
+        elif loses_traces(f) and is_traced([*args, *kwargs.values()]):
+            raise self.refuse(f"{f.__name__}(), which takes plain numbers")
         return self._natively(f, args, kwargs, takes_callbacks(f))
 
     def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
@@ -793,6 +806,8 @@ class Frame(Transparent):
             return
         if outside or (kind is np.ndarray and not obj.flags.writeable):
             raise self.run.refuse("an assignment of an item of an object from outside")
+        if kind is np.ndarray and (is_traced(value) or is_traced(index)):
+            raise self.run.refuse("an assignment of a traced value in a plain array")
         if kind in CONTAINERS or kind is np.ndarray or self.run.reads.trust.cls(kind):
             obj[index] = value
             return
@@ -984,7 +999,7 @@ for _method, _name in _ARITHMETIC.items():
 for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
     setattr(Frame, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
 
-THROUGH.add(__file__)
+FOR_THE_USER.add(__file__)
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
 _NO_FACTORY = __import__("dataclasses").MISSING
 

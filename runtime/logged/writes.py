@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...tracer.record.recorder import RecordAgainError
 from ...tracer.ir.errors import UnsupportedError
+from ...tracer.record.recorder import RecordAgainError
 
 DELETED = type("Deleted", (), {"__repr__": lambda self: "DELETED"})()
 

@@ -669,13 +669,15 @@ class FunctionDispatcher(Dispatcher):
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
-        if not config.log_reads or (known and variant is None) or sum(len(v.paths) for v in known) >= MANY_PATHS:
+        if not config.log_reads or len(known) > MAX_TRANSIENT or sum(len(v.paths) for v in known) > MANY_PATHS:
             return MISS
-        found = self.logged.record(call, endpoint.mode, self.plans.get(call))
+        found = self.logged.record(call, endpoint.mode, self.plans.get(call), known_before=bool(known))
         if found is None:
             return MISS
         recording, snapshot = found
         self.stats.traces += 1
+        if self.logged.new:
+            reason = now_numbers(self.logged.new)
         self.stats.note(reason or endpoint.integers.reason(call))
         try:
             new = self._variant(endpoint, call, Variant(snapshot, logged=True))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.errors import UnsupportedError
-from ..ir.site import OWN_FOLDER, Site, is_internal
+from ..ir.site import OWN_FOLDER, Site, is_internal, is_own
 from .instructions import NULL_ABOVE, plain_instructions
 from .versions import PYTHON
 
@@ -278,19 +278,19 @@ def plain_operand() -> tuple[Any, bool] | None:
     if asked.opcode == "CALL":
         path = called_path(code, at)
         found = UNKNOWN if path is None or len(path) < 2 else resolve(path[:-1], asked.frame, plain=True)
-        return None if is_internal(code.co_filename) else (found, asked.name in _WRITERS)
+        return None if is_own(code.co_filename) else (found, asked.name in _WRITERS)
     instructions = instructions_of(code)
     above = {"STORE_ATTR": 0, "STORE_SLICE": 2}.get(asked.opcode, 1)
     path = instructions.loads_below(instructions.at(at), above, 0) if asked.opcode.startswith(_OPERATORS) else None
     found = UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
-    return None if is_internal(code.co_filename) else (found, asked.opcode.startswith("STORE_"))
+    return None if is_own(code.co_filename) else (found, asked.opcode.startswith("STORE_"))
 
 
 def called_by_name(method: str) -> bool:
     """Whether the caller's caller calls the *method* itself: ``t.__float__()``."""
     asked = request(2)
     by_python = not asked.opcode  # before 3.13 a frame that has called Python code stands behind the instruction
-    own = is_internal(asked.frame.f_code.co_filename) or PYTHON is None
+    own = is_own(asked.frame.f_code.co_filename) or PYTHON is None
     return not own and (by_python or asked.name == method)
 
 
@@ -298,9 +298,9 @@ def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
     """Check of ``__float__``: raise where C code asks for the number and would go on without its gradient."""
     asked = request(2)
     filename = asked.frame.f_code.co_filename
-    if filename.startswith(OWN_FOLDER):
+    if is_own(filename) and filename.startswith(OWN_FOLDER):
         return
-    if not is_internal(filename):
+    if not is_own(filename):
         if asked.opcode == "CALL" and any(asked.callee is harmless for harmless in HARMLESS):
             return
         if asked.opcode == "BINARY_OP %" and isinstance(asked.callee, (str, bytes)):

@@ -33,7 +33,7 @@ from weakref import WeakSet
 
 from ..ir.forks import lock
 from ..ir.interrupts import kept
-from ..ir.site import is_internal
+from ..ir.site import FOR_THE_USER, is_internal
 from .concretize import Called, called_path, instructions_of, resolve
 from .identity import IDENTITY_NAMES, asks_identity, unlike_constants
 from .versions import PYTHON
@@ -210,13 +210,10 @@ def is_known_module(value: Any) -> bool:
     return known is not None and known[0] is value and value.__name__.partition(".")[0] in _MODULES_OF_VALUES
 
 
-THROUGH: set[str] = set()  # files whose functions call for the user's code, which is above them
-
-
 def calling_frame(depth: int) -> FrameType:
     """The frame *depth* levels up, that of the user's code which calls one of ours."""
     frame: Any = sys._getframe(depth + 1)
-    while frame.f_code.co_filename in THROUGH and frame.f_back is not None:
+    while frame.f_code.co_filename in FOR_THE_USER and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_back if frame.f_code is AsValue.__call__.__code__ else frame
 

@@ -71,6 +71,14 @@ def is_internal(filename: str) -> bool:
     return known
 
 
+FOR_THE_USER: set[str] = set()  # source files of ours that do what the user's code says, in its place
+
+
+def is_own(filename: str) -> bool:
+    """As ``is_internal``, but for files that ask in the place of the user's code."""
+    return filename not in FOR_THE_USER and is_internal(filename)
+
+
 def user_site() -> Site | None:
     """The innermost frame that belongs to the user; None where there is none (our own tests of internals).
 

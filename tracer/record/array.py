@@ -31,7 +31,7 @@ from ..ir.debuggers import looks_on
 from ..ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, Var, literal
 from ..ir.refusals import Refusal
-from ..ir.site import OWN_FOLDER, at_site, is_internal
+from ..ir.site import FOR_THE_USER, OWN_FOLDER, at_site, is_own
 from ..ops.complex import real_atoms
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
@@ -88,6 +88,12 @@ _OTHERS = {
     "permute": ": write x.transpose(...)",
     "block_until_ready": ": leave it out",
 }
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether *frame* runs code of this package that does not act for the user's."""
+    filename = frame.f_code.co_filename
+    return filename.startswith(OWN_FOLDER) and filename not in FOR_THE_USER
 
 
 class _NoMethods:
@@ -391,7 +397,7 @@ class TracedArray(metaclass=_StandIn):
         if not recorder.active:
             return f"<traced {self.aval}>"
         asked = "" if recorder.texts is None else recorder.texts.asked
-        if (is_internal(frame.f_code.co_filename) and not asked) or (recorder.parent is not None and printed(frame)):
+        if (is_own(frame.f_code.co_filename) and not asked) or (recorder.parent is not None and printed(frame)):
             return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
         array0d = not self._atom.aval.shape and class_of(self) is np.ndarray
         mark = None if array0d and how == "repr" else self.mark(frame, how, spec)
@@ -422,7 +428,7 @@ class TracedArray(metaclass=_StandIn):
     def __class__(self) -> Any:
         """The class of NumPy's value, for ``isinstance`` in the user's code; ``TracedArray`` for our own."""
         name = sys._getframe(1).f_code.co_filename
-        return TracedArray if is_internal(name) and not name.endswith(RECORDED) else class_of(self)
+        return TracedArray if is_own(name) and not name.endswith(RECORDED) else class_of(self)
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
@@ -435,7 +441,7 @@ class TracedArray(metaclass=_StandIn):
         frame = sys._getframe(2)
         while frame.f_code.co_filename.endswith(_ENTRIES) and frame.f_back is not None:
             frame = frame.f_back
-        if not is_internal(frame.f_code.co_filename):
+        if not is_own(frame.f_code.co_filename):
             kind = class_of(self)
             if name == "__getitem__":
                 raise TypeError(f"'{kind.__name__}' object is not subscriptable")
@@ -519,7 +525,7 @@ class TracedArray(metaclass=_StandIn):
 
     def __float__(self) -> Any:
         """The plain number, for C code: an error where its gradient would be lost."""
-        if self._atom.aval.is_float and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDER):
+        if self._atom.aval.is_float and not _is_ours(sys._getframe(1)):
             if called_by_name("__float__"):
                 return self.number()
             if (stands := self._written(sys._getframe(1))) is not None:
@@ -602,7 +608,7 @@ class TracedArray(metaclass=_StandIn):
         if len(index) == 1 and not isinstance(index[0], tuple):
             index = np.unravel_index(operator.index(index[0]), self._atom.aval.shape)
         value = self[index[0] if len(index) == 1 else index] if index else self
-        if value._atom.aval.is_inexact and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDER):
+        if value._atom.aval.is_inexact and not _is_ours(sys._getframe(1)):
             return value.number()
         return value._tracegrad_int() if value._atom.aval.dtype.kind in "iu" else value._concrete("item").item()
 
@@ -706,13 +712,13 @@ def shown_to(recorder: Recorder, frame: FrameType) -> Texts | None:
     texts = recorder.texts
     if texts is None:
         return None
-    own = is_internal(frame.f_code.co_filename)
+    own = is_own(frame.f_code.co_filename)
     return texts if (texts.asked == PRINT if own else settled(frame, texts.places)) else None
 
 
 def written_by(recorder: Recorder, frame: FrameType, value: Callable[[], Any]) -> float | None:
     """The number for *value* in a text that *frame* makes by ``"..." % t``, where only the outside will see it."""
-    if recorder.texts is None or not recorder.active or is_internal(frame.f_code.co_filename):
+    if recorder.texts is None or not recorder.active or is_own(frame.f_code.co_filename):
         return None
     text = template(frame)
     texts = None if text is None else shown_to(recorder, frame)
@@ -772,7 +778,7 @@ def as_truth(found: Any) -> Any:
     frame = sys._getframe(1)
     while frame.f_code.co_filename.endswith(_WAYS_IN) and frame.f_back is not None:
         frame = frame.f_back
-    return found if is_internal(frame.f_code.co_filename) else kind(bool(found))
+    return found if is_own(frame.f_code.co_filename) else kind(bool(found))
 
 
 def wrap_array(atom: Atom, *, c_order: bool = True) -> TracedArray:

@@ -20,7 +20,7 @@ from ..bytecode.concretize import TAKERS
 from ..bytecode.method_calls import PLAIN_METHODS
 from ..ir.aval import can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
-from ..ir.site import is_internal
+from ..ir.site import is_own
 from ..ops.elementwise import broadcast_to, cast
 from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
 from .integers import recorded
@@ -127,7 +127,7 @@ class MadeArray(np.ndarray):
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """NumPy's, for ``isinstance`` in the user's code."""
-        return MadeArray if is_internal(sys._getframe(1).f_code.co_filename) else np.ndarray
+        return MadeArray if is_own(sys._getframe(1).f_code.co_filename) else np.ndarray
 
     def __getitem__(self, index: Any) -> Any:
         found = recorded(index) if self.dtype.kind in "fc" else index  # ints of a table mean what Python has to know

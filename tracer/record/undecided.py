@@ -20,7 +20,7 @@ import numpy as np
 from ..ir.aval import BOOL, FLOAT, INT
 from ..ir.graph import Atom, Lit, literal
 from ..ir.refusals import Refusal
-from ..ir.site import is_internal
+from ..ir.site import is_own
 from ..ops.elementwise import F, cast
 from .array import STAND_INS, UFUNCS, TracedArray, class_of, wrap
 from .recorder import Recorder, current_recorder
@@ -120,7 +120,7 @@ class Undecided:
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """That of the value, for ``isinstance`` in the user's code."""
-        if is_internal(sys._getframe(1).f_code.co_filename):
+        if is_own(sys._getframe(1).f_code.co_filename):
             return Undecided
         return class_of(self.decided())
 
@@ -295,7 +295,7 @@ class UndecidedTruth:
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """That of the value, for ``isinstance`` in the user's code."""
-        if is_internal(sys._getframe(1).f_code.co_filename):
+        if is_own(sys._getframe(1).f_code.co_filename):
             return UndecidedTruth
         return class_of(self.decided())
 

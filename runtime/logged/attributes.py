@@ -14,7 +14,7 @@ from typing import Any
 
 from ...tracer.bytecode.records import dict_of
 from ..state.libraries import verdict
-from ..state.pins import MISSING
+from ..state.pins import MISSING, can_change
 from .reads import Reads, not_closed
 from .writes import DELETED
 
@@ -143,10 +143,10 @@ def _of_module(run: Any, reads: Reads, module: types.ModuleType, name: str) -> A
     if written is not MISSING:
         return written
     if name not in store:
-        value = getattr(module, name)  # an AttributeError, or what a `__getattr__` of a library gives
-        if not library or name.startswith("__"):
-            raise not_closed(f"`.{name}`, which is no entry of the module")
-        return reads.read(node, "attr", name, value, name) if name in store else _lazily(reads, node, name, value)
+        if "__getattr__" in store or found_in(type(module), name)[0] is not None:
+            raise not_closed(f"`{node.label}.{name}`, which is no entry of the module")
+        reads.lacks(node, name)
+        return getattr(module, name)  # raises
     value = store[name]
     path = f"{node.label.removeprefix('global ')}.{name}"
     if library and not callable(value) and not isinstance(value, types.ModuleType):
@@ -158,13 +158,14 @@ def _of_module(run: Any, reads: Reads, module: types.ModuleType, name: str) -> A
     return reads.read(node, "attr", name, value, path)
 
 
-def _lazily(reads: Reads, node: Any, name: str, value: Any) -> Any:
-    raise not_closed(f"`{node.label}.{name}`, which its module makes when it is asked for")
-
-
 def _of_class(run: Any, cls: type, name: str) -> Any:
     reads: Reads = run.reads
     if reads.trust.cls(cls):
+        if can_change(cls):
+            reads.names(name)
+            reads.pin(cls)
+        if name in ("__subclasses__", "__dict__", "__mro__", "__bases__", "mro"):
+            raise not_closed(f"`{cls.__name__}.{name}`")
         return getattr(cls, name)
     reads.names(name)
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
@@ -241,6 +242,8 @@ def _of_library(reads: Reads, node: Any, obj: Any, kind: type, name: str) -> Any
     if node is None:
         if kind is types.FunctionType and name not in _OF_FUNCTIONS:
             raise not_closed(f"`.{name}` of a function")
+        if kind.__module__.partition(".")[0] in ("numpy", "scipy") and name not in (dict_of(obj) or ()):
+            reads.lacks_own(obj, name)
         if kind in (types.FrameType, types.TracebackType, types.CodeType):
             raise not_closed(f"`.{name}` of a {kind.__name__}")
         return getattr(obj, name)

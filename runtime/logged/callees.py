@@ -58,14 +58,22 @@ def own_answer(f: Any) -> Any:
 
 #: functions in C that only ask a traced value what an operator or a comparison asks
 _THROUGH_PROTOCOLS = frozenset(
-    "abs divmod pow round sum min max any all callable isinstance issubclass len hasattr getattr type bool".split()
+    "abs divmod pow round sum min max any all callable isinstance issubclass len hasattr getattr type bool complex "
+    "float int".split()
 )
 _REFUSED_IDS = frozenset(id(getattr(builtins, name)) for name in _REFUSED if hasattr(builtins, name))
 
 
+_REPORTERS = ("logging", "_warnings", "warnings")
+_OF_CONTEXTS = frozenset(("getcontext", "setcontext", "localcontext"))
+
+
 def is_refused(f: Any) -> bool:
-    """Whether *f* is a builtin that does, or reads, something outside."""
-    return id(f) in _REFUSED_IDS
+    """Whether *f* does, or reads, something outside, or gives what all share."""
+    if id(f) in _REFUSED_IDS or getattr(f, "__module__", None) in _REPORTERS:
+        return True
+    name = getattr(f, "__name__", "")
+    return name in _OF_CONTEXTS or (name.startswith("set") and setting_of(f) is not None)
 
 
 def loses_traces(f: Any) -> bool:
@@ -73,6 +81,8 @@ def loses_traces(f: Any) -> bool:
     owner = getattr(f, "__self__", None)
     if isinstance(f, np.ufunc) or type(f) is type(np.sum):
         return False
+    if isinstance(f, types.WrapperDescriptorType | types.MethodDescriptorType):
+        return True
     module = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(f, "__module__", None) or ""
     if module.partition(".")[0] in ("numpy", "scipy", "operator", "_operator", "itertools", "functools", "_functools"):
         return False

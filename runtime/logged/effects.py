@@ -91,7 +91,8 @@ def _write(run: Run, entry: Names | Keys | Items, found: Effects, values: _Value
     if entry.whole is not None:
         made = list(_rewriting(owner, at, (entry.before, entry.whole), values))
     elif isinstance(entry, Items):
-        made = [_growth(_sink(owner), entry.tail, way, way, values)]
+        found_on = values.way_to(owner)
+        made = [_growth(_sink(owner), entry.tail, found_on, way, values)]
     else:
         made = []
         for key, value in entry.values.items():

@@ -22,7 +22,9 @@ import numpy as np
 
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.bytecode.records import dict_of
 from ...tracer.record.integers import limit_of
+from ..state.kept_list import LENGTH
 from ..state.pins import MISSING, Pins, can_change
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
@@ -94,9 +96,19 @@ class Reads:
         """The run gets *shown* for a part of an argument."""
         self._edges[id(owner), how, key] = shown
 
+    def stores(self) -> set[int]:
+        """The ids of the dicts that have the names of the objects and modules that were found."""
+        named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
+        return {id(store) for store in map(dict_of, named) if store is not None}
+
     def ids(self) -> set[int]:
         """The ids of the objects that were found."""
         return {id(node.obj) for node in self._walker.nodes}
+
+    def stores(self) -> set[int]:
+        """The ids of the dicts that have the names of the objects and modules that were found."""
+        named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
+        return {id(store) for store in map(dict_of, named) if store is not None}
 
     def ids(self) -> set[int]:
         """The ids of the objects that were found."""
@@ -127,6 +139,22 @@ class Reads:
             return raw
         self.pin(cls)
         return self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
+
+    def lacks(self, node: StateNode, name: str) -> None:
+        """A module has no entry of this *name*."""
+        hook = {"__getattr__"} - node.obj.__dict__.keys()
+        known = next((edge for edge in node.edges if edge.how == "noitems"), None)
+        if known is None:
+            node.edges.append(Edge("noitems", {name} | hook, Leaf(None, False), False))
+        else:
+            known.arg |= {name}
+
+    def lacks_own(self, obj: Any, name: str) -> None:
+        """A library's object has no attribute of its own of this *name*."""
+        store = dict_of(obj)
+        if type(store) is dict:
+            self._walker.stores.append((obj, store, frozenset((name,))))
+            self.pin(type(obj))
 
     def note_absent(self, node: StateNode, name: str) -> None:
         """An instance has no attribute of this *name*, nor has its class."""
@@ -293,11 +321,12 @@ class Reads:
     # ---- the graph
 
     def graph(self, untouched: Collection[int] = ()) -> StateGraph:
-        """The graph of all that has been read.  *untouched*: ids of containers that were only written to."""
+        """The graph of all that has been read.  *untouched*: ids of containers that were only written to, or asked for
+        their lengths."""
         walker, names = self._walker, self._names
         for node in walker.nodes:
-            if id(node.obj) in untouched and not node.edges:
-                node.kind = "sink"
+            if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
+                node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)
         for node in walker.nodes:
             shadow, absent = self._instances.get(id(node), ((), ()))
             if node.kind == "instance":

@@ -142,7 +142,8 @@ def _record(
         _check(run, recorder, out)
         integers.refuse()
         recorder.settle_premise()
-        graph = reads.graph({key for key in run.writes if key not in run.touched})
+        run.check_ways()
+        graph = reads.graph(run.untouched())
         snapshot, captured = _snapshot(graph, reads, recorder, len(inputs), stand_ins)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
         effects = effects_of(run, graph, call, given, stood, out)

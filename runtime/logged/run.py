@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.method_calls import PLAIN_METHODS
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import Begun, Transparent
@@ -25,6 +26,7 @@ from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import RecordAgainError, current_recorder
+from ..state.kept_list import LENGTH
 from ..state.libraries import is_moment
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
@@ -59,17 +61,23 @@ _INERT = frozenset((
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 
 
+def _anywhere() -> None:
+    """No function of the user's."""
+
+
 class Run:
     """One run of converted code, whose reads are *reads*."""
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
+        self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
+        self.frame = Frame(self, _anywhere, None)
         self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
         self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
         self.refused: NotClosedError | None = None
         self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
         self.touched: set[int] = set()  # ids of containers outside that the run has read
-        self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
+        self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
 
     # ---- writes
 
@@ -125,9 +133,53 @@ class Run:
         self.write_name(space, name, value, f"global {name}", read)
         self.spaces.setdefault(id(space), {})[name] = value
 
+    def untouched(self) -> set[int]:
+        """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
+        where such a length is to be a number of the run."""
+        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
+        for key in only:
+            node = self.reads.node_of(self.writes[key].owner)
+            if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
+                raise self.again(VariesError(f"len({node.label})"))
+        return only
+
+    def check_ways(self) -> None:
+        """An error where a place was written that is reached by its name and by a dict of names, too."""
+        if not self.writes:
+            return
+        stores = self.reads.stores()
+        for key, entry in self.writes.items():
+            if isinstance(entry, Keys) and key in stores:
+                raise self.refuse("an assignment in a dict that has the names of an object")
+            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
+            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
+                raise self.refuse("an assignment of an attribute, which is found in a dict, too")
+
     def outside(self) -> set[int]:
         """The ids of the objects that the run has found outside."""
         return self.reads.ids()
+
+    def untouched(self) -> set[int]:
+        """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
+        where such a length is to be a number of the run."""
+        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
+        for key in only:
+            node = self.reads.node_of(self.writes[key].owner)
+            if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
+                raise self.again(VariesError(f"len({node.label})"))
+        return only
+
+    def check_ways(self) -> None:
+        """An error where a place was written that is reached by its name and by a dict of names, too."""
+        if not self.writes:
+            return
+        stores = self.reads.stores()
+        for key, entry in self.writes.items():
+            if isinstance(entry, Keys) and key in stores:
+                raise self.refuse("an assignment in a dict that has the names of an object")
+            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
+            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
+                raise self.refuse("an assignment of an attribute, which is found in a dict, too")
 
     def outside(self) -> set[int]:
         """The ids of the objects that the run has found outside."""
@@ -181,10 +233,11 @@ class Run:
         made = copy.function_of(fn, Frame(self, fn, node))
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
-            if fn.__kwdefaults__:
-                made.__kwdefaults__ = {
-                    name: self._default(node, name, value) for name, value in fn.__kwdefaults__.items()
-                }
+            if fn.__kwdefaults__ and not node.extra:
+                known = self.reads.read(node, "attr", "__kwdefaults__", fn.__kwdefaults__, "default")
+                of = self.reads.node_of(known)
+                assert of is not None
+                made.__kwdefaults__ = {name: self.part(of, "key", name, value) for name, value in known.items()}
         self._functions[id(fn)] = fn, made
         self._twins[id(made)] = fn
         return made
@@ -263,18 +316,31 @@ class Run:
             }
             if node is None and all(parts[key] is value[key] for key in value):
                 return value
-            return parts if kind is dict else kind(parts)
+            return self._copied(parts if kind is dict else kind(parts))
         if kind in (set, frozenset):
             for item in value:
                 self.handed(item, callbacks, depth + 1)
-            return value if node is None else kind(value)
+            return value if node is None else self._copied(kind(value))
         found = [
             self.handed(item if node is None else self.part(node, "item", k, item), callbacks, depth + 1)
             for k, item in enumerate(value)
         ]
         if node is None and all(map(operator.is_, found, value)):
             return value
-        return tuple(found) if kind is tuple else kind(found)
+        return tuple(found) if kind is tuple else self._copied(kind(found))
+
+    def _copied(self, made: Any) -> Any:
+        self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))
+        return made
+
+    def _given_back(self, result: Any) -> Any:
+        """The *result* of code in C, which must not have changed the copies that it was given, nor hand them out."""
+        copies, self._copies = self._copies, []
+        for made, before in copies:
+            now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
+            if made is result or len(now) != len(before) or not all(map(_alike, now, before)):
+                raise self.refuse("code in C that changes, or hands out, a container from outside")
+        return result
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
         """What the run gets for an item of a container outside."""
@@ -321,6 +387,8 @@ class Run:
     def _call_function(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         if id(f) in self._twins:
             return f(*args, **kwargs)
+        if is_refused(f):
+            raise self.refuse(f"{f.__module__}.{f.__name__}()")
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
@@ -335,13 +403,18 @@ class Run:
         callbacks = takes_callbacks(f)
         if not kwargs and all(type(x) in _PLAIN and type(x) is not str for x in args):
             return ours(*args)
-        return ours(
-            *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
+        return self._given_back(
+            ours(
+                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
+            )
         )
 
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
-        return f(
-            *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
+        with_texts = id(f) in _TEXT_MAKERS
+        if with_texts and not self._texts(args, kwargs):
+            raise self.refuse("a text that is made of values")
+        return self._given_back(
+            f(*[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()})
         )
 
     def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
@@ -390,6 +463,8 @@ class Run:
 
     def _call_class(self, cls: Any, args: Any, kwargs: Any) -> Any:
         reads = self.reads
+        if found_in(cls, "__del__")[0] is not None:
+            raise self.refuse(f"an object of the class {cls.__qualname__}, which has a `__del__`")
         if reads.trust.cls(cls):
             ours = own_answer(cls)
             if ours is not None:
@@ -436,7 +511,9 @@ class Run:
         if kind in _BUILT or kind in CONTAINERS:
             return self._method_of_container(obj, kind, name, args, kwargs)
         if kind in _PLAIN:
-            if kind is str and name in ("format", "format_map", "join") and not self._texts(args, kwargs):
+            if kind is str and name in ("format", "format_map", "join", "__mod__", "__format__") and (
+                "n}" in obj or not self._texts(args, kwargs)
+            ):
                 raise self.refuse("a text that is made of values")
             return getattr(obj, name)(
                 *[self.handed(x, True) for x in args], **{k: self.handed(x, True) for k, x in kwargs.items()}
@@ -444,9 +521,8 @@ class Run:
         return self.call(load(self, obj, name), *args, **kwargs)
 
     def _texts(self, args: Any, kwargs: Any) -> bool:
-        return not is_traced([*args, *kwargs.values()]) and all(
-            type(x) in _PLAIN or type(x) in _BUILT for x in (*args, *kwargs.values())
-        )
+        """Whether texts of these values are known: no traced ones, no arrays, and nothing that depends on a setting."""
+        return all(map(_has_known_text, (*args, *kwargs.values())))
 
     def _method_of_array(self, obj: Any, name: str, args: Any, kwargs: Any) -> Any:
         if type(obj) is np.ndarray:
@@ -641,8 +717,24 @@ class Run:
         return True
 
 
+def _alike(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float, TracedInt, *STAND_INS) or (type(value) is TracedArray and value._atom.aval.weak)
+
+
+def _has_known_text(value: Any, depth: int = 0) -> bool:
+    """Whether the text of *value* depends on it alone."""
+    kind = type(value)
+    if kind in (int, float, bool, str, bytes, type(None), complex, type(Ellipsis), range):
+        return True
+    if kind in (list, tuple) and depth < 10:
+        return all(_has_known_text(x, depth + 1) for x in value)
+    if kind is dict and depth < 10:
+        return all(_has_known_text(x, depth + 1) for x in (*value, *value.values()))
+    return False
 
 
 def _of_traced(index: Any) -> bool:
@@ -735,6 +827,8 @@ class Frame(Transparent):
 
     def attr(self, obj: Any, name: str) -> Any:
         kind = type(obj)
+        if name == "__class__" and kind in _TRACED:
+            return own_answer(type)(obj)
         if kind is TracedArray and obj._atom.aval.weak:
             return own_answer(getattr)(obj, name)
         if kind in _PLAIN and kind is not np.ndarray:
@@ -757,7 +851,7 @@ class Frame(Transparent):
         foreign = node is not None and node.kind not in ("instance", "argument")
         if foreign or isinstance(obj, types.ModuleType | type | types.FunctionType):
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
-        if node is not None and reads.trust.cls(kind):
+        if reads.trust.cls(kind) and kind is not types.SimpleNamespace:
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
         if not reads.trust.cls(kind):
             base, raw = found_in(kind, "__setattr__")
@@ -859,7 +953,7 @@ class Frame(Transparent):
         return manager
 
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
-        if type(value) in _TRACED or type(value) not in _PLAIN:
+        if not _has_known_text(value) or spec.endswith("n"):
             raise self.run.refuse("a text that is made of values")
         return super().format(value, conversion, spec)
 
@@ -876,6 +970,15 @@ class Frame(Transparent):
         return self.attr(shown, name)
 
     # ---- operators
+
+    def mod(self, a: Any, b: Any) -> Any:
+        if type(a) in (str, bytes) and not (
+            _has_known_text(b) if type(b) is not tuple else all(map(_has_known_text, b))
+        ):
+            raise self.run.refuse("a text that is made of values")
+        if type(a) in _PLAIN and type(b) in _PLAIN:
+            return a % b
+        return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
         if a is b:
@@ -994,7 +1097,8 @@ _ARITHMETIC = {
     "rshift": "rshift",
 }  # fmt: skip
 for _method, _name in _ARITHMETIC.items():
-    setattr(Frame, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
+    if _method != "mod":
+        setattr(Frame, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
     setattr(Frame, f"i{_method.rstrip('_')}", _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method))
 for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
     setattr(Frame, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
@@ -1004,11 +1108,19 @@ _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags b
 _NO_FACTORY = __import__("dataclasses").MISSING
 
 
+_TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
+
+
 # ---- builtins that ask the run
 
 
 def _len(run: Run, x: Any) -> int:
     kind = type(x)
+    if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":
+        entry = run.writes.get(id(x))
+        if not isinstance(entry, Items) or entry.whole is None:
+            found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
+            return found + len(entry.tail) if isinstance(entry, Items) else found
     if kind in CONTAINERS:
         return len(run.current(x))
     if kind in _PLAIN or run.reads.trust.cls(kind):
@@ -1151,5 +1263,9 @@ _HANDLERS: dict[int, Callable[..., Any]] = {
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
     id(list): lambda run, *x: list(*map(run.iterable, x)), id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
+    id(operator.is_): lambda run, a, b: run.frame.is_(a, b), id(operator.is_not): lambda run, a, b: not run.frame.is_(a, b),
+    id(operator.contains): lambda run, a, b: run.frame.in_(b, a), id(operator.getitem): lambda run, a, b: run.item(a, b),
+    id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
+    id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
     id(functools.reduce): _reduce, id(functools.partial): _partial,
 }  # fmt: skip

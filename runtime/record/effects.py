@@ -617,6 +617,12 @@ class _Values:
         way = self._found_at.get(id(original))
         return None if way is None else self.taken_from(way)
 
+    def way_to(self, value: Any) -> _Way:
+        """The way to an object that was there before the run."""
+        way = self._found_at[id(value)]
+        assert way is not None
+        return way
+
     def taken_from(self, way: _Way) -> tuple[tuple[Hashable, ...], Expression]:
         """The key and the expression for the object on that way, which is taken from its place at once."""
         if way.fixed:

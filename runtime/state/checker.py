@@ -435,7 +435,8 @@ class _Emitter:
             name = elements
         items: list[str | None] = [None] * len(edges)
         in_order = [("item", k) for k in range(len(edges))]
-        if edges and node.kind in ("list", "tuple") and [(edge.how, edge.arg) for edge in edges] == in_order:
+        whole = bool(edges) and node.kind in ("list", "tuple") and len(edges) == len(node.obj)
+        if whole and [(edge.how, edge.arg) for edge in edges] == in_order:
             found = [self.fresh("i") for _ in edges]  # all, whose number has been compared, in one instruction
             self.line(f"({', '.join(found)},) = {name}")
             items = [*found]

@@ -7,6 +7,7 @@ the storage's version number, every other view of it, as in NumPy."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +29,13 @@ class Storage:
     a NumPy scalar (which ``+=`` would replace instead of writing into).
     """
 
-    __slots__ = ("array0d", "atom", "c_order", "home", "owner", "version")
+    __slots__ = ("array0d", "atom", "born", "c_order", "home", "owner", "version")
 
     def __init__(
-        self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False, home: object = None
+        self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False, home: Any = None
     ):
         self.home = home  # the recording in which the buffer was made: the body of a loop must not write into others
+        self.born = 0 if home is None else home.iterations  # before which marked iterations it was made
         self.atom = atom
         self.owner = owner
         self.version = 0

@@ -1,0 +1,357 @@
+"""A marked iteration cut out of the recording, as the body of a loop node.
+
+What depends on no symbol stays, before the loop; the rest is emitted again, into the body.  Conditions on which the
+iteration rests become one flag that is carried, with one guard after the loop; its value in this run is looked at, and
+where it does not hold everything is put back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import BOOL, FLOAT_KINDS, INT, Aval
+from ..ir.graph import Atom, Guard, Lit, Node, Pair, Var, building, lanes, live_nodes, read_vars, strong, structural
+from ..ir.refusals import Reason, Refusal
+from ..ops.closure_conversion import closed
+from ..ops.control import CAPACITY, UNLIMITED, loop
+from ..ops.elementwise import F, cast
+from ..ops.indexing import GATHER
+from ..ops.shape import iota, reshape, take_slice, zeros
+from ..record.recorder import Recorder
+from ..reroll.loop_body import Lines
+from .marked import Marked
+from .positions import Form, bounds
+
+_HELD = "what was asked in each iteration had the same answer", "what was asked had another answer in some iteration"
+
+
+@dataclass
+class Wanted:
+    """What is wanted of an iteration.  ``ends``: the atom after it of each symbol that is carried.  ``last``: further
+    values, of the last iteration, and what each is where there is none.  ``rows``: values of every iteration.
+    ``go_on``: whether the iteration is made."""
+
+    ends: dict[Var, Atom]
+    last: list[tuple[Atom, Atom | None]] = field(default_factory=list)
+    rows: list[Atom] = field(default_factory=list)
+    go_on: Atom | None = None
+
+
+@dataclass
+class Found:
+    """The results of a loop, in the order of what was wanted."""
+
+    finals: dict[Var, Atom]
+    last: list[Atom]
+    stacked: list[Atom]
+    taken: Atom | None = None
+
+
+class Cut:
+    """The nodes of *marked*, apart by whether they depend on its symbols."""
+
+    def __init__(self, marked: Marked, wanted: Wanted) -> None:
+        self.marked, self.wanted, self.recorder = marked, wanted, marked.recorder
+        self.known: dict[Atom, Atom] = {c.symbol: c.before for c in marked.carries if wanted.ends[c.symbol] is c.symbol}
+        self.carries = [c for c in marked.carries if c.symbol not in self.known]
+        self.inside: set[Atom] = {c.symbol for c in self.carries} | set(marked.forms)
+        self.body: list[Node] = []
+        self.outside: dict[int, Node] = {}  # by the id of the node as it was recorded
+        symbols = {*self.known, *self.inside}
+        for node in self.recorder.nodes[marked.nodes :]:
+            if node.outs[0] in symbols:
+                continue
+            node, before = node.on(tuple([self.known.get(x, x) for x in node.inputs])), node
+            if self.inside.isdisjoint(node.inputs):
+                self.outside[id(before)] = node
+            else:
+                self.body.append(node)
+                self.inside.update(node.outs)
+
+    def depends(self, atom: Atom) -> bool:
+        """Whether *atom* may differ from iteration to iteration."""
+        parts = lanes(atom) if isinstance(atom, Pair) else (atom,)
+        return any(self.known.get(x, x) in self.inside for x in parts)
+
+    def conditions(self) -> list[Atom] | Reason:
+        """What has to hold in every iteration, for what was asked in this one."""
+        found: list[Atom] = []
+        recorder = self.recorder
+        for guard in recorder.guards[self.marked.guards :]:
+            if self.depends(guard.atom):
+                condition = _condition(guard)
+                if isinstance(condition, Reason):
+                    return condition
+                found.append(condition)
+        if recorder.premise is not None and self.depends(recorder.premise):
+            found.append(recorder.premise)
+        return found
+
+
+def _condition(guard: Guard) -> Atom | Reason:
+    """That *guard* holds, as a value of the iteration."""
+    atom, expected, dtype = guard.atom, guard.expected, guard.atom.aval.dtype
+    if guard.kind == CAPACITY:
+        return Refusal.LOOP_NUMBER(kind=guard.kind, site=guard.site)
+    if guard.kind == "bool" and dtype.kind != "b":
+        atom, expected, dtype = F.ne(atom, structural(0, dtype)), bool(expected != 0), BOOL
+    if dtype.kind == "b":
+        return atom if expected else F.logical_not(atom)
+    if dtype.kind in FLOAT_KINDS:
+        return Refusal.LOOP_NUMBER(kind=guard.kind, site=guard.site)
+    return F.eq(atom, Lit(expected, dtype))
+
+
+def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
+    """The loop in the place of the iteration, and of all that would follow; or why there is none, with nothing
+    changed."""
+    recorder = marked.recorder
+    with building(recorder):
+        conditions = Cut(marked, wanted).conditions()
+    if isinstance(conditions, Reason):
+        return conditions
+    parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
+    before = recorder.items[marked.items :], recorder.premise, recorder.unmet, recorder.site_override
+    _take_out(parts)
+    try:
+        recorder.site_override = marked.site
+        with building(recorder):
+            body = Body(parts)
+            found, held = body.loop(conditions)
+            if held is not None and not recorder.value(held):
+                _put_back(marked, *before[:3])
+                return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
+            if held is not None:
+                recorder.add_guard(Guard(held, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
+    finally:
+        recorder.site_override = before[3]
+    return found
+
+
+def _take_out(parts: Cut) -> None:
+    """Leave of the iteration what depends on no symbol."""
+    recorder, marked = parts.recorder, parts.marked
+    gone: list[Node | Guard] = list(recorder.nodes[marked.nodes :])
+    own, asked = {id(node) for node in gone}, {id(guard) for guard in recorder.guards[marked.guards :]}
+    gone += recorder.guards[marked.guards :]
+    kept: list[Node | Guard] = []
+    for item in recorder.items[marked.items :]:
+        if isinstance(item, Guard):
+            if id(item) in asked and not parts.depends(item.atom):
+                kept.append(item)
+        elif id(item) in own and id(item) in parts.outside:
+            kept.append(parts.outside[id(item)])
+    recorder.disown(gone)
+    recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
+    for item in kept:
+        if isinstance(item, Node):
+            recorder.know(item)
+        else:
+            recorder._guarded.setdefault((item.atom, item.kind), item)
+    if recorder.premise is not None and parts.depends(recorder.premise):
+        recorder.premise = recorder.unmet = None
+
+
+def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Atom | None, unmet: Any) -> None:
+    """Undo what was done since the iteration was taken out."""
+    recorder = marked.recorder
+    recorder.disown([*recorder.nodes[marked.nodes :], *recorder.guards[marked.guards :]])
+    earlier = {id(node) for node in recorder.nodes[: marked.nodes]}
+    earlier |= {id(guard) for guard in recorder.guards[: marked.guards]}
+    kept = [item for item in items if id(item) not in earlier]
+    recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
+    for item in kept:
+        if isinstance(item, Node):
+            recorder.know(item)
+        else:
+            recorder._guarded.setdefault((item.atom, item.kind), item)
+    recorder.premise, recorder.unmet = premise, unmet  # type: ignore[assignment]
+
+
+def _asked_at(parts: Cut, items: Sequence[Node | Guard]) -> Any:
+    return next(
+        (item.site for item in items if isinstance(item, Guard) and parts.depends(item.atom)), parts.marked.site
+    )
+
+
+class Body:
+    """The body of a loop, emitted anew from the nodes of an iteration."""
+
+    def __init__(self, parts: Cut) -> None:
+        self.parts, self.marked, self.recorder = parts, parts.marked, parts.recorder
+        self.lines = Lines()
+        self.known: dict[Atom, Atom] = dict(parts.known)
+        self.carries = [Var(Aval(c.symbol.aval.dtype, c.symbol.aval.shape, c.symbol.aval.weak)) for c in parts.carries]
+        self.known.update(zip([c.symbol for c in parts.carries], self.carries, strict=True))
+        self.row = Var(Aval(INT, (), weak=True))
+        self.known[self.marked.number] = self.row
+        self.xs: dict[Var, Atom] = {}
+        self.rows: dict[Any, Var] = {}
+        outer = self.recorder.open_loops
+        self.length, self.steps = _length(self.marked, outer)
+
+    def loop(self, conditions: Sequence[Atom]) -> tuple[Found, Var | None]:
+        """The results of the loop, and the flag that the *conditions* have held in all of its iterations."""
+        parts, wanted = self.parts, self.parts.wanted
+        for node in parts.body:
+            self._emit(node)
+        with building(self.lines):
+            ends = [self._ended(wanted.ends[c.symbol], c.symbol.aval) for c in parts.carries]
+            last = [self._ended(atom, atom.aval) for atom, _ in wanted.last]
+            rows = [self._ended(atom, atom.aval) for atom in wanted.rows]
+        inputs, outputs = [*self.carries], [*ends]
+        inits = [strong(c.before) for c in parts.carries]
+        for atom, (_, otherwise) in zip(last, wanted.last, strict=True):
+            inputs.append(Var(Aval(atom.aval.dtype, atom.aval.shape)))
+            outputs.append(atom)
+            inits.append(_zero(atom.aval) if otherwise is None else strong(otherwise))
+        flag = Var(Aval(BOOL, ()))
+        if conditions:
+            with building(self.lines):
+                held: Atom = flag
+                for condition in conditions:
+                    held = F.logical_and(held, self._atom(condition))
+            inputs.append(flag)
+            outputs.append(held)
+            inits.append(structural(True, BOOL))
+        go_on = None
+        if wanted.go_on is not None:
+            with building(self.lines):
+                go_on = self._atom(wanted.go_on)
+        every = [*([] if go_on is None else [go_on]), *outputs, *rows]
+        nodes = live_nodes(self.lines.nodes, every)
+        read = read_vars(nodes, every)
+        if self.row in read:
+            if self.length < UNLIMITED:
+                self.xs[self.row] = iota(self.length)
+            else:
+                with building(self.lines):
+                    following = F.add(self.row, Lit(1, INT, weak=True, structural=True))
+                nodes = live_nodes(self.lines.nodes, [*every, following])
+                inputs.append(self.row)
+                every.insert(len(outputs) + (go_on is not None), following)
+                outputs.append(following)
+                inits.append(structural(0, INT))
+        xs = [(row, x) for row, x in self.xs.items() if row in read]
+        graph, consts = closed(nodes, every, [*inputs, *[row for row, _ in xs]])
+        results = list(
+            loop(
+                graph, consts, inits, [x for _, x in xs], self.length, steps=self.steps, stops=go_on is not None
+            )
+        )  # fmt: skip
+        count = len(outputs)
+        return self._found(results[:count], results[count + (go_on is not None) :], results, bool(conditions))
+
+    def _found(self, finals: list[Var], stacked: list[Var], results: list[Var], asked: bool) -> tuple[Found, Var | None]:
+        parts, wanted = self.parts, self.parts.wanted
+        carries = len(parts.carries)
+        ends: dict[Var, Atom] = {}
+        for carry, final in zip(parts.carries, finals, strict=False):
+            aval = carry.symbol.aval
+            ends[carry.symbol] = cast(final, aval.dtype, weak=True) if aval.weak else final
+        for carry in parts.marked.carries:
+            ends.setdefault(carry.symbol, carry.before)
+        last: list[Atom] = [
+            cast(final, atom.aval.dtype, weak=True) if atom.aval.weak else final
+            for final, (atom, _) in zip(finals[carries:], wanted.last, strict=False)
+        ]
+        held = finals[carries + len(last)] if asked else None
+        taken = None if wanted.go_on is None else results[len(finals)]
+        return Found(ends, last, list(stacked), taken), held
+
+    def _ended(self, atom: Atom, aval: Aval) -> Atom:
+        return cast(strong(self._atom(atom)), aval.dtype)
+
+    # ---- nodes -----------------------------------------------------------------------------------------------------
+
+    def _atom(self, atom: Atom) -> Atom:
+        """*atom* in the body."""
+        found = self.known.get(atom)
+        if found is not None:
+            return found
+        form = self.marked.forms.get(atom) if isinstance(atom, Var) else None
+        if form is None:
+            return atom
+        with building(self.lines):
+            found = self.known[atom] = value_of(form, self.known)
+        return found
+
+    def _emit(self, node: Node) -> None:
+        self.lines.site_override = node.site
+        if node.prim is GATHER:
+            row = self._row_of(*node.inputs)
+            if row is not None:
+                with building(self.lines):
+                    self.known[node.out] = reshape(row, node.out.aval.shape)
+                return
+        outs = self.lines.emit(node.prim, tuple([self._atom(x) for x in node.inputs]), node.params)
+        self.known.update(zip(node.outs, outs, strict=False))
+
+    def _row_of(self, x: Atom, index: Atom) -> Var | None:
+        """The row of *x*, an array from outside, at an *index* that is the same number of places further in each
+        iteration; else None."""
+        if x in self.parts.inside or index.aval.size != 1 or self.length >= UNLIMITED:
+            return None
+        form = self.form(index)
+        slope = None if form is None else form.slopes.get(self.marked.number)
+        if form is None or slope is None or len(form.slopes) > 1:
+            return None
+        ends = form.offset, form.offset + slope * (self.length - 1)
+        if min(ends) < 0 or max(ends) >= x.aval.shape[0]:
+            return None
+        key = x, slope, form.offset
+        found = self.rows.get(key)
+        if found is None:
+            rest = x.aval.shape[1:]
+            with building(self.recorder):
+                sliced = take_slice(
+                    x, (form.offset, *[0] * len(rest)), (slope, *[1] * len(rest)), (self.length, *rest)
+                )
+            found = self.rows[key] = Var(Aval(x.aval.dtype, rest))
+            self.xs[found] = sliced
+        return found
+
+    def form(self, atom: Atom) -> Form | None:
+        """The form of a value of the iteration."""
+        if not hasattr(self, "_makers"):
+            self._makers = {out: node for node in self.parts.body for out in node.outs}
+        return self.marked.reader(self._makers).form(atom)
+
+
+def _length(marked: Marked, outer: Sequence[Any]) -> tuple[int, Atom | None]:
+    """(the greatest number of iterations, the number itself where it may be another one)"""
+    if marked.length is None:
+        return UNLIMITED, None
+    if marked.length.constant is not None:
+        return marked.length.constant, None
+    low, high = bounds(marked.length, outer)
+    assert high is not None
+    steps = cast(value_of(marked.length, {}), INT)
+    if low is None or low < 0:
+        steps = F.maximum(steps, structural(0, INT))
+    return max(high, 0), strong(steps)
+
+
+def value_of(form: Form, known: dict[Atom, Atom]) -> Atom:
+    """The value of *form*, a Python integer."""
+    total: Atom | None = None
+    for var, slope in form.slopes.items():
+        x: Atom = known.get(var, var)
+        if slope != 1:
+            x = F.mul(x, Lit(slope, INT, weak=True))
+        total = x if total is None else F.add(total, x)
+    if total is None:
+        return Lit(form.offset, INT, weak=True)
+    return F.add(total, Lit(form.offset, INT, weak=True)) if form.offset else total
+
+
+def _zero(aval: Aval) -> Atom:
+    return zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
+
+
+def wraps(recorder: Recorder) -> bool:
+    """Whether loops can be made in *recorder*."""
+    return recorder.parent is None

@@ -25,7 +25,7 @@ def _recorder() -> Any:
 
 def _innermost() -> Any:
     loops = _recorder().open_loops
-    return loops[-1].loop if loops else None
+    return loops[-1] if loops else None
 
 
 class Calls:

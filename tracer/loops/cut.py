@@ -20,10 +20,10 @@ from ..ops.control import CAPACITY, UNLIMITED, loop
 from ..ops.elementwise import F, cast
 from ..ops.indexing import GATHER
 from ..ops.shape import iota, reshape, take_slice, zeros
-from ..record.recorder import Recorder
 from ..reroll.loop_body import Lines
+from .fold import Match
 from .marked import Marked
-from .positions import Form, bounds
+from .positions import Form, Reader, bounds
 
 _HELD = "what was asked in each iteration had the same answer", "what was asked had another answer in some iteration"
 
@@ -188,10 +188,10 @@ class Body:
         self.known.update(zip([c.symbol for c in parts.carries], self.carries, strict=True))
         self.row = Var(Aval(INT, (), weak=True))
         self.known[self.marked.number] = self.row
-        self.xs: dict[Var, Atom] = {}
-        self.rows: dict[Any, Var] = {}
+        self.rows: dict[tuple[Atom, int, int], Var] = {}  # (array from outside, slope, offset): its row
         outer = self.recorder.open_loops
-        self.length, self.steps = _length(self.marked, outer)
+        self.length = _greatest(self.marked.length, outer)
+        self.outer = outer
 
     def loop(self, conditions: Sequence[Atom]) -> tuple[Found, Var | None]:
         """The results of the loop, and the flag that the *conditions* have held in all of its iterations."""
@@ -221,27 +221,30 @@ class Body:
         if wanted.go_on is not None:
             with building(self.lines):
                 go_on = self._atom(wanted.go_on)
+        before, starts = self._folded(list(zip(inputs, outputs, inits, strict=True)), rows)
+        inits = [starts.get(v, init) for v, init in zip(inputs, inits, strict=True)]
+        length = self.length + before
         every = [*([] if go_on is None else [go_on]), *outputs, *rows]
         nodes = live_nodes(self.lines.nodes, every)
         read = read_vars(nodes, every)
-        if self.row in read:
-            if self.length < UNLIMITED:
-                self.xs[self.row] = iota(self.length)
-            else:
-                with building(self.lines):
-                    following = F.add(self.row, Lit(1, INT, weak=True, structural=True))
-                nodes = live_nodes(self.lines.nodes, [*every, following])
-                inputs.append(self.row)
-                every.insert(len(outputs) + (go_on is not None), following)
-                outputs.append(following)
-                inits.append(structural(0, INT))
-        xs = [(row, x) for row, x in self.xs.items() if row in read]
+        if self.row in read and self.length >= UNLIMITED:
+            with building(self.lines):
+                following = F.add(self.row, Lit(1, INT, weak=True, structural=True))
+            nodes = live_nodes(self.lines.nodes, [*every, following])
+            inputs.append(self.row)
+            every.insert(len(outputs) + (go_on is not None), following)
+            outputs.append(following)
+            inits.append(structural(-before, INT))
+        xs = [(row, self._sliced(key, before)) for key, row in self.rows.items() if row in read]
+        if self.row in read and self.length < UNLIMITED:
+            numbers: Atom = iota(length)
+            xs.append((self.row, F.add(numbers, structural(-before, INT)) if before else numbers))
         graph, consts = closed(nodes, every, [*inputs, *[row for row, _ in xs]])
+        steps = _steps(self.marked.length, self.outer, before)
+        self.marked.folded = before
         results = list(
-            loop(
-                graph, consts, inits, [x for _, x in xs], self.length, steps=self.steps, stops=go_on is not None
-            )
-        )  # fmt: skip
+            loop(graph, consts, inits, [x for _, x in xs], length, steps=steps, stops=go_on is not None)
+        )
         count = len(outputs)
         return self._found(results[:count], results[count + (go_on is not None) :], results, bool(conditions))
 
@@ -264,6 +267,42 @@ class Body:
 
     def _ended(self, atom: Atom, aval: Aval) -> Atom:
         return cast(strong(self._atom(atom)), aval.dtype)
+
+    def _folded(
+        self, carries: Sequence[tuple[Var, Atom, Atom]], rows: Sequence[Atom]
+    ) -> tuple[int, dict[Var, Atom]]:
+        """(how many iterations before become the first ones of the loop, what the *carries* begin with then)"""
+        marked, count = self.marked, len(self.carries)
+        starts: dict[Var, Atom] = {}
+        if rows:
+            return 0, starts
+        inside = {out: node for node in self.lines.nodes for out in node.outs}
+        places = self.recorder._producers.index(self.recorder.nodes)
+
+        def outside(var: Var) -> Node | None:
+            at = places.get(var)
+            return None if at is None else self.recorder.nodes[at]
+
+        every = {row: key for key, row in self.rows.items()}
+        before = 0
+        while before < marked.earlier and self._in_bounds(every.values(), before + 1):
+
+            def form(atom: Atom, at: int = -1 - before) -> Form | None:
+                found = Reader({self.row: Form(0, {self.row: 1})}.get, inside.get).form(atom)
+                found = marked.reader(inside).form(atom) if found is None else found
+                return None if found is None else found.at(self.row, Form(at))
+
+            moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
+            match = Match(self.carries, inside, outside, moved, form, marked.reader().form)
+            if not match.all([(end, starts.get(v, init)) for v, end, init in carries[:count]]):
+                break
+            starts.update((v, strong(init)) for v, init in match.bound.items())
+            before += 1
+        return before, starts
+
+    def _in_bounds(self, rows: Any, before: int) -> bool:
+        """Whether *rows* have so many elements *before* those with which they begin."""
+        return all(0 <= offset - slope * before < x.aval.shape[0] for x, slope, offset in rows)
 
     # ---- nodes -----------------------------------------------------------------------------------------------------
 
@@ -305,14 +344,15 @@ class Body:
         key = x, slope, form.offset
         found = self.rows.get(key)
         if found is None:
-            rest = x.aval.shape[1:]
-            with building(self.recorder):
-                sliced = take_slice(
-                    x, (form.offset, *[0] * len(rest)), (slope, *[1] * len(rest)), (self.length, *rest)
-                )
-            found = self.rows[key] = Var(Aval(x.aval.dtype, rest))
-            self.xs[found] = sliced
+            found = self.rows[key] = Var(Aval(x.aval.dtype, x.aval.shape[1:]))
         return found
+
+    def _sliced(self, row: tuple[Atom, int, int], before: int) -> Atom:
+        """The array that a loop steps through for *row*, which begins so many iterations *before*."""
+        x, slope, offset = row
+        rest = x.aval.shape[1:]
+        first = (offset - slope * before, *[0] * len(rest))
+        return take_slice(x, first, (slope, *[1] * len(rest)), (self.length + before, *rest))
 
     def form(self, atom: Atom) -> Form | None:
         """The form of a value of the iteration."""
@@ -321,18 +361,25 @@ class Body:
         return self.marked.reader(self._makers).form(atom)
 
 
-def _length(marked: Marked, outer: Sequence[Any]) -> tuple[int, Atom | None]:
-    """(the greatest number of iterations, the number itself where it may be another one)"""
-    if marked.length is None:
-        return UNLIMITED, None
-    if marked.length.constant is not None:
-        return marked.length.constant, None
-    low, high = bounds(marked.length, outer)
+def _greatest(length: Form | None, outer: Sequence[Any]) -> int:
+    """The greatest number of iterations."""
+    if length is None:
+        return UNLIMITED
+    high = bounds(length, outer)[1]
     assert high is not None
-    steps = cast(value_of(marked.length, {}), INT)
+    return max(high, 0)
+
+
+def _steps(length: Form | None, outer: Sequence[Any], before: int) -> Atom | None:
+    """The number of iterations, with so many *before*, where it may be less than the greatest."""
+    if length is None or length.constant is not None:
+        return None
+    length = length.plus(Form(before))
+    steps = cast(value_of(length, {}), INT)
+    low = bounds(length, outer)[0]
     if low is None or low < 0:
         steps = F.maximum(steps, structural(0, INT))
-    return max(high, 0), strong(steps)
+    return strong(steps)
 
 
 def value_of(form: Form, known: dict[Atom, Atom]) -> Atom:
@@ -350,8 +397,3 @@ def value_of(form: Form, known: dict[Atom, Atom]) -> Atom:
 
 def _zero(aval: Aval) -> Atom:
     return zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
-
-
-def wraps(recorder: Recorder) -> bool:
-    """Whether loops can be made in *recorder*."""
-    return recorder.parent is None

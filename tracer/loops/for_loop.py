@@ -108,13 +108,13 @@ class ForLoop:
         if not self.final and self.attempts < MOST_ATTEMPTS and (self.uncertain or count - k >= MIN_TRIPS):
             frame = sys._getframe(1)
             iteration = Iteration(self.recorder, length.plus(Form(-k)), frame, self.loop, self.lessons, self.buffers)
-            if iteration.starts():
-                self.attempts += 1
-                self.iteration, self.rebinds = iteration, True
-                item = self.source.symbol(iteration.marked, k)
-                if self.iterator is not None:
-                    next(self.iterator)
-                return item
+            iteration.begin()
+            iteration.marked.earlier = self.attempts
+            self.attempts += 1
+            self.iteration, self.rebinds = iteration, True
+            if self.iterator is not None:
+                next(self.iterator)
+            return self.source.symbol(iteration.marked, k)
         if self.uncertain:
             self._stands_alone()
         return self.source.item(k) if self.iterator is None else next(self.iterator)
@@ -135,9 +135,9 @@ class ForLoop:
         found = iteration.finish(frame)
         if isinstance(found, Reason):
             self._note(found)
-            if self.uncertain:
-                self._stands_alone()
             return False
+        if self.uncertain and iteration.marked.folded < self.at - 1:
+            self._stands_alone()
         self.values, self.rebinds, self.final = found, True, True
         if self.iterator is not None and iter(self.iterator) is self.iterator:
             _exhaust(self.iterator)

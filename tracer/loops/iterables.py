@@ -16,7 +16,11 @@ from .positions import Form, bounds
 from .values import Like, like, taken_apart
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_RANGE_ITERATOR, _LIST_ITERATOR, _TUPLE_ITERATOR = type(iter(range(0))), type(iter([])), type(iter(()))
+_REVERSED_LIST = type(reversed([]))
+_ITERATORS: tuple[type, ...] = (
+    type(iter(range(0))), type(iter([])), type(iter(())), type(iter(np.zeros(1))), _REVERSED_LIST,
+    zip, enumerate, reversed, map,
+)  # fmt: skip
 
 
 class Source(Protocol):
@@ -48,9 +52,9 @@ class Counts:
 class Rows:
     """The rows of an array."""
 
-    def __init__(self, array: Any, start: int = 0, step: int = 1) -> None:
+    def __init__(self, array: Any, start: int = 0, step: int = 1, length: Form | None = None) -> None:
         self.array, self.start, self.step = array, start, step
-        self.length = Form(array.shape[0])
+        self.length = Form(array.shape[0]) if length is None else length
 
     def symbol(self, marked: Marked, k: int) -> Any:
         array = self.array
@@ -116,11 +120,16 @@ class Backwards:
     """Another source from its last item to its first."""
 
     def __init__(self, source: Any, length: int) -> None:
-        self.source, self.count, self.length = source, length, Form(length)
-        if isinstance(source, Listed):
+        self.source: Any = None
+        self.length = Form(length)
+        if isinstance(source, Counts):
+            last = (length - 1) * source.step
+            self.source = Counts(source.start.plus(Form(last)), -source.step, source.length, source.now + last)
+        elif isinstance(source, Listed):
             self.source = Listed(source.items[::-1], source.kind, lambda: source.stacked()[::-1])
         elif isinstance(source, Rows):
-            self.source = Rows(source.array, source.start + source.step * (length - 1), -source.step)
+            first = source.start + source.step * (length - 1)
+            self.source = Rows(source.array, first, -source.step, source.length)
         else:
             self.source = Together([Backwards(s, length) for s in source.sources])
 
@@ -176,7 +185,7 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Source | Non
         return _listed(recorder, list(iterable))
     if kind in (dict, set):
         return None
-    if kind in (_RANGE_ITERATOR, _LIST_ITERATOR, _TUPLE_ITERATOR, zip, enumerate, reversed, map) and depth < 4:
+    if kind in _ITERATORS and depth < 4:
         return _of_iterator(recorder, iterable, depth)
     return None
 
@@ -192,14 +201,17 @@ def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Source | None
         first = reduced[1][1]
         return None if source is None else Together([Counts(Form(first), 1, source.length, first), source])
     if kind is map:
-        return None
-    whole, at = reduced[1][0], reduced[2] if len(reduced) > 2 else 0
-    if kind is reversed:
+        function, *parts = reduced[1]
+        array = getattr(function, "__self__", None)
+        if type(array) is not TracedArray or function != array.__getitem__ or len(parts) != 1:
+            return None
+        count = source_of(recorder, parts[0], depth + 1)  # `iter(x)`
+        return Rows(array, count.now, count.step, count.length) if type(count) is Counts else None
+    whole, at = reduced[1][0], reduced[2] if len(reduced) > 2 and reduced[2] is not None else 0
+    if kind in (_REVERSED_LIST, reversed):
         source = source_of(recorder, whole, depth + 1)
         count = None if source is None else source.length.constant
-        if source is None or count is None or at != count - 1:
-            return None
-        return Backwards(source, count)
+        return None if source is None or count is None or at != count - 1 else Backwards(source, count)
     return source_of(recorder, whole[at:] if at else whole, depth + 1)
 
 

@@ -22,8 +22,10 @@ from .cut import Cut, Found, Wanted, cut, value_of
 from .lessons import Lessons
 from .marked import Marked
 from .positions import Form
+from .unset import Unset
 from .values import Like, Plain, alike, atom_of, like, put_together, taken_apart
 
+_UNSET = Unset("")
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
 
 
@@ -56,11 +58,9 @@ class Iteration:
         self.starts_of: dict[str, Start] = {}
         self.symbols: tuple[Any, ...] = ()
 
-    def starts(self) -> bool:
-        """Begin it.  False where a name that is carried is not set yet."""
+    def begin(self) -> None:
+        """Mark where it begins, and put the symbols in place."""
         found = self.frame.f_locals
-        if any(name not in found for name in self.loop.carried):
-            return False
         self.marked = Marked(self.recorder, self.length, self.frame)
         for name in sorted(self.lessons.written):
             value = found.get(name)
@@ -68,8 +68,10 @@ class Iteration:
                 self._carry_buffer(value._storage)
         for storage in self.learned.values():
             self._carry_buffer(storage)
-        self.symbols = tuple([self._start(name, found[name]) for name in self.loop.carried])
-        return True
+        self.symbols = tuple([
+            self._start(name, found[name]) if type(found.get(name, _UNSET)) is not Unset else Unset(name)
+            for name in self.loop.carried
+        ])  # fmt: skip
 
     def _carry_buffer(self, storage: Storage) -> None:
         if id(storage) in self.buffers or storage.owner is not None:
@@ -171,6 +173,8 @@ class Iteration:
         self, name: str, found: dict[str, Any], ends: dict[Var, Atom], values: dict[str, list[Any]]
     ) -> Reason | None:
         """Why the value of *name* is no carry; else what it is goes to *ends* and *values*."""
+        if name not in self.starts_of:
+            return None  # it was not set, so it is not read before it is assigned
         if name not in found:
             return Refusal.LOOP_UNSET(name=name)
         start, value = self.starts_of[name], found[name]
@@ -238,7 +242,7 @@ class Iteration:
     ) -> Callable[[Found], Any] | Reason:
         """A function that gives the value of *name* after the loop."""
         if name not in found:
-            return Refusal.LOOP_UNSET(name=name)
+            return lambda _: Unset(name)
         start, value = self.starts_of.get(name), found[name]
         if start is not None and start.count is not None:
             return self._counted(start.count, 0)
@@ -316,6 +320,8 @@ class Iteration:
             if id(x) in seen or isinstance(x, (int, float, str, bytes, np.ndarray, type(None))):
                 continue
             seen.add(id(x))
+            if type(x) is Unset:
+                continue
             if type(x) is TracedArray:
                 if parts.depends(x.atom):
                     return True

@@ -46,6 +46,8 @@ class Marked:
         self.carries: list[Carry] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.reason: Reason | None = None
+        self.earlier = 0  # the number of iterations of the loop before it that were marked, too
+        self.folded = 0  # how many of them became the loop's first ones
         self.forms: dict[Var, Form] = {}
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from converted_loops import converted
+from tracegrad.tracer.ir.text import print_graph
 from tracing import check_gradient, check_value
 
 RNG = np.random.default_rng(3)
@@ -26,7 +27,7 @@ def check(f: Callable[..., Any], *args: Any, loops: int | None = 1, most: int = 
     traced = check_value(g, given)
     found = loops_in(traced.graph)
     if loops is not None:
-        assert len(found) == loops, [n.prim.name for n in traced.graph.nodes]
+        assert len(found) == loops, print_graph(traced.graph)[:3000]
         assert len(traced.graph.nodes) <= most
     check_gradient(g, given)
     return traced
@@ -106,6 +107,117 @@ def nested(x):
     return s
 
 
+def cumulated(x):
+    z = np.zeros_like(x)
+    for i in range(1, 40):
+        z[i] = z[i - 1] * 0.9 + x[i]
+    return z
+
+
+def cumulated_twice(x):
+    z = np.zeros_like(x)
+    y = x * 1.0
+    for i in range(2, 40):
+        z[i] = z[i - 1] * 0.9 + x[i] - z[i - 2] * 0.1
+        y[i - 1] = z[i] * y[i]
+    return z, y
+
+
+def in_place(X):
+    s = np.zeros_like(X[0])
+    for row in X:
+        s += np.sin(row) * s + row
+    return s
+
+
+def table(X):
+    D = np.zeros_like(X)
+    for i in range(1, 40):
+        for j in range(1, 3):
+            D[i, j] = D[i - 1, j - 1] * 0.5 + np.sin(D[i, j - 1]) + X[i, j]
+    return D
+
+
+def wide_table(X):
+    D = np.zeros((20, 20)) * X[0, 0]
+    for i in range(1, 20):
+        for j in range(1, 20):
+            D[i, j] = D[i - 1, j - 1] * 0.5 + np.sin(D[i, j - 1]) + X[i, 1] * X[j, 2] - D[i - 1, j] * 0.1
+    return D
+
+
+def triangle(x):
+    s = 0.0
+    for i in range(40):
+        t = 0.0
+        for j in range(i):
+            t = t * 0.5 + x[j] * x[i - j]
+        s = s + np.sin(t)
+    return s
+
+
+def whole_number(x):
+    s, prev = 0.0, 0
+    for i in range(1, 40):
+        s = s * 0.9 + x[i] * x[prev]
+        prev = i
+    return s, prev, i
+
+
+def zipped(X):
+    s = 0.0
+    for k, (row, v) in enumerate(zip(X, X[:, 0])):
+        s = np.sin(s + row[1] * v * k * 0.01)
+    return s, k, v, row
+
+
+def backwards_zip(x):
+    s = 0.0
+    for a in reversed(list(range(3, 40))):
+        s = s * 0.9 + x[a] * a
+    return s
+
+
+def listed(x):
+    ws = [0.1 * k for k in range(40)]
+    s = 0.0
+    for w, v in zip(ws, x):
+        s = np.tanh(s * w + v)
+    return s
+
+
+def asked(x):
+    s = 0.0
+    for i in range(40):
+        if i > 0:
+            s = s * 0.9 + x[i]
+        if s > -1000.0:
+            s = np.sin(s + x[i])
+    return s
+
+
+def divided(x):
+    s = 1.0
+    for i in range(40):
+        s = s + float(x[i]) / (i + 1) + 1.0 / (i + 2)
+    return s
+
+
+def dynamic(X):
+    o = np.argsort(X[:, 0])
+    s = 0.0
+    for k in o:
+        s = np.sin(s + X[k, 1])
+    return s
+
+
+def complex_carry(x):
+    z = x[0] + 1j * x[1]
+    for i in range(2, 40):
+        z = z * (0.9 + 0.1j) + x[i]
+    return np.abs(z)
+
+
 def test_number_of_nodes():
     def f(x, n):
         for i in range(n):
@@ -119,7 +231,9 @@ def test_number_of_nodes():
 @pytest.mark.parametrize(
     ("f", "arg"),
     [(counted, 0.3), (counted, X[0]), (two_carries, 0.3), (float_from_int, V), (rows, V), (matrix_rows, X),
-     (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V)],
+     (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
+     (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
+     (complex_carry, V)],
 )  # fmt: skip
 def test_loop(f, arg):
     check(f, arg)

@@ -19,11 +19,13 @@ from ..ops.closure_conversion import closed
 from ..ops.control import CAPACITY, UNLIMITED, loop
 from ..ops.elementwise import F, cast
 from ..ops.indexing import GATHER
+from ..ops.reduce import reduce
 from ..ops.shape import iota, reshape, take_slice, zeros
 from ..reroll.loop_body import Lines
 from .fold import Match
 from .marked import Marked
 from .positions import Form, Reader, bounds
+from .whole import Whole
 
 _HELD = "what was asked in each iteration had the same answer", "what was asked had another answer in some iteration"
 
@@ -119,13 +121,12 @@ def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
     try:
         recorder.site_override = marked.site
         with building(recorder):
-            body = Body(parts)
-            found, held = body.loop(conditions)
-            if held is not None and not recorder.value(held):
+            found, flags = Body(parts).loop(conditions)
+            if not all(recorder.value(flag) for flag in flags):
                 _put_back(marked, *before[:3])
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
-            if held is not None:
-                recorder.add_guard(Guard(held, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
+            for flag in flags:
+                recorder.add_guard(Guard(flag, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
     finally:
         recorder.site_override = before[3]
     return found
@@ -193,8 +194,8 @@ class Body:
         self.length = _greatest(self.marked.length, outer)
         self.outer = outer
 
-    def loop(self, conditions: Sequence[Atom]) -> tuple[Found, Var | None]:
-        """The results of the loop, and the flag that the *conditions* have held in all of its iterations."""
+    def loop(self, conditions: Sequence[Atom]) -> tuple[Found, list[Atom]]:
+        """The results of the loop, and flags that the *conditions* have held in all of its iterations."""
         parts, wanted = self.parts, self.parts.wanted
         for node in parts.body:
             self._emit(node)
@@ -208,12 +209,15 @@ class Body:
             inputs.append(Var(Aval(atom.aval.dtype, atom.aval.shape)))
             outputs.append(atom)
             inits.append(_zero(atom.aval) if otherwise is None else strong(otherwise))
+        with building(self.lines):
+            asked = [self._atom(condition) for condition in conditions]
+        at_once, asked = self._at_once(asked)
         flag = Var(Aval(BOOL, ()))
-        if conditions:
+        if asked:
             with building(self.lines):
                 held: Atom = flag
-                for condition in conditions:
-                    held = F.logical_and(held, self._atom(condition))
+                for condition in asked:
+                    held = F.logical_and(held, condition)
             inputs.append(flag)
             outputs.append(held)
             inits.append(structural(True, BOOL))
@@ -246,9 +250,42 @@ class Body:
             loop(graph, consts, inits, [x for _, x in xs], length, steps=steps, stops=go_on is not None)
         )
         count = len(outputs)
-        return self._found(results[:count], results[count + (go_on is not None) :], results, bool(conditions))
+        found, flag_after = self._found(results[:count], results[count + (go_on is not None) :], results, bool(asked))
+        return found, [*at_once, *([] if flag_after is None else [flag_after])]
 
-    def _found(self, finals: list[Var], stacked: list[Var], results: list[Var], asked: bool) -> tuple[Found, Var | None]:
+    def _at_once(self, conditions: Sequence[Atom]) -> tuple[list[Atom], list[Atom]]:
+        """(flags that some of the *conditions* hold in all iterations, known before the loop; the other ones)"""
+        if self.length >= UNLIMITED or self.marked.length is None or self.marked.length.slopes:
+            return [], list(conditions)
+        whole = self.whole(0)
+        flags, others = [], []
+        for condition in conditions:
+            if not whole.possible(condition):
+                others.append(condition)
+                continue
+            found, stacked = whole.of(condition)
+            flags.append(reduce("all", found, tuple(range(found.aval.ndim))) if stacked else found)
+        return flags, others
+
+    def whole(self, before: int) -> Whole:
+        """The values of all iterations at once, with so many *before*."""
+        keys = {row: key for key, row in self.rows.items()}
+        sliced: dict[Var, Atom] = {}
+
+        def rows(var: Var) -> Atom | None:
+            if var is self.row and var not in sliced:
+                numbers: Atom = iota(self.length + before)
+                sliced[var] = F.add(numbers, structural(-before, INT)) if before else numbers
+            elif var in keys and var not in sliced:
+                sliced[var] = self._sliced(keys[var], before)
+            return sliced.get(var)
+
+        makers = {out: node for node in self.lines.nodes for out in node.outs}
+        return Whole(self.length + before, makers, rows, set(self.carries))
+
+    def _found(
+        self, finals: list[Var], stacked: list[Var], results: list[Var], asked: bool
+    ) -> tuple[Found, Var | None]:
         parts, wanted = self.parts, self.parts.wanted
         carries = len(parts.carries)
         ends: dict[Var, Atom] = {}

@@ -195,6 +195,8 @@ class Iteration:
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
             elif not _is_same_view(leaf.before, end):
+                if not self._is_written(leaf.before):  # but made anew
+                    self.lessons.written.discard(name)
                 return Refusal.LOOP_WRITTEN(name=name)
         values[name] = leaves
         return None

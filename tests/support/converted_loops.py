@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracegrad.tracer.loops import for_loop
+from tracegrad.tracer.loops import for_loop, while_loop
 from tracegrad.tracer.loops.description import Loop
 from tracegrad.tracer.loops.iterables import symbolic_range
 from tracegrad.tracer.record.recorder import current_recorder
@@ -37,7 +37,7 @@ class Calls:
 
     @staticmethod
     def while_loop(description: Loop) -> Any:
-        return for_loop.begin_while(_recorder(), description)
+        return while_loop.begin_while(_recorder(), description)
 
     @staticmethod
     def range(*args: Any) -> Any:

@@ -50,6 +50,7 @@ class Refusal(enum.Enum):
     LOOP_HELD = "`{name}` is an object that may hold values of one iteration"
     LOOP_NUMBER = "a number of the iteration itself is looked at ({kind}) at {site}"
     LOOP_COUNT = "its number of iterations is another one each time, and its first one stands alone, at {site}"
+    LOOP_ENDLESS = "nothing in the iteration says when it ends, at {site}"
     LOOP_SEEN = "{what}, at {site}"
 
     # Does a loop that data ends stop by itself for any number of turns?

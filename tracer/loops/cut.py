@@ -17,7 +17,7 @@ from ..ir.graph import Atom, Guard, Lit, Node, Pair, Var, building, lanes, live_
 from ..ir.refusals import Reason, Refusal
 from ..ops.closure_conversion import closed
 from ..ops.control import CAPACITY, UNLIMITED, loop
-from ..ops.elementwise import F, cast
+from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.indexing import GATHER
 from ..ops.reduce import reduce
 from ..ops.shape import iota, reshape, take_slice, zeros
@@ -34,22 +34,25 @@ _HELD = "what was asked in each iteration had the same answer", "what was asked 
 class Wanted:
     """What is wanted of an iteration.  ``ends``: the atom after it of each symbol that is carried.  ``last``: further
     values, of the last iteration, and what each is where there is none.  ``rows``: values of every iteration.
-    ``go_on``: whether the iteration is made."""
+    ``stops``: whether the loop ends by itself, where ``go_on`` is False or a question has another answer."""
 
     ends: dict[Var, Atom]
     last: list[tuple[Atom, Atom | None]] = field(default_factory=list)
     rows: list[Atom] = field(default_factory=list)
+    stops: bool = False
     go_on: Atom | None = None
 
 
 @dataclass
 class Found:
-    """The results of a loop, in the order of what was wanted."""
+    """The results of a loop, in the order of what was wanted.  ``taken``: the number of iterations of one that stops;
+    ``asks``: whether it may have stopped before its own end, at a question."""
 
     finals: dict[Var, Atom]
     last: list[Atom]
     stacked: list[Atom]
     taken: Atom | None = None
+    asks: bool = False
 
 
 class Cut:
@@ -115,6 +118,10 @@ def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
         conditions = Cut(marked, wanted).conditions()
     if isinstance(conditions, Reason):
         return conditions
+    if wanted.stops and not conditions and marked.length is not None:
+        wanted.stops = False
+    if wanted.stops and wanted.go_on is None and not conditions:
+        return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
     before = recorder.items[marked.items :], recorder.premise, recorder.unmet, recorder.site_override
     _take_out(parts)
@@ -211,7 +218,8 @@ class Body:
             inits.append(_zero(atom.aval) if otherwise is None else strong(otherwise))
         with building(self.lines):
             asked = [self._atom(condition) for condition in conditions]
-        at_once, asked = self._at_once(asked)
+            go_on = self._go_on(asked) if wanted.stops else None
+        at_once, asked = ([], []) if wanted.stops else self._at_once(asked)
         flag = Var(Aval(BOOL, ()))
         if asked:
             with building(self.lines):
@@ -221,13 +229,9 @@ class Body:
             inputs.append(flag)
             outputs.append(held)
             inits.append(structural(True, BOOL))
-        go_on = None
-        if wanted.go_on is not None:
-            with building(self.lines):
-                go_on = self._atom(wanted.go_on)
         before, starts = self._folded(list(zip(inputs, outputs, inits, strict=True)), rows)
         inits = [starts.get(v, init) for v, init in zip(inputs, inits, strict=True)]
-        length = self.length + before
+        length = min(self.length + before, UNLIMITED)
         every = [*([] if go_on is None else [go_on]), *outputs, *rows]
         nodes = live_nodes(self.lines.nodes, every)
         read = read_vars(nodes, every)
@@ -250,8 +254,21 @@ class Body:
             loop(graph, consts, inits, [x for _, x in xs], length, steps=steps, stops=go_on is not None)
         )
         count = len(outputs)
-        found, flag_after = self._found(results[:count], results[count + (go_on is not None) :], results, bool(asked))
+        stacked = results[count + wanted.stops :]
+        found, flag_after = self._found(results[:count], stacked, bool(asked))
+        if wanted.stops:
+            found.taken = F.sub(results[count], structural(before, INT)) if before else results[count]
+            found.asks = bool(conditions)
         return found, [*at_once, *([] if flag_after is None else [flag_after])]
+
+    def _go_on(self, asked: Sequence[Atom]) -> Atom:
+        """Whether an iteration is made: all that is asked in it is answered as in this one."""
+        wanted = self.parts.wanted
+        every = [*asked, *([] if wanted.go_on is None else [self._atom(wanted.go_on)])]
+        found = every[0]
+        for other in every[1:]:
+            found = F.logical_and(found, other)
+        return broadcast_to(found, ()) if isinstance(found, Lit) else found
 
     def _at_once(self, conditions: Sequence[Atom]) -> tuple[list[Atom], list[Atom]]:
         """(flags that some of the *conditions* hold in all iterations, known before the loop; the other ones)"""
@@ -284,7 +301,7 @@ class Body:
         return Whole(self.length + before, makers, rows, set(self.carries))
 
     def _found(
-        self, finals: list[Var], stacked: list[Var], results: list[Var], asked: bool
+        self, finals: list[Var], stacked: list[Var], asked: bool
     ) -> tuple[Found, Var | None]:
         parts, wanted = self.parts, self.parts.wanted
         carries = len(parts.carries)
@@ -299,8 +316,7 @@ class Body:
             for final, (atom, _) in zip(finals[carries:], wanted.last, strict=False)
         ]
         held = finals[carries + len(last)] if asked else None
-        taken = None if wanted.go_on is None else results[len(finals)]
-        return Found(ends, last, list(stacked), taken), held
+        return Found(ends, last, list(stacked)), held
 
     def _ended(self, atom: Atom, aval: Aval) -> Atom:
         return cast(strong(self._atom(atom)), aval.dtype)

@@ -36,12 +36,25 @@ MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop nod
 def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     """The object for a loop over *iterable*, which *loop* describes."""
     source = None
-    if recorder.parent is None and recorder.follow is None and not recorder.arms and not getattr(loop, "has_yield", 0):
+    if can_mark(recorder, loop):
         forget_left_loops(recorder)
         source = source_of(recorder, iterable)
     if source is None or not worth_marking(source.length):
         return PlainLoop(recorder, iterable)
     return ForLoop(recorder, iterable, source, loop)
+
+
+def can_mark(recorder: Recorder, loop: Any) -> bool:
+    """Whether iterations can be marked here."""
+    plain = recorder.parent is None and recorder.follow is None and not recorder.arms
+    return plain and not getattr(loop, "has_yield", False)
+
+
+def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
+    """Note why no loop node is made, if that is final."""
+    note = reason.within("not-rolled: ")
+    if attempts >= MOST_ATTEMPTS and note not in recorder.notes:
+        recorder.notes.append(note)
 
 
 def worth_marking(length: Form) -> bool:
@@ -134,7 +147,7 @@ class ForLoop:
         assert iteration is not None
         found = iteration.finish(frame)
         if isinstance(found, Reason):
-            self._note(found)
+            note_refusal(self.recorder, found, self.attempts)
             return False
         if self.uncertain and iteration.marked.folded < self.at - 1:
             self._stands_alone()
@@ -142,11 +155,6 @@ class ForLoop:
         if self.iterator is not None and iter(self.iterator) is self.iterator:
             _exhaust(self.iterator)
         return True
-
-    def _note(self, reason: Reason) -> None:
-        note = reason.within("not-rolled: ")
-        if self.attempts >= MOST_ATTEMPTS and note not in self.recorder.notes:
-            self.recorder.notes.append(note)
 
     # ---- for the code of the loop ----------------------------------------------------------------------------------
 

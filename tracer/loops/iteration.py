@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.graph import Atom, Pair, Var, lanes
+from ..ir.aval import INT
+from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
+from ..ops.elementwise import F, cast
 from ..record.array import STAND_INS, TracedArray, class_of
 from ..record.buffers import Storage
 from ..record.recorder import Recorder
@@ -57,6 +59,7 @@ class Iteration:
         self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
         self.starts_of: dict[str, Start] = {}
         self.symbols: tuple[Any, ...] = ()
+        self.asks = False  # whether the loop may have stopped at a question
 
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
@@ -129,19 +132,19 @@ class Iteration:
 
     # ---- the end of the iteration ----------------------------------------------------------------------------------
 
-    def finish(self, frame: FrameType, go_on: Atom | None = None) -> tuple[Any, ...] | Reason:
+    def finish(self, frame: FrameType, stops: bool = False, go_on: Atom | None = None) -> tuple[Any, ...] | Reason:
         """The values of the names that are assigned after the loop that stands for all that remains; or why there is
-        none."""
+        none.  *stops*, *go_on*: as of ``Wanted``."""
         marked, found = self.marked, frame.f_locals
         marked.close()
-        result = marked.reason or self._finish(found, go_on)
+        result = marked.reason or self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
             known = {var: form.at(marked.number, Form(0)) for var, form in marked.forms.items()}
             self.recorder.known_forms.update(known)
         return result
 
-    def _finish(self, found: dict[str, Any], go_on: Atom | None) -> tuple[Any, ...] | Reason:
-        ends: dict[Var, Atom] = {}
+    def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
+        ends = wanted.ends
         values: dict[str, list[Any]] = {}
         reasons = [self._end(name, found, ends, values) for name in self.loop.carried]
         reasons.append(self._written(found))
@@ -150,7 +153,6 @@ class Iteration:
             return reason
         for storage, symbol in self.buffers.values():
             _put_ends(ends, symbol, storage.atom)
-        wanted = Wanted(ends, go_on=go_on)
         parts = Cut(self.marked, wanted)
         made: list[Callable[[Found], Any]] = []
         for name in self.loop.assigned:
@@ -167,7 +169,9 @@ class Iteration:
             storage.atom = _final(results, symbol)
             storage.version += 1
         self.memo: dict[int, Any] = {}
-        return tuple([make(results) for make in made])
+        self.asks = results.asks
+        with building(self.recorder):
+            return tuple([make(results) for make in made])
 
     def _end(
         self, name: str, found: dict[str, Any], ends: dict[Var, Atom], values: dict[str, list[Any]]
@@ -290,7 +294,7 @@ class Iteration:
 
     def _last_leaf(self, leaf: TracedArray, atom: Atom, wanted: Wanted) -> Callable[[Found], Any]:
         form = self.marked.form(atom) if leaf.aval.weak else None
-        if form is not None and self.length is not None:
+        if form is not None:
             return self._counted(form, -1)
         kind, at = like(leaf), len(wanted.last)
         if isinstance(atom, Pair):
@@ -305,10 +309,11 @@ class Iteration:
         """An integer after so many *iterations* more than there are."""
 
         def make(results: Found) -> Any:
-            if self.length is None:
-                assert results.taken is not None
-                value = value_of(form, {self.marked.number: results.taken})
-                return TracedArray(value, self.recorder)
+            if results.taken is not None:
+                taken = F.add(results.taken, Lit(iterations, INT)) if iterations else results.taken
+                value = value_of(form, {self.marked.number: taken})
+                return TracedArray(cast(value, INT, weak=True), self.recorder)
+            assert self.length is not None
             end = form.at(self.marked.number, self.length.plus(Form(iterations)))
             return end.offset if not end.slopes else TracedArray(value_of(end, {}), self.recorder)
 

@@ -118,6 +118,12 @@ class Marked:
 
         return Reader(known, maker)
 
+    def node_of(self, atom: Atom) -> Node | None:
+        """The node that makes *atom*."""
+        places = self.recorder._producers.index(self.recorder.nodes)
+        at = places.get(atom) if isinstance(atom, Var) else None
+        return None if at is None else self.recorder.nodes[at]
+
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         form = self.form(atom)
         if form is None:
@@ -128,9 +134,7 @@ class Marked:
     def answer(self, atom: Atom, asked: bool = True) -> bool | None:
         """What the comparison *atom* of positions gives in all iterations.  Where answers differ, and it is *asked*, no
         loop is made of this iteration."""
-        places = self.recorder._producers.index(self.recorder.nodes)
-        at = places.get(atom) if isinstance(atom, Var) else None
-        node = None if at is None else self.recorder.nodes[at]
+        node = self.node_of(atom)
         if node is None or node.prim.name not in COMPARISONS or node.out.aval.shape:
             return None
         left, right = [self.form(x) for x in node.inputs]

@@ -218,6 +218,41 @@ def complex_carry(x):
     return np.abs(z)
 
 
+def newton(a):
+    x = a * 1.0
+    n = 0
+    while np.abs(x * x - a) > 1e-12:
+        x = 0.5 * (x + a / x)
+        n += 1
+    return x, n
+
+
+def counting_while(x):
+    s, k = 0.0, 0
+    while k < 40:
+        s = s * 0.9 + x[k] * np.sin(s)  + 0.1
+        k += 1
+    return s, k
+
+
+def two_conditions(a):
+    x, k = a, 0
+    while np.abs(x) > 1e-3 and k < 100:
+        x = x * 0.9
+        k += 1
+    return x
+
+
+def broken(a):
+    x = a
+    while True:
+        y = np.sin(x) * 0.7
+        if y < 0.01:
+            break
+        x = y
+    return x + y
+
+
 def test_number_of_nodes():
     def f(x, n):
         for i in range(n):
@@ -233,7 +268,7 @@ def test_number_of_nodes():
     [(counted, 0.3), (counted, X[0]), (two_carries, 0.3), (float_from_int, V), (rows, V), (matrix_rows, X),
      (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
      (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
-     (complex_carry, V)],
+     (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9)],
 )  # fmt: skip
 def test_loop(f, arg):
     check(f, arg)

@@ -45,7 +45,24 @@ class Calls:
 
     @staticmethod
     def item(a: Any, index: Any) -> Any:
+        loop = _innermost()
+        if loop is not None and isinstance(a, list):
+            loop.reads(a)
         return for_loop.item(_recorder(), a, index)
+
+    @staticmethod
+    def made(value: Any) -> Any:
+        loop = _innermost()
+        if loop is not None:
+            loop.made_here(value)
+        return value
+
+    @staticmethod
+    def length(a: Any) -> int:
+        loop = _innermost()
+        if loop is not None and isinstance(a, list):
+            loop.reads(a)
+        return len(a)
 
     @staticmethod
     def set_item(value: Any, a: Any, index: Any) -> None:
@@ -197,12 +214,20 @@ class _Convert(ast.NodeTransformer):
             return ast.Expr(_call("set_attr", value, _load(target.value), ast.Constant(target.attr)))
         return node
 
+    def visit_List(self, node: ast.List) -> Any:
+        self.generic_visit(node)
+        return _call("made", node) if isinstance(node.ctx, ast.Load) else node
+
     def visit_Call(self, node: ast.Call) -> Any:
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "append":
             return _call("append", node.func.value, *node.args)
         if isinstance(node.func, ast.Name) and node.func.id == "range":
             return _call("range", *node.args)
+        if isinstance(node.func, ast.Name) and node.func.id == "len":
+            return _call("length", *node.args)
+        if isinstance(node.func, ast.Name) and node.func.id[0].isupper():
+            return _call("made", node)
         return node
 
 

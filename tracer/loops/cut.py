@@ -33,12 +33,14 @@ _HELD = "what was asked in each iteration had the same answer", "what was asked 
 @dataclass
 class Wanted:
     """What is wanted of an iteration.  ``ends``: the atom after it of each symbol that is carried.  ``last``: further
-    values, of the last iteration, and what each is where there is none.  ``rows``: values of every iteration.
+    values, of the last iteration, and what each is where there is none.  ``rows``: values of every iteration, and
+    ``earlier`` what they were in the iterations before, the last first.
     ``stops``: whether the loop ends by itself, where ``go_on`` is False or a question has another answer."""
 
     ends: dict[Var, Atom]
     last: list[tuple[Atom, Atom | None]] = field(default_factory=list)
     rows: list[Atom] = field(default_factory=list)
+    earlier: list[Sequence[Atom]] = field(default_factory=list)
     stops: bool = False
     go_on: Atom | None = None
 
@@ -327,8 +329,8 @@ class Body:
         """(how many iterations before become the first ones of the loop, what the *carries* begin with then)"""
         marked, count = self.marked, len(self.carries)
         starts: dict[Var, Atom] = {}
-        if rows:
-            return 0, starts
+        earlier = self.parts.wanted.earlier
+        most = min([marked.earlier, *map(len, earlier)])
         inside = {out: node for node in self.lines.nodes for out in node.outs}
         places = self.recorder._producers.index(self.recorder.nodes)
 
@@ -338,7 +340,7 @@ class Body:
 
         every = {row: key for key, row in self.rows.items()}
         before = 0
-        while before < marked.earlier and self._in_bounds(every.values(), before + 1):
+        while before < most and self._in_bounds(every.values(), before + 1):
 
             def form(atom: Atom, at: int = -1 - before) -> Form | None:
                 found = Reader({self.row: Form(0, {self.row: 1})}.get, inside.get).form(atom)
@@ -347,7 +349,8 @@ class Body:
 
             moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
             match = Match(self.carries, inside, outside, moved, form, marked.reader().form)
-            if not match.all([(end, starts.get(v, init)) for v, end, init in carries[:count]]):
+            pairs = [(end, starts.get(v, init)) for v, end, init in carries[:count]]
+            if not match.all([*pairs, *[(row, was[before]) for row, was in zip(rows, earlier, strict=True)]]):
                 break
             starts.update((v, strong(init)) for v, init in match.bound.items())
             before += 1

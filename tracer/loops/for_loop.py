@@ -20,12 +20,11 @@ from typing import Any
 
 from ..ir.refusals import Reason, Refusal
 from ..record.array import TracedArray
-from ..record.buffers import Storage
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
 from .cut import value_of
 from .iterables import Source, SymbolicRange, source_of
-from .iteration import Iteration
+from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Form
@@ -95,7 +94,7 @@ class ForLoop:
         self.rebinds = False
         self.iteration: Iteration | None = None
         self.values: tuple[Any, ...] = ()
-        self.buffers: dict[int, Storage] = {}  # that were found to be written
+        self.learned = Learned()
         self.final = False  # whether no loop node is tried any more
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) is SymbolicRange
@@ -120,7 +119,7 @@ class ForLoop:
         self.at += 1
         if not self.final and self.attempts < MOST_ATTEMPTS and (self.uncertain or count - k >= MIN_TRIPS):
             frame = sys._getframe(1)
-            iteration = Iteration(self.recorder, length.plus(Form(-k)), frame, self.loop, self.lessons, self.buffers)
+            iteration = Iteration(self.recorder, length.plus(Form(-k)), frame, self.loop, self.lessons, self.learned)
             iteration.begin()
             iteration.marked.earlier = self.attempts
             self.attempts += 1

@@ -252,7 +252,7 @@ def _integers(items: list[int]) -> Source | None:
 
 def _stack(items: list[Any]) -> TracedArray:
     if is_traced(items):
-        return FUNCTIONS[np.stack](items)
+        return FUNCTIONS[np.stack](items)  # type: ignore[no-any-return]
     return wrap_array(constant(np.stack([np.asarray(x) for x in items])))
 
 

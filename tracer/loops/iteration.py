@@ -8,6 +8,7 @@ from the number of the iteration."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,9 @@ from ..record.buffers import Storage
 from ..record.recorder import Recorder
 from .cut import Cut, Found, Wanted, cut, value_of
 from .lessons import Lessons
+from .lists import Lists
 from .marked import Marked
+from .places import Place
 from .positions import Form
 from .unset import Unset
 from .values import Like, Plain, alike, atom_of, like, put_together, taken_apart
@@ -47,17 +50,26 @@ class Start(NamedTuple):
     count: Form | None = None
 
 
+@dataclass
+class Learned:
+    """What earlier iterations of one run of a loop have written: buffers, by id, and places, by theirs."""
+
+    buffers: dict[int, Storage] = field(default_factory=dict)
+    places: dict[Any, Place] = field(default_factory=dict)
+
+
 class Iteration:
     """One marked iteration, of *length* that remain, of *loop* in *frame*."""
 
     def __init__(
         self, recorder: Recorder, length: Form | None, frame: FrameType, loop: Any, lessons: Lessons,
-        buffers: dict[int, Storage],
+        learned: Learned,
     ):  # fmt: skip
         self.recorder, self.length, self.frame, self.loop, self.lessons = recorder, length, frame, loop, lessons
-        self.learned = buffers  # that were written in earlier iterations
+        self.learned = learned
         self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
-        self.starts_of: dict[str, Start] = {}
+        self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
+        self.places: dict[Any, Place] = {}  # that are carried
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
 
@@ -69,8 +81,15 @@ class Iteration:
             value = found.get(name)
             if type(value) is TracedArray and value.aval.shape:
                 self._carry_buffer(value._storage)
-        for storage in self.learned.values():
+        for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
+        for place in self.learned.places.values():
+            if place.known():
+                for outer in self.recorder.open_loops[:-1]:
+                    if id(place.owner) not in outer.made:
+                        outer.places[place.id] = place
+                self.places[place.id] = place
+                place.set(self._start(place.id, place.get()))
         self.symbols = tuple([
             self._start(name, found[name]) if type(found.get(name, _UNSET)) is not Unset else Unset(name)
             for name in self.loop.carried
@@ -86,7 +105,7 @@ class Iteration:
         storage.atom = symbol
         storage.version += 1
 
-    def _start(self, name: str, value: Any) -> Any:
+    def _start(self, name: Any, value: Any) -> Any:
         """The value of *name* in the iteration."""
         if name in self.lessons.steps:
             count = self._count_of(value)
@@ -145,8 +164,9 @@ class Iteration:
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         ends = wanted.ends
-        values: dict[str, list[Any]] = {}
-        reasons = [self._end(name, found, ends, values) for name in self.loop.carried]
+        values: dict[Any, list[Any]] = {}
+        reasons = [self._end(name, name, found.get(name, _UNSET), ends, values) for name in self.loop.carried]
+        reasons += [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons.append(self._written(found))
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
         if reason is not None:
@@ -155,11 +175,15 @@ class Iteration:
             _put_ends(ends, symbol, storage.atom)
         parts = Cut(self.marked, wanted)
         made: list[Callable[[Found], Any]] = []
-        for name in self.loop.assigned:
-            result = self._result(name, found, values, parts, wanted)
+        for name in [*self.loop.assigned, *self.places]:
+            value = found.get(name, _UNSET) if isinstance(name, str) else self.places[name].get()
+            result = self._result(name, value, values, parts, wanted)
             if isinstance(result, Reason):
                 return result
             made.append(result)
+        lists = Lists(self.marked, self.length, parts, wanted)
+        if lists.reason is not None:
+            return lists.reason
         results = cut(self.marked, wanted)
         if isinstance(results, Reason):
             return results
@@ -171,41 +195,50 @@ class Iteration:
         self.memo: dict[int, Any] = {}
         self.asks = results.asks
         with building(self.recorder):
-            return tuple([make(results) for make in made])
+            every = [make(results) for make in made]
+            lists.extend(results)
+        count = len(self.loop.assigned)
+        for place, value in zip(self.places.values(), every[count:], strict=True):
+            for outer in self.recorder.open_loops:
+                outer.wrote(place.owner, place.key)
+            place.set(value)
+        return tuple(every[:count])
 
     def _end(
-        self, name: str, found: dict[str, Any], ends: dict[Var, Atom], values: dict[str, list[Any]]
+        self, name: Any, shown: str, value: Any, ends: dict[Var, Atom], values: dict[Any, list[Any]]
     ) -> Reason | None:
         """Why the value of *name* is no carry; else what it is goes to *ends* and *values*."""
         if name not in self.starts_of:
             return None  # it was not set, so it is not read before it is assigned
-        if name not in found:
-            return Refusal.LOOP_UNSET(name=name)
-        start, value = self.starts_of[name], found[name]
+        if value is _UNSET:
+            return Refusal.LOOP_UNSET(name=shown)
+        start = self.starts_of[name]
         if start.count is not None:
             if self._count_of(value) == start.count.plus(Form(self.lessons.steps[name])):
                 return None
             del self.lessons.steps[name]
-            return Refusal.LOOP_VALUE(name=name)
+            return Refusal.LOOP_VALUE(name=shown)
         leaves: list[Any] = []
         pattern = taken_apart(value, leaves, name in self.lessons.deep)
         for leaf in start.leaves:
             if leaf.symbol is not None and type(leaf.before) is TracedArray and self._is_written(leaf.before):
+                self.learned.buffers[id(leaf.before._storage)] = leaf.before._storage
                 self.lessons.written.add(name)
-                return Refusal.LOOP_WRITTEN(name=name)
+                return Refusal.LOOP_WRITTEN(name=shown)
         if not alike(start.pattern, pattern):
-            return self._unlike(name, start, value)
+            return self._unlike(name, shown, start, value)
         for leaf, end in zip(start.leaves, leaves, strict=True):
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
             elif not _is_same_view(leaf.before, end):
                 if not self._is_written(leaf.before):  # but made anew
                     self.lessons.written.discard(name)
-                return Refusal.LOOP_WRITTEN(name=name)
+                    self.learned.buffers.pop(id(leaf.before._storage), None)
+                return Refusal.LOOP_WRITTEN(name=shown)
         values[name] = leaves
         return None
 
-    def _unlike(self, name: str, start: Start, value: Any) -> Reason:
+    def _unlike(self, name: Any, shown: str, start: Start, value: Any) -> Reason:
         """The reason why *name* is no carry, which is learned from."""
         step = None
         if type(start.value) is int and type(value) is int:
@@ -214,24 +247,28 @@ class Iteration:
             step = form.slopes.get(self.marked.number)
         if step:
             self.lessons.steps[name] = step
-            return Refusal.LOOP_VALUE(name=name)
+            return Refusal.LOOP_VALUE(name=shown)
         if isinstance(value, (list, dict)) or hasattr(value, "__dataclass_fields__"):
             self.lessons.deep.add(name)
-        return Refusal.LOOP_KIND(name=name)
+        return Refusal.LOOP_KIND(name=shown)
 
     def _is_written(self, array: TracedArray) -> bool:
         return id(array._storage) in self.marked.written
 
     def _written(self, found: dict[str, Any]) -> Reason | None:
-        """Note buffers that were written, and are not carried."""
+        """Note buffers and places that were written, and are not carried."""
+        new = {key: place for key, place in self.marked.places.items() if key not in self.places}
+        self.learned.places.update(new)
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
         for storage in more:
-            self.learned[id(storage)] = storage
+            self.learned.buffers[id(storage)] = storage
             names = [n for n, v in found.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
+        for place in new.values():
+            return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
 
-    def _shared(self, values: dict[str, list[Any]]) -> Reason | None:
+    def _shared(self, values: dict[Any, list[Any]]) -> Reason | None:
         """Whether two arrays that are carried share memory at the end, so that they would have to go on doing so."""
         seen: dict[int, Any] = {}
         for name, leaves in values.items():
@@ -244,12 +281,12 @@ class Iteration:
     # ---- after the loop --------------------------------------------------------------------------------------------
 
     def _result(
-        self, name: str, found: dict[str, Any], values: dict[str, list[Any]], parts: Cut, wanted: Wanted
+        self, name: Any, value: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted
     ) -> Callable[[Found], Any] | Reason:
         """A function that gives the value of *name* after the loop."""
-        if name not in found:
+        if value is _UNSET:
             return lambda _: Unset(name)
-        start, value = self.starts_of.get(name), found[name]
+        start = self.starts_of.get(name)
         if start is not None and start.count is not None:
             return self._counted(start.count, 0)
         if start is not None and start.leaves:

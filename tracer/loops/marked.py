@@ -19,6 +19,7 @@ from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
+from .places import Place
 from .positions import COMPARISONS, Form, Reader, answer, bounds
 
 _ALIAS = PRIMITIVES["alias"]
@@ -45,6 +46,10 @@ class Marked:
         self.looked_at, recorder.look_at = recorder.look_at, -1
         self.carries: list[Carry] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
+        self.places: dict[Any, Place] = {}  # of objects, that are written
+        self.appends: dict[int, list[Any]] = {}  # id of a list -> [it, values that are appended]
+        self.made: dict[int, Any] = {}  # objects that the iteration has made
+        self.read: dict[int, Any] = {}  # lists that are read
         self.reason: Reason | None = None
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
@@ -152,6 +157,46 @@ class Marked:
         for loop in self.recorder.open_loops:
             if storage.born < loop.serial:
                 loop.written[id(storage)] = storage
+
+    # ---- what the front end tells ----------------------------------------------------------------------------------
+
+    def wrote(self, owner: Any, key: Any) -> None:
+        """Attribute or item *key* of *owner* is about to be written."""
+        for loop in self.recorder.open_loops:
+            if id(owner) not in loop.made:
+                place = Place(owner, key)
+                if not place.known() or id(owner) in loop.appends:
+                    loop.refuse(Refusal.LOOP_SEEN(what=f"{place.name} is written", site=self.recorder.site()))
+                else:
+                    loop.places[place.id] = place
+
+    def appended(self, target: list[Any], value: Any) -> bool:
+        """*value* is to be appended to *target*: whether that is done."""
+        for loop in self.recorder.open_loops:
+            if id(target) in loop.made:
+                continue
+            if id(target) in loop.read or any(place.owner is target for place in loop.places.values()):
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+            loop.appends.setdefault(id(target), [target]).append(value)
+        target.append(value)
+        return True
+
+    def reads(self, target: Any) -> None:
+        """The list *target* is read: its length, or an item."""
+        for loop in self.recorder.open_loops:
+            loop.read[id(target)] = target
+            if id(target) in loop.appends:
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+
+    def made_here(self, value: Any) -> None:
+        """*value* was made in this iteration."""
+        for loop in self.recorder.open_loops:
+            loop.made[id(value)] = value
+
+    def refuse_seen(self, what: str) -> None:
+        """Something was seen for which no loop node can be made."""
+        for loop in self.recorder.open_loops:
+            loop.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
 
 
 def forget_left_loops(recorder: Recorder) -> None:

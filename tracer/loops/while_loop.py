@@ -23,10 +23,9 @@ from ..ir.refusals import Reason
 from ..ops.elementwise import F, like
 from ..ops.shape import reshape
 from ..record.array import TracedArray
-from ..record.buffers import Storage
 from ..record.recorder import Recorder
 from .for_loop import MOST_ATTEMPTS, can_mark, note_refusal
-from .iteration import Iteration
+from .iteration import Iteration, Learned
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
 from .positions import COMPARISONS, Form
@@ -49,7 +48,7 @@ class WhileLoop:
         self.iteration: Iteration | None = None
         self.go_on: Atom | None = None  # the condition of the iteration that is marked, which is True in it
         self.values: tuple[Any, ...] = ()
-        self.buffers: dict[int, Storage] = {}
+        self.learned = Learned()
         self.final = not marks
         self.closed = False  # whether a loop node was made, and a question is to be asked again
 
@@ -64,7 +63,7 @@ class WhileLoop:
             return
         self.rebinds = self.closed = False
         if not self.final and self.attempts < MOST_ATTEMPTS:
-            iteration = Iteration(self.recorder, None, sys._getframe(1), self.loop, self.lessons, self.buffers)
+            iteration = Iteration(self.recorder, None, sys._getframe(1), self.loop, self.lessons, self.learned)
             iteration.begin()
             iteration.marked.earlier = self.attempts
             self.attempts += 1

@@ -253,6 +253,62 @@ def broken(a):
     return x + y
 
 
+class Cell:
+    def __init__(self, h):
+        self.h = h
+        self.count = 0
+
+    def step(self, x):
+        raise NotImplementedError
+
+
+def attributes(x):
+    cell = Cell(x[0])
+    for v in x:
+        cell.h = np.tanh(cell.h * 0.5 + v)
+        cell.count += 1
+    return cell.h, cell.count
+
+
+def items_of_objects(x):
+    state = {"a": x[0], "b": 1.0}
+    last = [0.0, x[1]]
+    for i in range(40):
+        state["a"] = state["a"] * 0.5 + x[i]
+        last[1] = np.sin(last[1] + state["a"])
+    return state["a"] + last[1], state["b"]
+
+
+def rebuilt(x):
+    state = {"a": x[0], "b": [x[1], 1.0]}
+    for i in range(40):
+        state = {"a": np.sin(state["b"][0]), "b": [state["a"] * 0.9 + x[i], state["b"][1] * 0.99]}
+    return state["a"] + state["b"][0] + state["b"][1]
+
+
+def appended(x):
+    hs = []
+    h = 0.0
+    for v in x:
+        h = np.tanh(h * 0.5 + v)
+        hs.append(h)
+    return np.sum(np.stack(hs) ** 2) + hs[-1] * hs[3], len(hs)
+
+
+def appended_rows(X):
+    hs, k = [], []
+    h = X[0]
+    for i in range(40):
+        h = np.tanh(h * 0.5 + X[i])
+        hs.append(h)
+        hs.append(h * 2.0)
+        k.append(i)
+    s = 0.0
+    for a in hs:
+        s = s * 0.9 + np.sum(a)
+    return s, k[7]
+
+
 def test_number_of_nodes():
     def f(x, n):
         for i in range(n):
@@ -268,7 +324,8 @@ def test_number_of_nodes():
     [(counted, 0.3), (counted, X[0]), (two_carries, 0.3), (float_from_int, V), (rows, V), (matrix_rows, X),
      (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
      (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
-     (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9)],
+     (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
+     (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X)],
 )  # fmt: skip
 def test_loop(f, arg):
-    check(f, arg)
+    check(f, arg, loops=2 if f in (appended_rows,) else 1)

@@ -249,6 +249,7 @@ class Recorder(Builder):
         self.watch: Callable[[], Any] | None = None  # context for Python that an adjoint runs (ops/custom.py)
         self.open_loops: list[Any] = []  # marked iterations of the user's loops, the innermost last (loops/for_loop.py)
         self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
+        self.spots: dict[Var, Any] = {}  # reads and writes at traced positions (buffers.py)
         self.known_forms: dict[Var, Any] = {}  # integers of iterations that were marked in vain (loops/positions.py)
         self.lessons: dict[Any, Any] = {}  # what runs of loop statements have taught, for the next ones
 

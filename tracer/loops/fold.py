@@ -6,19 +6,54 @@ from values that the carries could have had before, the loop may as well begin t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ..ir.equality import same_params
-from ..ir.graph import Atom, Lit, Node, Pair, Var
+from ..ir.graph import Atom, Lit, Node, Pair, Var, strong
 from ..ir.primitive import PRIMITIVES
 from ..ops.elementwise import CAST, cast
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE
-from .positions import Form
+from .body import Body, Row
+from .positions import Form, Reader
 
 _ALIAS = PRIMITIVES["alias"]
-Makers = Callable[[Var], Node | None]
-Row = tuple[Atom, int, int]  # an array from outside, the slope and the offset of the position
+Makers = Callable[[Any], Node | None]
+
+
+def folded(
+    body: Body, carries: Sequence[tuple[Atom, Var, Atom]], rows: Sequence[Atom]
+) -> tuple[int, dict[Var, Atom]]:
+    """(how many iterations before become the first ones of the loop, what its carries begin with then)
+
+    *carries*: what each ends as, its input, what it begins with.  *rows*: what is stacked."""
+    marked, recorder, earlier = body.marked, body.recorder, body.parts.wanted.earlier
+    starts: dict[Var, Atom] = {}
+    most = min([marked.earlier, *map(len, earlier)])
+    inside = {out: node for node in body.lines.nodes for out in node.outs}
+    every = {row: key for key, row in body.rows.items()}
+    before = 0
+    while before < most and _in_bounds(every.values(), before + 1):
+
+        def form(atom: Atom, at: int = -1 - before) -> Form | None:
+            found = Reader({body.row: Form(0, {body.row: 1})}.get, inside.get).form(atom)
+            found = marked.reader(inside).form(atom) if found is None else found
+            return None if found is None else found.at(body.row, Form(at))
+
+        moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
+        match = Match(body.carries.values(), inside, marked.node_of, moved, form, marked.reader().form)
+        pairs = [(end, starts.get(var, init)) for end, var, init in carries]
+        if not match.all([*pairs, *[(row, was[before]) for row, was in zip(rows, earlier, strict=True)]]):
+            break
+        starts.update((var, strong(init)) for var, init in match.bound.items())
+        before += 1
+    return before, starts
+
+
+def _in_bounds(rows: Iterable[Row], before: int) -> bool:
+    """Whether *rows* have so many elements *before* those with which they begin."""
+    return all(0 <= offset - slope * before < x.aval.shape[0] for x, slope, offset in rows)
 
 
 class Match:
@@ -28,7 +63,7 @@ class Match:
     *form* and *formed* give the forms of values of the body, one iteration before the first, and of the recording."""
 
     def __init__(
-        self, carries: Sequence[Var], inside: Mapping[Var, Node], outside: Makers, rows: Mapping[Var, Row],
+        self, carries: Iterable[Var], inside: Mapping[Var, Node], outside: Makers, rows: Mapping[Var, Row],
         form: Callable[[Atom], Form | None], formed: Callable[[Atom], Form | None],
     ):  # fmt: skip
         self.carries, self.inside, self.outside, self.rows = set(carries), inside, outside, rows

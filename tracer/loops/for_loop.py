@@ -22,12 +22,12 @@ from ..ir.refusals import Reason, Refusal
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
-from .cut import value_of
 from .iterables import Source, SymbolicRange, source_of
 from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Form
+from .row_writes import value_of
 
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
 

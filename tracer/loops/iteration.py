@@ -21,12 +21,14 @@ from ..ops.elementwise import F, cast
 from ..record.array import STAND_INS, TracedArray, class_of
 from ..record.buffers import Storage
 from ..record.recorder import Recorder
-from .cut import Cut, Found, Wanted, cut, value_of
+from .cut import cut
 from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
+from .parts import Cut, Found, Wanted
 from .places import Place
 from .positions import Form
+from .row_writes import value_of
 from .unset import Unset
 from .values import Like, Plain, alike, atom_of, like, put_together, taken_apart
 

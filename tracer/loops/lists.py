@@ -10,9 +10,10 @@ from ..ir.refusals import Reason, Refusal
 from ..ops.shape import concat, reshape
 from ..record.array import TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of
-from .cut import Cut, Found, Wanted, value_of
 from .marked import Marked
+from .parts import Cut, Found, Wanted
 from .positions import Form
+from .row_writes import value_of
 from .values import NUMBERS
 
 

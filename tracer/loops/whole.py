@@ -13,16 +13,18 @@ from ..ops.indexing import GATHER
 from ..ops.shape import CONCAT, RESHAPE, SLICE, TRANSPOSE
 
 _MOVED = frozenset((RESHAPE, BROADCAST, TRANSPOSE, SLICE, CONCAT))  # views whose params say all
+MOST_ELEMENTS = 2**24  # of a value in all iterations
 
 
 class Whole:
-    """The values of *length* iterations of a body, whose nodes *makers* are.  *rows* gives the array of a value that the
-    loop steps through; None for one that is carried, or comes from outside.  *carried*: those of the former."""
+    """The values of *length* iterations of a body, whose nodes *makers* are.  *rows* gives the array of a value that
+    the loop steps through, one of those *stepped*, and None for others.  *carried*: those that are carried."""
 
     def __init__(
-        self, length: int, makers: Mapping[Var, Node], rows: Callable[[Var], Atom | None], carried: set[Var]
-    ) -> None:
-        self.length, self.makers, self.rows, self.carried = length, makers, rows, carried
+        self, length: int, makers: Mapping[Var, Node], rows: Callable[[Var], Atom | None], carried: set[Var],
+        stepped: set[Var],
+    ):  # fmt: skip
+        self.length, self.makers, self.rows, self.carried, self.stepped = length, makers, rows, carried, stepped
         self.known: dict[Var, Atom | None] = {}
 
     def possible(self, atom: Atom) -> bool:
@@ -38,7 +40,7 @@ class Whole:
                 return False
             node = self.makers.get(x)
             if node is not None:
-                if not self._batched(node):
+                if not self._batched(node) or self.length * x.aval.size > MOST_ELEMENTS:
                     return False
                 stack += node.inputs
         return True
@@ -46,7 +48,7 @@ class Whole:
     def _batched(self, node: Node) -> bool:
         if node.prim is GATHER:
             x = node.inputs[0]
-            return not (x in self.makers or (isinstance(x, Var) and self.rows(x) is not None))
+            return x not in self.makers and x not in self.stepped
         return node.prim.kind in (ELEMENTWISE, REDUCE) or node.prim in _MOVED
 
     def of(self, atom: Atom) -> tuple[Atom, bool]:

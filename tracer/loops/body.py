@@ -19,7 +19,7 @@ from ..record.buffers import PickStep, Spot
 from ..reroll.loop_body import Lines
 from .parts import Cut
 from .positions import Form, bounds
-from .row_writes import Read, Written, place_of, value_of
+from .row_writes import Read, Written, picked, value_of
 from .whole import Whole
 
 Row = tuple[Atom, int, int]  # an array from outside, the slope and the offset of the position along its first axis
@@ -125,27 +125,25 @@ class Body:
     def _from_outside(self, spot: Spot, x: Atom) -> Atom | None:
         """What *spot* reads of *x*, an array from outside: a row of what is cut out of it before the loop; None where
         positions move along several axes, or are data."""
-        fixed: list[tuple[int, Atom]] = []
+        fixed: list[tuple[int, Any]] = []
         moving: list[tuple[int, Form]] = []
         for axis, position in zip(spot.axes, spot.positions, strict=True):
             form = self.form(position)
             if form is not None and self.marked.number in form.slopes:
                 moving.append((axis, form))
             elif form is not None:
-                fixed.append((axis, place_of(form)))
+                fixed.append((axis, form))
             elif position in self.parts.inside:
                 return None
             else:
                 fixed.append((axis, self.parts.known.get(position, position)))
         if len(moving) > 1 or (moving and len(moving[0][1].slopes) > 1):
             return None
-        if fixed:
-            x = PickStep(tuple([a for a, _ in fixed]), tuple([p for _, p in fixed])).apply(x)
+        x = picked(x, dict(fixed))
         if not moving:
             return x
         axis, form = moving[0]
-        row = self._row(move_axis(x, axis - sum(a < axis for a, _ in fixed), 0), form)
-        return row
+        return self._row(move_axis(x, axis - sum(a < axis for a, _ in fixed), 0), form)
 
     def sliced(self, row: Row) -> Atom:
         """The array that the loop steps through for *row*."""
@@ -207,9 +205,8 @@ class Body:
             spot, place = written.writes[k]
             assert spot.value is not None
             forms = {**written.fixed, written.axis: place.at(self.marked.number, Form(-self.before - back))}
-            axes = tuple(sorted(forms))
             with building(self.recorder):
-                init = PickStep(axes, tuple([place_of(forms[a]) for a in axes])).apply(self.starts[written.symbol])
+                init = picked(self.starts[written.symbol], forms)
             self.backs[key] = Var(Aval(spot.value.aval.dtype, spot.value.aval.shape[1:])), init
         return self.backs[key][0]
 

@@ -7,15 +7,15 @@ iterations.  Else the array is carried, and kernels have it in place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, Node, Var, bind
+from ..ir.graph import Atom, Lit, Node, Var, bind, current_builder
 from ..ops.elementwise import F, cast
 from ..ops.indexing import SCATTER_SET
-from ..ops.shape import UPDATE, iota, move_axis
+from ..ops.shape import UPDATE, iota, move_axis, reshape, take_slice
 from ..record.buffers import PickStep, Spot
 from .positions import Form, bounds
 
@@ -186,12 +186,33 @@ def place_of(form: Form) -> Atom:
     return cast(value_of(form, {}), INT)
 
 
+def picked(x: Atom, positions: Mapping[int, Any]) -> Atom:
+    """*x* at these positions along these axes, forms or values: of an iteration of an open loop, where that may look for
+    them as ``Spot``, else a slice where they are known."""
+    known = {axis: p.constant for axis, p in positions.items() if isinstance(p, Form) and p.constant is not None}
+    others = {axis: p for axis, p in positions.items() if axis not in known}
+    recorder: Any = current_builder()
+    if not others and recorder.open_loops:
+        known, others = {}, dict(positions)
+    if others:
+        axes = tuple(sorted(others))
+        places = [place_of(p) if isinstance(p, Form) else p for p in (others[a] for a in axes)]
+        x = PickStep(axes, tuple(places)).apply(x)
+        known = {axis - sum(a < axis for a in axes): p for axis, p in known.items()}
+    if known:
+        shape = x.aval.shape
+        start = tuple([known.get(a, 0) for a in range(len(shape))])
+        part = take_slice(x, start, (1,) * len(shape), tuple([1 if a in known else n for a, n in enumerate(shape)]))
+        x = reshape(part, tuple([n for a, n in enumerate(shape) if a not in known]))
+    return x
+
+
 def final(written: Written, start: Atom, stacks: Sequence[Atom | None], first: int, count: int) -> Atom:
     """The array after the loop, that was *start*: *stacks* are what each write has written in *count* iterations, the
     first of which has the number *first*."""
     fixed = tuple(sorted(written.fixed))
     pick = PickStep(fixed, tuple([place_of(written.fixed[a]) for a in fixed])) if fixed else None
-    line = start if pick is None else pick.apply(start)
+    line = start if pick is None else picked(start, written.fixed)
     axis = written.axis - sum(a < written.axis for a in fixed)
     line = move_axis(line, axis, 0)
     for (_, place), stack in zip(written.writes, stacks, strict=True):

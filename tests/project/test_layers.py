@@ -36,7 +36,8 @@ ROOMS = {
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": (
-        "rules", "scipy_api", "random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "convert", "ir",
+        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "bytecode", "convert",
+        "ir",
     ),
 }  # fmt: skip
 LAYERS = list(ROOMS)

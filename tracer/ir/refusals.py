@@ -40,6 +40,19 @@ class Refusal(enum.Enum):
     ROLL_VALUES = "{operation} at {site}: {count} values from before the loop, another one in each turn"
     ROLL_NUMBER = "the number itself is looked at ({kind}) at {site}"
 
+    # Does one marked iteration of a Python loop stand for all that remain?
+    LOOP_ANSWERS = "what is asked at {site} has other answers in other iterations"
+    LOOP_KIND = "`{name}` is of another kind after an iteration"
+    LOOP_VALUE = "the Python value `{name}` changes, and not by a constant"
+    LOOP_UNSET = "`{name}` is not set after an iteration"
+    LOOP_WRITTEN = "`{name}` is written into, and is another array afterwards"
+    LOOP_SHARED = "arrays that share memory are carried at {site}"
+    LOOP_HELD = "`{name}` is an object that may hold values of one iteration"
+    LOOP_NUMBER = "a number of the iteration itself is looked at ({kind}) at {site}"
+    LOOP_COUNT = "its number of iterations is another one each time, and its first one stands alone, at {site}"
+    LOOP_ENDLESS = "nothing in the iteration says when it ends, at {site}"
+    LOOP_SEEN = "{what}, at {site}"
+
     # Does a loop that data ends stop by itself for any number of turns?
     WHILE_NO_LOOP = "the question does not decide whether a loop goes on"
     WHILE_ELSEWHERE = "the question is not asked by the loop itself"

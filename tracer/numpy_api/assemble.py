@@ -14,6 +14,7 @@ from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, cast_with_
 from ..ops.indexing import gather
 from ..ops.shape import PAD, concat, move_axis, reshape, slice_axis
 from ..record.array import FUNCTIONS, MAX_AXES, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
+from ..record.stacked_rows import stack_of
 from .registry import along_axis, atom_of, implements, into, one_axis, reject
 from .shape import as_traced
 
@@ -79,6 +80,9 @@ def stack_atoms(atoms: Sequence[Atom], axis: int = 0, what: str = "np.stack") ->
 @implements(np.stack)
 def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     parts = _listed(arrays, "np.stack")
+    found = stack_of(parts, atom_of)
+    if found is not None:
+        return _finish(move_axis(found, 0, one_axis(axis, found.aval.ndim, "np.stack")), dtype, out, parts)
     return _finish(stack_atoms([atom_of(a) for a in parts], axis), dtype, out, parts)
 
 
@@ -88,6 +92,9 @@ def nested_atom(value: Any, depth: int = 0) -> Atom:
         return to_atom(value)
     if depth > MAX_AXES:
         raise ValueError(f"setting an array element with a sequence, which is nested in more than {MAX_AXES} others")
+    found = stack_of(value, to_atom)
+    if found is not None:
+        return found
     atoms = [nested_atom(v, depth + 1) for v in value]
     if not any(a.aval.dtype == BFLOAT16 for a in atoms):  # Python numbers have a dtype of their own in a list
         atoms = [cast(a, a.aval.dtype) for a in atoms]

@@ -238,17 +238,31 @@ class Access:
     def _only_scalars(self, array: TracedArray, items: list[Any]) -> None:
         """Slices and 0-d traced integers: the base is a view, nothing is advanced."""
         self.items = []
-        basic, picks, axis, view_axis = [], [], 0, 0
+        recorder = require_recorder("indexing")
+        together = bool(recorder.open_loops)  # in a loop, an element is to be one position
+        basic: list[Any] = []
+        axes: list[int] = []
+        places: list[Atom] = []
+        axis = view_axis = 0
         for item in items:
-            if isinstance(item, (TracedArray, np.ndarray)):
-                picks.append((view_axis, positions(item, array.shape[axis], axis)))
-                item = slice(None)
-            basic.append(item)
+            if isinstance(item, (TracedArray, np.ndarray)) or (together and _is_integer(item)):
+                axes.append(axis if together else view_axis)
+                places.append(positions(item, array.shape[axis], axis))
+                if not together:
+                    basic.append(slice(None))
+            else:
+                basic.append(item)
             axis += item is not None
             view_axis += not _is_integer(item)
+        if together:
+            view = array.view(PickStep(tuple(axes), tuple(places)))
+            step = slice_step(tuple(basic), axis - len(axes), view.shape)
+            whole = step.shape == view.shape == step.inner and all(s == 1 for s in step.step)
+            self.base = view if whole else view.view(step)
+            return
         view = array.view(slice_step(tuple(basic), axis, array.shape))
-        for place, position in reversed(picks):
-            view = view.view(PickStep(place, position))
+        for place, position in zip(reversed(axes), reversed(places), strict=True):
+            view = view.view(PickStep((place,), (position,)))
         self.base = view
 
     def _advanced_item(self, item: Any, shape: Ints, axis: int) -> IndexItem:

@@ -190,6 +190,8 @@ class TracedArray(metaclass=_StandIn):
             raise MutationError.here(_FROM_OUTSIDE)
         if current is not None and id(storage) in current.frozen:
             current.refuse_choice(current.frozen[id(storage)][1], Refusal.CHOICE_WRITTEN())
+        if current is not None and current.open_loops:
+            current.open_loops[-1].writes(storage)
         if current is not None and current.arms and not chosen:
             value = F.select(current.within(), broadcast_to(value, self._atom.aval.shape), self.atom)
         atoms = [storage.atom]

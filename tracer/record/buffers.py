@@ -6,14 +6,17 @@ the storage's version number, every other view of it, as in NumPy."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.aval import INT
 from ..ir.errors import MutationError
-from ..ir.graph import Atom, Pair, bind
+from ..ir.graph import Atom, Lit, Pair, Var, bind, current_builder
 from ..ops.complex import buffer_of, complex_of
-from ..ops.elementwise import broadcast_to, whole_lanes
+from ..ops.elementwise import F, broadcast_to, whole_lanes
 from ..ops.indexing import SCATTER_SET, gather
 from ..ops.shape import UPDATE, reshape, take_slice, transpose
 
@@ -28,12 +31,13 @@ class Storage:
     a NumPy scalar (which ``+=`` would replace instead of writing into).
     """
 
-    __slots__ = ("array0d", "atom", "c_order", "home", "owner", "version")
+    __slots__ = ("array0d", "atom", "born", "c_order", "home", "owner", "version")
 
     def __init__(
-        self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False, home: object = None
+        self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False, home: Any = None
     ):
         self.home = home  # the recording in which the buffer was made: the body of a loop must not write into others
+        self.born = 0 if home is None else home.iterations  # before which marked iterations it was made
         self.atom = atom
         self.owner = owner
         self.version = 0
@@ -110,30 +114,64 @@ class TransposeStep:
         return moved == sorted(moved)
 
 
+class Spot(NamedTuple):
+    """A read or a write of *x* at one position along each of some axes.  ``value``: what was written.  ``inner``: the
+    values on the way."""
+
+    x: Atom
+    axes: Ints
+    positions: tuple[Atom, ...]
+    value: Atom | None
+    inner: tuple[Atom, ...]
+
+
 class PickStep:
-    """One element along *axis*, at a position that is itself a traced integer (0-d, in bounds)."""
+    """One element along each of *axes*, at positions that are themselves traced integers (0-d, in bounds), or known."""
 
-    __slots__ = ("axis", "position")
+    __slots__ = ("axes", "positions")
 
-    def __init__(self, axis: int, position: Atom):
-        self.axis, self.position = axis, position
+    def __init__(self, axes: Ints, positions: tuple[Atom, ...]):
+        self.axes, self.positions = axes, positions
 
     def _perm(self, ndim: int) -> Ints:
-        return (self.axis, *(a for a in range(ndim) if a != self.axis))
+        return (*self.axes, *(a for a in range(ndim) if a not in self.axes))
+
+    def _flat(self, x: Atom) -> tuple[Atom, Atom, Atom]:
+        """(*x* with the axes in front, with these as one, the position there)"""
+        moved = transpose(x, self._perm(x.aval.ndim))
+        shape, count = moved.aval.shape, len(self.axes)
+        place: Atom = self.positions[0]
+        for size, position in zip(shape[1:count], self.positions[1:], strict=True):
+            place = F.add(F.mul(place, Lit(size, INT)), position)
+        place = broadcast_to(place, (1,)) if isinstance(place, Lit) else reshape(place, (1,))
+        return moved, reshape(moved, (math.prod(shape[:count]), *shape[count:])), place
 
     def apply(self, x: Atom) -> Atom:
-        moved = transpose(x, self._perm(x.aval.ndim))
-        return reshape(gather(moved, reshape(self.position, (1,))), moved.aval.shape[1:])
+        moved, flat, place = self._flat(x)
+        found = gather(flat, place)
+        result = reshape(found, flat.aval.shape[1:])
+        _note(result, Spot(x, self.axes, self.positions, None, (moved, flat, found)))
+        return result
 
     def put(self, x: Atom, v: Atom) -> Atom:
-        perm = self._perm(x.aval.ndim)
-        moved = transpose(x, perm)
-        row = (1, *moved.aval.shape[1:])
-        written = bind(SCATTER_SET, moved, reshape(self.position, (1,)), broadcast_to(reshape(v, row), row))
-        return transpose(written, tuple(int(p) for p in np.argsort(perm)))
+        moved, flat, place = self._flat(x)
+        row = (1, *flat.aval.shape[1:])
+        value = broadcast_to(reshape(v, row), row)
+        written = bind(SCATTER_SET, flat, place, value)
+        back = reshape(written, moved.aval.shape)
+        result = transpose(back, tuple(int(p) for p in np.argsort(self._perm(x.aval.ndim))))
+        _note(result, Spot(x, self.axes, self.positions, value, (moved, flat, written, back)))
+        return result
 
     def contiguous(self, before: Ints) -> bool:
-        return self.axis == 0
+        return self.axes == tuple(range(len(self.axes)))
+
+
+def _note(result: Atom, spot: Spot) -> None:
+    """Let the recording know that *result* is *spot*, of which a loop may want to know."""
+    spots = getattr(current_builder(), "spots", None)
+    if spots is not None and isinstance(result, Var):
+        spots[result] = spot
 
 
 class ReadOnlyStep:

@@ -247,6 +247,11 @@ class Recorder(Builder):
         self.handed: list[Any] = []  # objects that libraries were given, with traced values in them
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
         self.watch: Callable[[], Any] | None = None  # context for Python that an adjoint runs (ops/custom.py)
+        self.open_loops: list[Any] = []  # marked iterations of the user's loops, the innermost last (loops/for_loop.py)
+        self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
+        self.spots: dict[Var, Any] = {}  # reads and writes at traced positions (buffers.py)
+        self.known_forms: dict[Var, Any] = {}  # integers of iterations that were marked in vain (loops/positions.py)
+        self.lessons: dict[Any, Any] = {}  # what runs of loop statements have taught, for the next ones
 
     def in_another_thread(self) -> UnsupportedError:
         """The error for an operation in a thread that is not the recording's, which may have no order with its own. The
@@ -528,6 +533,8 @@ class Recorder(Builder):
             return True
         if isinstance(condition, Lit):
             return bool(condition.value)
+        if self.open_loops and self.open_loops[-1].answer(condition, False):
+            return True
         known = self.numbers.get(condition)
         if known is None and evaluate:
             with self.asking():
@@ -625,6 +632,8 @@ class Recorder(Builder):
             self.arms[-1].asked()
         if atom.aval.dtype.kind == "c":
             return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
+        if self.open_loops and (known := self.open_loops[-1].answer(atom)) is not None:
+            return np.bool_(known)
         if self.abstract and kind == "bool" and self.choices is not None and self.choices.every:
             self._want_choice()
         self.settle_premise()
@@ -789,7 +798,7 @@ class Recorder(Builder):
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""
-        return None
+        return self.open_loops[-1].range_of(atom) if self.open_loops else None
 
     def unrepeatable(self, refusal: Refusal, **fields: object) -> None:
         """Note that the run must not be replayed, by a *refusal*: it does something that no guard covers."""

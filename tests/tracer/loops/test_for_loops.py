@@ -1,0 +1,331 @@
+"""Loops over symbols: values and gradients as of plain Python, and the number of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from converted_loops import converted
+from tracegrad.tracer.ir.text import print_graph
+from tracing import check_gradient, check_value
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(40, 3))
+W = RNG.normal(size=(3, 3)) * 0.3
+V = RNG.normal(size=40)
+
+
+def loops_in(graph: Any) -> list[Any]:
+    return [node for node in graph.nodes if node.prim.name == "loop"]
+
+
+def check(f: Callable[..., Any], *args: Any, loops: int | None = 1, most: int = 60) -> Any:
+    g = converted(f)
+    given = [np.asarray(a) for a in args]
+    traced = check_value(g, given)
+    found = loops_in(traced.graph)
+    if loops is not None:
+        assert len(found) == loops, print_graph(traced.graph)[:3000]
+        assert len(traced.graph.nodes) <= most
+    check_gradient(g, given)
+    return traced
+
+
+def counted(x):
+    for i in range(50):
+        x = x + 0.01 * np.sin(x) * i
+    return x, i
+
+
+def two_carries(x):
+    a, b = x, 0.0
+    for _ in range(50):
+        a, b = np.cos(b), a * 0.5 + b * 0.1
+    return a + b
+
+
+def float_from_int(x):
+    s = 0
+    for i in range(40):
+        s = s + x[i] * np.exp(-s * 0.1)
+    return s
+
+
+def rows(x):
+    s = 0.0
+    for v in x:
+        s = np.tanh(s * 0.5 + v)
+    return s
+
+
+def matrix_rows(X):
+    h = np.zeros(3)
+    for row in X:
+        h = np.tanh(W @ h + row)
+    return h
+
+
+def neighbours(x):
+    s = 0.0
+    for i in range(1, 40):
+        s = s * 0.9 + x[i] * x[i - 1]
+    return s
+
+
+def counter(x):
+    s, k = 0.0, 0
+    for v in x:
+        s = s * 0.9 + v * x[k]
+        k += 1
+    return s, k
+
+
+def backwards(x):
+    s = 0.0
+    for i in range(39, -1, -1):
+        s = s * 0.9 + x[i]
+    return s
+
+
+def tuples(x):
+    state = (x[0], (x[1], 0.5))
+    for i in range(2, 40):
+        a, (b, c) = state
+        state = (np.sin(b), (a * 0.9 + x[i], c * 0.99))
+    return state[0] + state[1][0] + state[1][1]
+
+
+def nested(x):
+    s = 0.0
+    for i in range(40):
+        t = x[i]
+        for j in range(30):
+            t = np.sin(t + x[j] * 0.1)
+        s = s + t
+    return s
+
+
+def cumulated(x):
+    z = np.zeros_like(x)
+    for i in range(1, 40):
+        z[i] = z[i - 1] * 0.9 + x[i]
+    return z
+
+
+def cumulated_twice(x):
+    z = np.zeros_like(x)
+    y = x * 1.0
+    for i in range(2, 40):
+        z[i] = z[i - 1] * 0.9 + x[i] - z[i - 2] * 0.1
+        y[i - 1] = z[i] * y[i]
+    return z, y
+
+
+def in_place(X):
+    s = np.zeros_like(X[0])
+    for row in X:
+        s += np.sin(row) * s + row
+    return s
+
+
+def table(X):
+    D = np.zeros_like(X)
+    for i in range(1, 40):
+        for j in range(1, 3):
+            D[i, j] = D[i - 1, j - 1] * 0.5 + np.sin(D[i, j - 1]) + X[i, j]
+    return D
+
+
+def wide_table(X):
+    D = np.zeros((20, 20)) * X[0, 0]
+    for i in range(1, 20):
+        for j in range(1, 20):
+            D[i, j] = D[i - 1, j - 1] * 0.5 + np.sin(D[i, j - 1]) + X[i, 1] * X[j, 2] - D[i - 1, j] * 0.1
+    return D
+
+
+def triangle(x):
+    s = 0.0
+    for i in range(40):
+        t = 0.0
+        for j in range(i):
+            t = t * 0.5 + x[j] * x[i - j]
+        s = s + np.sin(t)
+    return s
+
+
+def whole_number(x):
+    s, prev = 0.0, 0
+    for i in range(1, 40):
+        s = s * 0.9 + x[i] * x[prev]
+        prev = i
+    return s, prev, i
+
+
+def zipped(X):
+    s = 0.0
+    for k, (row, v) in enumerate(zip(X, X[:, 0])):
+        s = np.sin(s + row[1] * v * k * 0.01)
+    return s, k, v, row
+
+
+def backwards_zip(x):
+    s = 0.0
+    for a in reversed(list(range(3, 40))):
+        s = s * 0.9 + x[a] * a
+    return s
+
+
+def listed(x):
+    ws = [0.1 * k for k in range(40)]
+    s = 0.0
+    for w, v in zip(ws, x):
+        s = np.tanh(s * w + v)
+    return s
+
+
+def asked(x):
+    s = 0.0
+    for i in range(40):
+        if i > 0:
+            s = s * 0.9 + x[i]
+        if s > -1000.0:
+            s = np.sin(s + x[i])
+    return s
+
+
+def divided(x):
+    s = 1.0
+    for i in range(40):
+        s = s + float(x[i]) / (i + 1) + 1.0 / (i + 2)
+    return s
+
+
+def dynamic(X):
+    o = np.argsort(X[:, 0])
+    s = 0.0
+    for k in o:
+        s = np.sin(s + X[k, 1])
+    return s
+
+
+def complex_carry(x):
+    z = x[0] + 1j * x[1]
+    for i in range(2, 40):
+        z = z * (0.9 + 0.1j) + x[i]
+    return np.abs(z)
+
+
+def newton(a):
+    x = a * 1.0
+    n = 0
+    while np.abs(x * x - a) > 1e-12:
+        x = 0.5 * (x + a / x)
+        n += 1
+    return x, n
+
+
+def counting_while(x):
+    s, k = 0.0, 0
+    while k < 40:
+        s = s * 0.9 + x[k] * np.sin(s)  + 0.1
+        k += 1
+    return s, k
+
+
+def two_conditions(a):
+    x, k = a, 0
+    while np.abs(x) > 1e-3 and k < 100:
+        x = x * 0.9
+        k += 1
+    return x
+
+
+def broken(a):
+    x = a
+    while True:
+        y = np.sin(x) * 0.7
+        if y < 0.01:
+            break
+        x = y
+    return x + y
+
+
+class Cell:
+    def __init__(self, h):
+        self.h = h
+        self.count = 0
+
+    def step(self, x):
+        raise NotImplementedError
+
+
+def attributes(x):
+    cell = Cell(x[0])
+    for v in x:
+        cell.h = np.tanh(cell.h * 0.5 + v)
+        cell.count += 1
+    return cell.h, cell.count
+
+
+def items_of_objects(x):
+    state = {"a": x[0], "b": 1.0}
+    last = [0.0, x[1]]
+    for i in range(40):
+        state["a"] = state["a"] * 0.5 + x[i]
+        last[1] = np.sin(last[1] + state["a"])
+    return state["a"] + last[1], state["b"]
+
+
+def rebuilt(x):
+    state = {"a": x[0], "b": [x[1], 1.0]}
+    for i in range(40):
+        state = {"a": np.sin(state["b"][0]), "b": [state["a"] * 0.9 + x[i], state["b"][1] * 0.99]}
+    return state["a"] + state["b"][0] + state["b"][1]
+
+
+def appended(x):
+    hs = []
+    h = 0.0
+    for v in x:
+        h = np.tanh(h * 0.5 + v)
+        hs.append(h)
+    return np.sum(np.stack(hs) ** 2) + hs[-1] * hs[3], len(hs)
+
+
+def appended_rows(X):
+    hs, k = [], []
+    h = X[0]
+    for i in range(40):
+        h = np.tanh(h * 0.5 + X[i])
+        hs.append(h)
+        hs.append(h * 2.0)
+        k.append(i)
+    s = 0.0
+    for a in hs:
+        s = s * 0.9 + np.sum(a)
+    return s, k[7]
+
+
+def test_number_of_nodes():
+    def f(x, n):
+        for i in range(n):
+            x = x + 0.1 * np.sin(x) / (i + 1)
+        return x
+
+    counts = [len(check_value(lambda x, n=n: converted(f)(x, n), [np.array(0.3)]).graph.nodes) for n in (50, 2000)]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    ("f", "arg"),
+    [(counted, 0.3), (counted, X[0]), (two_carries, 0.3), (float_from_int, V), (rows, V), (matrix_rows, X),
+     (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
+     (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
+     (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
+     (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X)],
+)  # fmt: skip
+def test_loop(f, arg):
+    check(f, arg, loops=2 if f in (appended_rows,) else 1)

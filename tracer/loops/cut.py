@@ -1,0 +1,124 @@
+"""A marked iteration cut out of the recording, as the body of a loop node.
+
+What depends on no symbol stays, before the loop; the rest is emitted again, into the body.  Conditions on which the
+iteration rests become one flag that is carried, with one guard after the loop; its value in this run is looked at, and
+where it does not hold everything is put back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import BOOL, FLOAT_KINDS
+from ..ir.graph import Atom, Guard, Lit, Node, building, structural
+from ..ir.refusals import Reason, Refusal
+from ..ops.control import CAPACITY
+from ..ops.elementwise import F
+from .loop_node import make_loop
+from .marked import Marked
+from .parts import Cut, Found, Wanted
+
+_HELD = "what was asked in each iteration had the same answer", "what was asked had another answer in some iteration"
+
+
+def _conditions(parts: Cut) -> list[Atom] | Reason:
+    """What has to hold in every iteration, for what was asked in this one."""
+    found: list[Atom] = []
+    for guard in parts.guards():
+        condition = _condition(guard)
+        if isinstance(condition, Reason):
+            return condition
+        found.append(condition)
+    premise = parts.recorder.premise
+    return [*found, premise] if premise is not None and parts.depends(premise) else found
+
+
+def _condition(guard: Guard) -> Atom | Reason:
+    """That *guard* holds, as a value of the iteration."""
+    atom, expected, dtype = guard.atom, guard.expected, guard.atom.aval.dtype
+    if guard.kind == CAPACITY:
+        return Refusal.LOOP_NUMBER(kind=guard.kind, site=guard.site)
+    if guard.kind == "bool" and dtype.kind != "b":
+        atom, expected, dtype = F.ne(atom, structural(0, dtype)), bool(expected != 0), BOOL
+    if dtype.kind == "b":
+        return atom if expected else F.logical_not(atom)
+    if dtype.kind in FLOAT_KINDS:
+        return Refusal.LOOP_NUMBER(kind=guard.kind, site=guard.site)
+    return F.eq(atom, Lit(expected, dtype))
+
+
+def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
+    """The loop in the place of the iteration, and of all that would follow; or why there is none, with nothing
+    changed."""
+    recorder = marked.recorder
+    with building(recorder):
+        conditions = _conditions(Cut(marked, wanted))
+    if isinstance(conditions, Reason):
+        return conditions
+    if wanted.stops and not conditions and marked.length is not None:
+        wanted.stops = False
+    if wanted.stops and wanted.go_on is None and not conditions:
+        return Refusal.LOOP_ENDLESS(site=marked.site)
+    parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
+    before = recorder.items[marked.items :], recorder.premise, recorder.unmet, recorder.site_override
+    _take_out(parts)
+    try:
+        recorder.site_override = marked.site
+        with building(recorder):
+            found, flags = make_loop(parts, conditions)
+            if not all(recorder.value(flag) for flag in flags):
+                _put_back(marked, *before[:3])
+                return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
+            for flag in flags:
+                recorder.add_guard(Guard(flag, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
+    finally:
+        recorder.site_override = before[3]
+    return found
+
+
+def _take_out(parts: Cut) -> None:
+    """Leave of the iteration what depends on no symbol."""
+    recorder, marked = parts.recorder, parts.marked
+    gone: list[Node | Guard] = list(recorder.nodes[marked.nodes :])
+    own, asked = {id(node) for node in gone}, {id(guard) for guard in recorder.guards[marked.guards :]}
+    gone += recorder.guards[marked.guards :]
+    kept: list[Node | Guard] = []
+    for item in recorder.items[marked.items :]:
+        if isinstance(item, Guard):
+            if id(item) in asked and not parts.depends(item.atom):
+                kept.append(item)
+        elif id(item) in own and id(item) in parts.outside:
+            kept.append(parts.outside[id(item)])
+    recorder.disown(gone)
+    recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
+    for item in kept:
+        if isinstance(item, Node):
+            recorder.know(item)
+        else:
+            recorder._guarded.setdefault((item.atom, item.kind), item)
+    if recorder.premise is not None and parts.depends(recorder.premise):
+        recorder.premise = recorder.unmet = None
+
+
+def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Atom | None, unmet: Any) -> None:
+    """Undo what was done since the iteration was taken out."""
+    recorder = marked.recorder
+    recorder.disown([*recorder.nodes[marked.nodes :], *recorder.guards[marked.guards :]])
+    earlier = {id(node) for node in recorder.nodes[: marked.nodes]}
+    earlier |= {id(guard) for guard in recorder.guards[: marked.guards]}
+    kept = [item for item in items if id(item) not in earlier]
+    recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
+    for item in kept:
+        if isinstance(item, Node):
+            recorder.know(item)
+        else:
+            recorder._guarded.setdefault((item.atom, item.kind), item)
+    recorder.premise, recorder.unmet = premise, unmet  # type: ignore[assignment]
+
+
+def _asked_at(parts: Cut, items: Sequence[Node | Guard]) -> Any:
+    return next(
+        (item.site for item in items if isinstance(item, Guard) and parts.depends(item.atom)), parts.marked.site
+    )

@@ -1,0 +1,147 @@
+"""Iterations before a loop that did what its body does, and become its first ones.
+
+The first iterations of a loop stand alone where something had to be learned of them: that a sum that begins as the int 0
+is a float, that an array is written.  If the values with which the loop begins come from nodes like those of the body,
+from values that the carries could have had before, the loop may as well begin there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..ir.equality import same_params
+from ..ir.graph import Atom, Lit, Node, Pair, Var, strong
+from ..ir.primitive import PRIMITIVES
+from ..ops.elementwise import CAST, cast
+from ..ops.indexing import GATHER
+from ..ops.shape import RESHAPE
+from .body import Body, Row
+from .positions import Form, Reader
+
+_ALIAS = PRIMITIVES["alias"]
+Makers = Callable[[Any], Node | None]
+
+
+def folded(
+    body: Body, carries: Sequence[tuple[Atom, Var, Atom]], rows: Sequence[Atom]
+) -> tuple[int, dict[Var, Atom]]:
+    """(how many iterations before become the first ones of the loop, what its carries begin with then)
+
+    *carries*: what each ends as, its input, what it begins with.  *rows*: what is stacked."""
+    marked, recorder, earlier = body.marked, body.recorder, body.parts.wanted.earlier
+    starts: dict[Var, Atom] = {}
+    most = min([marked.earlier, *map(len, earlier)])
+    inside = {out: node for node in body.lines.nodes for out in node.outs}
+    every = {row: key for key, row in body.rows.items()}
+    before = 0
+    while before < most and _in_bounds(every.values(), before + 1):
+
+        def form(atom: Atom, at: int = -1 - before) -> Form | None:
+            found = Reader({body.row: Form(0, {body.row: 1})}.get, inside.get).form(atom)
+            found = marked.reader(inside).form(atom) if found is None else found
+            return None if found is None else found.at(body.row, Form(at))
+
+        moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
+        match = Match(body.carries.values(), inside, marked.node_of, moved, form, marked.reader().form)
+        pairs = [(end, starts.get(var, init)) for end, var, init in carries]
+        if not match.all([*pairs, *[(row, was[before]) for row, was in zip(rows, earlier, strict=True)]]):
+            break
+        starts.update((var, strong(init)) for var, init in match.bound.items())
+        before += 1
+    return before, starts
+
+
+def _in_bounds(rows: Iterable[Row], before: int) -> bool:
+    """Whether *rows* have so many elements *before* those with which they begin."""
+    return all(0 <= offset - slope * before < x.aval.shape[0] for x, slope, offset in rows)
+
+
+class Match:
+    """The values of *carries* one iteration before those for which the loop was to begin.
+
+    *inside*: the nodes of the body, *outside* finds those of the recording.  *rows* are the inputs that are rows.
+    *form* and *formed* give the forms of values of the body, one iteration before the first, and of the recording."""
+
+    def __init__(
+        self, carries: Iterable[Var], inside: Mapping[Var, Node], outside: Makers, rows: Mapping[Var, Row],
+        form: Callable[[Atom], Form | None], formed: Callable[[Atom], Form | None],
+    ):  # fmt: skip
+        self.carries, self.inside, self.outside, self.rows = set(carries), inside, outside, rows
+        self.form, self.formed = form, formed
+        self.bound: dict[Var, Atom] = {}
+
+    def all(self, pairs: Sequence[tuple[Atom, Atom]]) -> bool:
+        """Whether the values of the body, the first of each pair, can have been the others."""
+        seen: set[tuple[Atom, Atom]] = set()
+        left = list(pairs)
+        while left:
+            pair = left.pop()
+            if pair in seen:
+                continue
+            seen.add(pair)
+            further = self._matched(*pair)
+            if further is None:
+                return False
+            left += further
+        return True
+
+    def _matched(self, b: Atom, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
+        """The pairs that have to match for *b* to match *p*; None where it does not."""
+        if isinstance(b, Pair) or isinstance(p, Pair) or b.aval.shape != p.aval.shape:
+            return None
+        if b.aval.dtype.kind in "iu" and not b.aval.shape and (form := self.form(b)) is not None:
+            return () if form == self.formed(p) else None
+        b, p = _plain(b, self.inside.get), _plain(p, self.outside)
+        if isinstance(b, Var) and b in self.carries:
+            return self._bind(b, p)
+        if isinstance(b, Lit):
+            same = isinstance(p, Lit) and p.aval.dtype == b.aval.dtype and p.value.tobytes() == b.value.tobytes()
+            return () if same else None
+        node = self.inside.get(b)
+        if node is not None and node.prim is RESHAPE:
+            made = self.outside(p) if isinstance(p, Var) else None
+            if made is None or made.prim is not RESHAPE:
+                return None
+            source, other = _unshaped(b, self.inside.get), _unshaped(p, self.outside)
+            return self._row(self.rows[source], other) if source in self.rows else [(node.inputs[0], made.inputs[0])]
+        if b in self.rows:
+            return self._row(self.rows[b], _unshaped(p, self.outside))
+        if node is None:
+            return () if b is p else None
+        made = self.outside(p) if isinstance(p, Var) else None
+        if made is None or made.prim is not node.prim or len(made.inputs) != len(node.inputs):
+            return None
+        if node.outs.index(b) != made.outs.index(p) or not same_params(node.params, made.params):  # type: ignore[arg-type]
+            return None
+        return list(zip(node.inputs, made.inputs, strict=True))
+
+    def _bind(self, carry: Var, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
+        if isinstance(p, Lit) and p.aval.dtype.kind in "iub" and carry.aval.is_float:
+            p = cast(p, carry.aval.dtype)
+        if not p.aval.like(carry.aval):
+            return None
+        known = self.bound.setdefault(carry, p)
+        same = known is p or (isinstance(p, Lit) and isinstance(known, Lit) and p.value.tobytes() == known.value.tobytes())
+        return () if same else None
+
+    def _row(self, row: Row, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
+        x, slope, offset = row
+        made = self.outside(p) if isinstance(p, Var) else None
+        if made is None or made.prim is not GATHER or _plain(made.inputs[0], self.outside) is not _plain(x, self.outside):
+            return None
+        return () if self.formed(made.inputs[1]) == Form(offset - slope) else None
+
+
+def _plain(x: Atom, maker: Makers) -> Atom:
+    """*x* without aliases of it, and without casts that say no more than whose number it is."""
+    while isinstance(x, Var) and (node := maker(x)) is not None:
+        if node.prim is not _ALIAS and not (node.prim is CAST and node.inputs[0].aval.dtype == x.aval.dtype):
+            break
+        x = node.inputs[0]
+    return x
+
+
+def _unshaped(x: Atom, maker: Makers) -> Atom:
+    while isinstance(x, Var) and (node := maker(x)) is not None and node.prim is RESHAPE:
+        x = _plain(node.inputs[0], maker)
+    return x

@@ -1,0 +1,188 @@
+"""The object that stands in a ``for`` or ``while`` of recorded code.
+
+    l = begin(recorder, iterable, loop)
+    for TARGET in l:
+        if l.rebinds: a, b = l.symbols()
+        BODY
+    else:
+        if l.rebinds: a, b, c, i = l.results()
+
+One iteration runs over symbols (``marked.py``).  When the next one is asked for the local variables are looked at: if
+they are of the kind with which the iteration began, the loop is over, and a loop node does what is left of it.  Else
+what was learned is used for the next iteration.  After a few attempts the loop goes on as it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from ..ir.refusals import Reason, Refusal
+from ..record.array import TracedArray
+from ..record.recorder import Recorder
+from ..reroll.find import MIN_TRIPS
+from .iterables import Source, SymbolicRange, source_of
+from .iteration import Iteration, Learned
+from .lessons import Lessons, lessons_of
+from .marked import forget_left_loops
+from .positions import Form
+from .row_writes import value_of
+
+MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
+
+
+def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
+    """The object for a loop over *iterable*, which *loop* describes."""
+    source = None
+    if can_mark(recorder, loop):
+        forget_left_loops(recorder)
+        source = source_of(recorder, iterable)
+    if source is None or not worth_marking(source.length):
+        return PlainLoop(recorder, iterable)
+    return ForLoop(recorder, iterable, source, loop)
+
+
+def can_mark(recorder: Recorder, loop: Any) -> bool:
+    """Whether iterations can be marked here."""
+    plain = recorder.parent is None and recorder.follow is None and not recorder.arms
+    return plain and not getattr(loop, "has_yield", False)
+
+
+def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
+    """Note why no loop node is made, if that is final."""
+    note = reason.within("not-rolled: ")
+    if attempts >= MOST_ATTEMPTS and note not in recorder.notes:
+        recorder.notes.append(note)
+
+
+def worth_marking(length: Form) -> bool:
+    """Whether a loop is better than its iterations one after another (a heuristic)."""
+    return length.constant is None or length.constant >= MIN_TRIPS
+
+
+class PlainLoop:
+    """A loop that is recorded iteration by iteration."""
+
+    __slots__ = ("iterable", "recorder")
+    rebinds = False
+    ended = True
+
+    def __init__(self, recorder: Recorder, iterable: Any) -> None:
+        self.recorder, self.iterable = recorder, iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        iterable = self.iterable
+        if type(iterable) is SymbolicRange:
+            for outer in self.recorder.open_loops:
+                outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+        return iter(iterable)
+
+    def leave(self) -> None:
+        """The loop is left before its end."""
+
+
+class ForLoop:
+    """A loop of which a loop node may be made."""
+
+    def __init__(self, recorder: Recorder, iterable: Any, source: Source, loop: Any) -> None:
+        self.recorder, self.loop, self.source = recorder, loop, source
+        self.lessons: Lessons = lessons_of(recorder, loop)
+        self.iterator = None if type(iterable) in (TracedArray, SymbolicRange) else iter(iterable)
+        self.at = 0
+        self.attempts = 0
+        self.rebinds = False
+        self.iteration: Iteration | None = None
+        self.values: tuple[Any, ...] = ()
+        self.learned = Learned()
+        self.final = False  # whether no loop node is tried any more
+        # of a loop whose number of iterations differs, in an iteration of another one
+        self.uncertain = type(iterable) is SymbolicRange
+        self.needs_positive = self.uncertain and iterable.needs_positive
+
+    def __iter__(self) -> ForLoop:
+        return self
+
+    def __next__(self) -> Any:
+        if self.iteration is not None and self._finished(sys._getframe(1)):
+            raise StopIteration
+        self.rebinds = False
+        k = self.at
+        length = self.source.length
+        count = length.constant if length.constant is not None else self._count_now()
+        if k >= count:
+            if self.uncertain:
+                self._stands_alone()
+            if self.iterator is not None:
+                next(self.iterator, None)
+            raise StopIteration
+        self.at += 1
+        if not self.final and self.attempts < MOST_ATTEMPTS and (self.uncertain or count - k >= MIN_TRIPS):
+            frame = sys._getframe(1)
+            iteration = Iteration(self.recorder, length.plus(Form(-k)), frame, self.loop, self.lessons, self.learned)
+            iteration.begin()
+            iteration.marked.earlier = self.attempts
+            self.attempts += 1
+            self.iteration, self.rebinds = iteration, True
+            if self.iterator is not None:
+                next(self.iterator)
+            return self.source.symbol(iteration.marked, k)
+        if self.uncertain:
+            self._stands_alone()
+        return self.source.item(k) if self.iterator is None else next(self.iterator)
+
+    def _count_now(self) -> int:
+        """The number of iterations in this run."""
+        return int(self.recorder.value(value_of(self.source.length, {})))
+
+    def _stands_alone(self) -> None:
+        """An iteration, or the end, of a loop that other iterations of the loops around may not have."""
+        for outer in self.recorder.open_loops:
+            outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+
+    def _finished(self, frame: FrameType) -> bool:
+        """Whether the iteration that has been made stands for all that remain."""
+        iteration, self.iteration = self.iteration, None
+        assert iteration is not None
+        found = iteration.finish(frame)
+        if isinstance(found, Reason):
+            note_refusal(self.recorder, found, self.attempts)
+            return False
+        if self.uncertain and iteration.marked.folded < self.at - 1:
+            self._stands_alone()
+        self.values, self.rebinds, self.final = found, True, True
+        if self.iterator is not None and iter(self.iterator) is self.iterator:
+            _exhaust(self.iterator)
+        return True
+
+    # ---- for the code of the loop ----------------------------------------------------------------------------------
+
+    def symbols(self) -> tuple[Any, ...]:
+        """The values of the names that are carried, at the start of the iteration."""
+        assert self.iteration is not None
+        return self.iteration.symbols
+
+    def results(self) -> tuple[Any, ...]:
+        """The values of the names that are assigned, after the last iteration."""
+        return self.values
+
+    def leave(self) -> None:
+        """The loop is left before its end: the iteration stands for itself."""
+        if self.iteration is not None:
+            self.iteration.marked.close()
+            self.iteration = None
+        if self.uncertain:
+            self._stands_alone()
+        self.rebinds = False
+
+
+def _exhaust(iterator: Any) -> None:
+    """Have nothing left in *iterator*, which the loop has gone over, if somebody else may look."""
+    if sys.getrefcount(iterator) > 6:
+        for _ in iterator:
+            pass
+
+
+def item(recorder: Recorder, container: Any, index: Any) -> Any:
+    """``container[index]``."""
+    return container[index]

@@ -1,0 +1,27 @@
+"""What runs of a loop statement have taught within one recording: a run of an inner loop begins with what the one before
+it had to find out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..record.recorder import Recorder
+
+
+@dataclass
+class Lessons:
+    """``deep``: names whose containers are made anew in each iteration.  ``written``: names whose arrays are written.
+    ``steps``: of Python integers that count, by name."""
+
+    deep: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    steps: dict[str, int] = field(default_factory=dict)
+
+
+def lessons_of(recorder: Recorder, loop: Any) -> Lessons:
+    """The lessons of the statement *loop*."""
+    known = recorder.lessons.get(id(loop))
+    if known is None:
+        known = recorder.lessons[id(loop)] = loop, Lessons(written=set(getattr(loop, "stored", ())))
+    return known[1]  # type: ignore[no-any-return]

@@ -1,0 +1,214 @@
+"""A marked iteration: an ordinary one of the recording, which runs over symbols.
+
+A symbol is the result of an ``alias``, so the iteration computes what it would without them, has values and may ask
+questions.  While it runs the recorder asks it for bounds of positions, and tells it which buffers are written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import FrameType, MappingProxyType
+from typing import Any, NamedTuple
+
+from ..ir.aval import COMPLEX, INT, Aval
+from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
+from ..ir.primitive import PRIMITIVES
+from ..ir.refusals import Reason, Refusal
+from ..ops.elementwise import broadcast_to
+from ..record.array import TracedArray
+from ..record.buffers import Storage
+from ..record.python_numbers import note_number
+from ..record.recorder import Recorder
+from .places import Place
+from .positions import COMPARISONS, Form, Reader, answer, bounds
+
+_ALIAS = PRIMITIVES["alias"]
+
+
+class Carry(NamedTuple):
+    """A symbol, and what it stands for in this iteration."""
+
+    symbol: Var
+    before: Atom
+
+
+class Marked:
+    """The iteration of a loop that goes on for *length* iterations, this one included (None: nobody knows)."""
+
+    def __init__(self, recorder: Recorder, length: Form | None, frame: FrameType) -> None:
+        recorder.unfollow()
+        recorder.settle_premise()
+        recorder.iterations += 1
+        self.recorder, self.length, self.frame = recorder, length, frame
+        self.serial = recorder.iterations
+        self.site = recorder.site()
+        self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+        self.looked_at, recorder.look_at = recorder.look_at, -1
+        self.carries: list[Carry] = []
+        self.written: dict[int, Storage] = {}  # buffers from before the iteration
+        self.places: dict[Any, Place] = {}  # of objects, that are written
+        self.appends: dict[int, list[Any]] = {}  # id of a list -> [it, values that are appended]
+        self.made: dict[int, Any] = {}  # objects that the iteration has made
+        self.read: dict[int, Any] = {}  # lists that are read
+        self.reason: Reason | None = None
+        self.earlier = 0  # the number of iterations of the loop before it that were marked, too
+        self.folded = 0  # how many of them became the loop's first ones
+        self.forms: dict[Var, Form] = {}
+        recorder.open_loops.append(self)
+        self.number = self.alias(Lit(0, INT, weak=True))
+        self.forms[self.number] = Form(0, {self.number: 1})
+
+    def close(self) -> None:
+        """The iteration is over."""
+        loops = self.recorder.open_loops
+        if self in loops:
+            del loops[loops.index(self) :]
+        if self.looked_at >= 0 and self.recorder.observer is not None:
+            self.recorder.observer.postpone()
+
+    def refuse(self, reason: Reason) -> None:
+        self.reason = self.reason or reason
+
+    # ---- symbols ---------------------------------------------------------------------------------------------------
+
+    def alias(self, atom: Atom) -> Var:
+        """A new value that is *atom*."""
+        recorder = self.recorder
+        if atom.aval.is_complex:
+            parts = [x if x.aval.shape == atom.aval.shape else broadcast_to(x, atom.aval.shape) for x in lanes(atom)]
+            return Pair(self.alias(parts[0]), self.alias(parts[1]), atom.aval.dtype)
+        var = Var(Aval(atom.aval.dtype, atom.aval.shape, atom.aval.weak))
+        recorder.append(Node(_ALIAS, (atom,), {}, (var,), self.site))
+        if recorder.numbers is not None:
+            note_number(recorder.numbers, _ALIAS, (atom,), {}, var)
+        return var
+
+    def carried(self, atom: Atom) -> Var:
+        """The symbol of a carry that begins as *atom*; of a complex one of each of its lanes."""
+        symbol = self.alias(atom)
+        if isinstance(symbol, Pair):
+            for lane, before in zip(lanes(symbol), lanes(atom), strict=True):
+                assert isinstance(lane, Var)
+                self.carries.append(Carry(lane, before))
+        else:
+            self.carries.append(Carry(symbol, atom))
+        return symbol
+
+    def integer(self, form: Form, value: int) -> TracedArray:
+        """The symbol of a Python integer that is *form* in each iteration, and *value* in this one."""
+        var = self.alias(Lit(value, INT, weak=True))
+        self.forms[var] = form
+        return TracedArray(var, self.recorder)
+
+    # ---- what the recorder asks and tells --------------------------------------------------------------------------
+
+    def form(self, atom: Atom) -> Form | None:
+        """The form of *atom* in the numbers of the loops that are open."""
+        return self.reader().form(atom)
+
+    def reader(self, makers: Mapping[Var, Node] = MappingProxyType({})) -> Reader:
+        """A reader of forms of values that *makers*, or nodes of the recording, have."""
+        recorder = self.recorder
+        places = recorder._producers.index(recorder.nodes)
+
+        def known(var: Var) -> Form | None:
+            if var in self.forms:
+                return self.forms[var]
+            found = next((loop.forms[var] for loop in recorder.open_loops if var in loop.forms), None)
+            return recorder.known_forms.get(var) if found is None else found
+
+        def maker(var: Var) -> Node | None:
+            found, at = makers.get(var), places.get(var)
+            return found if found is not None or at is None else recorder.nodes[at]
+
+        return Reader(known, maker)
+
+    def node_of(self, atom: Atom) -> Node | None:
+        """The node that makes *atom*."""
+        places = self.recorder._producers.index(self.recorder.nodes)
+        at = places.get(atom) if isinstance(atom, Var) else None
+        return None if at is None else self.recorder.nodes[at]
+
+    def range_of(self, atom: Atom) -> tuple[int, int] | None:
+        form = self.form(atom)
+        if form is None:
+            return None
+        low, high = bounds(form, self.recorder.open_loops)
+        return None if low is None or high is None else (low, high)
+
+    def answer(self, atom: Atom, asked: bool = True) -> bool | None:
+        """What the comparison *atom* of positions gives in all iterations.  Where answers differ, and it is *asked*, no
+        loop is made of this iteration."""
+        node = self.node_of(atom)
+        if node is None or node.prim.name not in COMPARISONS or node.out.aval.shape:
+            return None
+        left, right = [self.form(x) for x in node.inputs]
+        if left is None or right is None or not (left.slopes or right.slopes):
+            return None
+        found = answer(node.prim.name, left, right, self.recorder.open_loops)
+        if found is None and asked:
+            for loop in self.recorder.open_loops:
+                if loop.number in left.slopes or loop.number in right.slopes:
+                    loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
+        return found
+
+    def writes(self, storage: Storage) -> None:
+        """The buffer *storage* is about to be written."""
+        for loop in self.recorder.open_loops:
+            if storage.born < loop.serial:
+                loop.written[id(storage)] = storage
+
+    # ---- what the front end tells ----------------------------------------------------------------------------------
+
+    def wrote(self, owner: Any, key: Any) -> None:
+        """Attribute or item *key* of *owner* is about to be written."""
+        for loop in self.recorder.open_loops:
+            if id(owner) not in loop.made:
+                place = Place(owner, key)
+                if not place.known() or id(owner) in loop.appends:
+                    loop.refuse(Refusal.LOOP_SEEN(what=f"{place.name} is written", site=self.recorder.site()))
+                else:
+                    loop.places[place.id] = place
+
+    def appended(self, target: list[Any], value: Any) -> bool:
+        """*value* is to be appended to *target*: whether that is done."""
+        for loop in self.recorder.open_loops:
+            if id(target) in loop.made:
+                continue
+            if id(target) in loop.read or any(place.owner is target for place in loop.places.values()):
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+            loop.appends.setdefault(id(target), [target]).append(value)
+        target.append(value)
+        return True
+
+    def reads(self, target: Any) -> None:
+        """The list *target* is read: its length, or an item."""
+        for loop in self.recorder.open_loops:
+            loop.read[id(target)] = target
+            if id(target) in loop.appends:
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+
+    def made_here(self, value: Any) -> None:
+        """*value* was made in this iteration."""
+        for loop in self.recorder.open_loops:
+            loop.made[id(value)] = value
+
+    def refuse_seen(self, what: str) -> None:
+        """Something was seen for which no loop node can be made."""
+        for loop in self.recorder.open_loops:
+            loop.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
+
+
+def forget_left_loops(recorder: Recorder) -> None:
+    """Close iterations that an exception has ended."""
+    if not recorder.open_loops:
+        return
+    running = set()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        running.add(frame)
+        frame = frame.f_back
+    for loop in list(recorder.open_loops):
+        if loop.frame not in running:
+            loop.close()
+            break

@@ -1,0 +1,42 @@
+"""Places in objects that a loop writes: attributes, and items of lists and dicts.  A place is carried as a name is."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """Attribute or item ``key`` of ``owner``."""
+
+    owner: Any
+    key: Any
+
+    @property
+    def id(self) -> tuple[int, Any]:
+        return id(self.owner), self.key
+
+    @property
+    def is_item(self) -> bool:
+        return isinstance(self.owner, (list, dict))
+
+    @property
+    def name(self) -> str:
+        kind = type(self.owner).__name__
+        return f"{kind}[{self.key!r}]" if self.is_item else f"{kind}.{self.key}"
+
+    def known(self) -> bool:
+        """Whether it is one that can be carried."""
+        if isinstance(self.owner, list):
+            return type(self.key) is int
+        if isinstance(self.owner, dict):
+            return type(self.key) in (int, str, bool, tuple, type(None)) and self.key in self.owner
+        return isinstance(self.key, str) and self.key in getattr(self.owner, "__dict__", {})
+
+    def get(self) -> Any:
+        return self.owner[self.key] if self.is_item else self.owner.__dict__[self.key]
+
+    def set(self, value: Any) -> None:
+        if self.is_item:
+            self.owner[self.key] = value
+        else:
+            self.owner.__dict__[self.key] = value

@@ -1,0 +1,116 @@
+"""Positions in loops: integers that are whole multiples of the numbers of iterations, plus a constant.
+
+Such a number has bounds in all iterations, so an index is known to be in bounds, and a comparison may be known to have
+one answer, without a question in each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from ..ir.graph import Atom, Lit, Node, Var
+
+_SAME = frozenset({"reshape", "broadcast", "cast", "alias", "stop_gradient"})
+_MOST_STEPS = 64  # nodes that are looked through for one position
+_NONE: Mapping[Var, int] = MappingProxyType({})
+
+
+class Form(NamedTuple):
+    """``offset`` and so many times each number."""
+
+    offset: int
+    slopes: Mapping[Var, int] = _NONE
+
+    def plus(self, other: Form, times: int = 1) -> Form:
+        slopes = dict(self.slopes)
+        for var, slope in other.slopes.items():
+            slopes[var] = slopes.get(var, 0) + times * slope
+        return Form(self.offset + times * other.offset, {var: slope for var, slope in slopes.items() if slope})
+
+    def times(self, factor: int) -> Form:
+        return Form(0).plus(self, factor)
+
+    def at(self, var: Var, value: Form) -> Form:
+        """The form with *value* in the place of *var*."""
+        slope = self.slopes.get(var, 0)
+        return self.plus(value, slope).plus(Form(0, {var: slope}), -1) if slope else self
+
+    @property
+    def constant(self) -> int | None:
+        return None if self.slopes else self.offset
+
+
+class Counted(Protocol):
+    """A loop whose iterations are numbered from 0 on by ``number``; it has ``length`` of them, if that is known."""
+
+    number: Var
+    length: Form | None
+
+
+class Reader:
+    """Reads forms off nodes: *known* are those of symbols, *maker* finds the node of a value."""
+
+    def __init__(self, known: Callable[[Var], Form | None], maker: Callable[[Var], Node | None]) -> None:
+        self.known, self.maker = known, maker
+        self.left = _MOST_STEPS
+
+    def form(self, atom: Atom) -> Form | None:
+        if isinstance(atom, Lit):
+            return Form(int(atom.value)) if atom.aval.dtype.kind in "iu" else None
+        if atom.aval.dtype.kind not in "iu" or atom.aval.size != 1:
+            return None
+        found = self.known(atom)
+        node = self.maker(atom) if found is None and self.left else None
+        if node is None:
+            return found
+        self.left -= 1
+        return self._computed(node.prim.name, node.inputs)
+
+    def _computed(self, name: str, inputs: Sequence[Atom]) -> Form | None:
+        parts: list[Any] = [self.form(x) for x in inputs]
+        if not parts or None in parts:
+            return None
+        if name in _SAME:
+            return parts[0]
+        if name == "neg":
+            return parts[0].times(-1)
+        if name in ("add", "sub"):
+            return parts[0].plus(parts[1], 1 if name == "add" else -1)
+        if name == "mul":
+            for a, b in (parts, parts[::-1]):
+                if b.constant is not None:
+                    return a.times(b.constant)
+        return None
+
+
+def bounds(form: Form, loops: Sequence[Counted]) -> tuple[int | None, int | None]:
+    """(least, greatest) value of *form* in *loops*, the innermost last; None where there is no such bound."""
+    return _extreme(form, loops, -1), _extreme(form, loops, 1)
+
+
+def _extreme(form: Form, loops: Sequence[Counted], sign: int) -> int | None:
+    for loop in reversed(loops):
+        slope = form.slopes.get(loop.number, 0) * sign
+        if slope > 0 and loop.length is None:
+            return None
+        if slope:
+            form = form.at(loop.number, Form(0) if slope < 0 or loop.length is None else loop.length.plus(Form(-1)))
+    return form.constant
+
+
+def answer(name: str, left: Form, right: Form, loops: Sequence[Counted]) -> bool | None:
+    """What the comparison *name* gives in all iterations; None where that is not one answer, or not known."""
+    low, high = bounds(left.plus(right, -1), loops)
+    sure = {
+        "lt": (high is not None and high < 0, low is not None and low >= 0),
+        "le": (high is not None and high <= 0, low is not None and low > 0),
+        "gt": (low is not None and low > 0, high is not None and high <= 0),
+        "ge": (low is not None and low >= 0, high is not None and high < 0),
+        "eq": (low == high == 0, (low is not None and low > 0) or (high is not None and high < 0)),
+    }
+    yes, no = sure["eq"][::-1] if name == "ne" else sure.get(name, (False, False))
+    return True if yes else False if no else None
+
+
+COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))

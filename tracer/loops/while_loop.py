@@ -1,0 +1,165 @@
+"""The object that stands in a ``while`` of recorded code.
+
+    l = begin_while(recorder, loop)
+    for _ in l:
+        if l.rebinds: a, b = l.symbols()
+        if not l.test(CONDITION): break
+        BODY
+    if l.ended:
+        if l.rebinds: a, b, c = l.results()
+
+A condition on positions alone tells how many iterations there are.  Else the loop node stops by itself: where the
+condition is not met, or where any question of the iteration would have another answer.  In the latter case Python makes
+that iteration itself, and asks."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from ..ir.graph import Atom
+from ..ir.refusals import Reason
+from ..ops.elementwise import F, like
+from ..ops.shape import reshape
+from ..record.array import TracedArray
+from ..record.recorder import Recorder
+from .for_loop import MOST_ATTEMPTS, can_mark, note_refusal
+from .iteration import Iteration, Learned
+from .lessons import lessons_of
+from .marked import Marked, forget_left_loops
+from .positions import COMPARISONS, Form
+
+
+def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
+    """The object for a loop that *loop* describes."""
+    forget_left_loops(recorder)
+    return WhileLoop(recorder, loop, can_mark(recorder, loop))
+
+
+class WhileLoop:
+    """A loop of which a loop node may be made."""
+
+    def __init__(self, recorder: Recorder, loop: Any, marks: bool) -> None:
+        self.recorder, self.loop = recorder, loop
+        self.lessons = lessons_of(recorder, loop)
+        self.attempts = 0
+        self.rebinds = self.ended = False
+        self.iteration: Iteration | None = None
+        self.go_on: Atom | None = None  # the condition of the iteration that is marked, which is True in it
+        self.values: tuple[Any, ...] = ()
+        self.learned = Learned()
+        self.final = not marks
+        self.closed = False  # whether a loop node was made, and a question is to be asked again
+
+    def __iter__(self) -> WhileLoop:
+        return self
+
+    def __next__(self) -> None:
+        if self.iteration is not None and self._finished(sys._getframe(1)):
+            if not self.closed:
+                self.ended = True
+                raise StopIteration
+            return
+        self.rebinds = self.closed = False
+        if not self.final and self.attempts < MOST_ATTEMPTS:
+            iteration = Iteration(self.recorder, None, sys._getframe(1), self.loop, self.lessons, self.learned)
+            iteration.begin()
+            iteration.marked.earlier = self.attempts
+            self.attempts += 1
+            self.iteration, self.rebinds, self.go_on = iteration, True, None
+
+    def _finished(self, frame: FrameType) -> bool:
+        """Whether the iteration that has been made stands for all that remain."""
+        iteration, self.iteration = self.iteration, None
+        assert iteration is not None
+        found = iteration.finish(frame, True, self.go_on)
+        if isinstance(found, Reason):
+            if self.go_on is not None:
+                self.recorder.guard(self.go_on, "bool")
+            note_refusal(self.recorder, found, self.attempts)
+            return False
+        self.values, self.rebinds, self.final, self.closed = found, True, True, iteration.asks
+        return True
+
+    # ---- for the code of the loop ----------------------------------------------------------------------------------
+
+    def test(self, condition: Any) -> bool:
+        """Whether the loop goes on, which *condition* says."""
+        iteration = self.iteration
+        if iteration is None:
+            self.ended = not condition
+            if not self.ended:
+                self.rebinds = False
+            return not self.ended
+        if type(condition) is TracedArray and not condition.aval.size == 1:
+            self._stop()
+            return bool(condition)  # an error
+        if type(condition) is TracedArray and self._goes_on(iteration, condition):
+            return True
+        self.ended = not condition
+        if self.ended:
+            self._stop()
+        return not self.ended
+
+    def _goes_on(self, iteration: Iteration, condition: TracedArray) -> bool:
+        """Whether *condition* is met in this iteration: then it is the condition of the loop."""
+        marked = iteration.marked
+        count = trip_count(marked, condition.atom)
+        if count is not None and count > 0:
+            iteration.length = marked.length = Form(count)
+            return True
+        truth = reshape(condition.atom, ())
+        if truth.aval.dtype.kind != "b":
+            truth = F.ne(truth, like(0, truth))
+        if count is not None or not self.recorder.value(truth):
+            return False
+        self.go_on = truth
+        return True
+
+    def _stop(self) -> None:
+        """The loop ends before the iteration that is marked."""
+        if self.iteration is not None:
+            self.iteration.marked.close()
+        self.iteration, self.rebinds = None, False
+
+    def symbols(self) -> tuple[Any, ...]:
+        """The values of the names that are carried, at the start of the iteration."""
+        if self.iteration is not None:
+            return self.iteration.symbols
+        values = dict(zip(self.loop.assigned, self.values, strict=True))
+        return tuple([values[name] for name in self.loop.carried])
+
+    def results(self) -> tuple[Any, ...]:
+        """The values of the names that are assigned, after the last iteration."""
+        return self.values
+
+    def leave(self) -> None:
+        """The loop is left before its end: the iteration stands for itself."""
+        if self.iteration is not None and self.go_on is not None:
+            self.recorder.guard(self.go_on, "bool")
+        self._stop()
+
+
+def trip_count(marked: Marked, condition: Atom) -> int | None:
+    """The number of iterations in a row in which a *condition* on positions is met; None where that is not known."""
+    node = marked.node_of(condition)
+    if node is None or node.prim.name not in COMPARISONS:
+        return None
+    left, right = [marked.form(x) for x in node.inputs]
+    if left is None or right is None:
+        return None
+    form = left.plus(right, -1)
+    slope = form.slopes.get(marked.number)
+    if slope is None or len(form.slopes) > 1:
+        return None
+    first, name = form.offset, node.prim.name
+    if name in ("gt", "ge"):
+        first, slope, name = -first, -slope, {"gt": "lt", "ge": "le"}[name]
+    if name == "le":
+        first, name = first - 1, "lt"
+    if name == "lt":
+        return None if first < 0 and slope <= 0 else max(0, -(first // slope))
+    if name == "ne":
+        return -first // slope if first * slope <= 0 and first % slope == 0 else None
+    return None

@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import sys
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -77,6 +78,14 @@ class Expressions(ast.NodeVisitor):
 
     def each(self, nodes: Any) -> list[Any]:
         return [self.visit(node) for node in nodes]
+
+    def alone(self, make: Callable[[], list[Any]]) -> list[Any]:
+        """Statements, and before them the functions of the comprehensions in them."""
+        hoisted, self.hoisted = self.hoisted, []
+        made = make()
+        made[:0] = self.hoisted
+        self.hoisted = hoisted
+        return made
 
     # ---- names and constants
 

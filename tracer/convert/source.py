@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from .nodes import STORE, ClassDef, constant, function, parameters, place_of
+from .nodes import STORE, ClassDef, Place, constant, function, parameters, place_of
 from .transparent import OWN
 
 _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
-_TOP = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+_TOP: Place = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FILES = 64  # whose trees are kept
 
@@ -45,8 +45,11 @@ class Around:
     def compiled(self, statement: Any) -> CodeType:
         """The code of the one function that *statement* makes."""
         own = [text for text in self.free if self.cls is None or text != "__class__"]
-        names = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
-        body = [ast.Assign(names, constant(None, _TOP), **_TOP)]
+        names: list[Any] = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
+        body: list[Any] = [ast.Assign(names, constant(None, _TOP), **_TOP)]
+        outer = self.cls or getattr(statement, "name", OWN)
+        if outer not in (*own, OWN):
+            body.insert(0, ast.Global([outer], **_TOP))  # what the function finds by this name is not here
         if self.cls is None:
             body.append(statement)
         else:

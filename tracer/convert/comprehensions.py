@@ -32,7 +32,7 @@ class Comprehensions(Loops):
         at, kind = place_of(node), type(node)
         outer, hoisted = self.scope, self.hoisted
         first = node.generators[0].iter
-        iterable = ask("first_iterable", [self.visit(first)], place_of(first))
+        iterable = ask("first_iterable", [self.visit(first)], at)
         targets = {t for g in node.generators for t in _stored(g.target)}
         self.scope = Scope(
             outer.bindings,

@@ -10,10 +10,12 @@ from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
 import inspect
 import linecache
 import re
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -57,7 +59,8 @@ class Around:
         no_arguments = ast.arguments([], [], None, [], [], None, [])
         module: list[Any] = [ast.Import([ast.alias(text, None, **_TOP)], **_TOP) for text in self.imports]
         module.append(function(OWN, no_arguments, body, _TOP))
-        code = compile(ast.Module(module, []), self.file, "exec", self.flags, dont_inherit=True)
+        with _quietly():
+            code = compile(ast.Module(module, []), self.file, "exec", self.flags, dont_inherit=True)
         for _ in range(2 if self.cls is None else 3):
             code = next(c for c in code.co_consts if isinstance(c, CodeType))
         return code
@@ -79,6 +82,23 @@ class _File:
     functions: dict[tuple[int, str], list[Any]] | None = None  # by first line and name
     exactly: frozenset[str] = field(default_factory=frozenset)
     lambdas: tuple[tuple[int, int], dict[int, list[Any]]] = ((0, 0), {})  # of the lines parsed last, by their line
+
+
+_WARNINGS = [("ignore", None, kind, None, 0) for kind in (SyntaxWarning, DeprecationWarning)]
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """No warnings of the user's code, which has been compiled before.
+
+    ``warnings.catch_warnings`` would show all others again that are shown once.
+    """
+    warnings.filters[:0] = _WARNINGS  # type: ignore[index]
+    try:
+        yield
+    finally:
+        for entry in _WARNINGS:
+            warnings.filters.remove(entry)  # type: ignore[attr-defined]
 
 
 _files: OrderedDict[str, _File] = OrderedDict()
@@ -221,7 +241,8 @@ def _nearby(code: CodeType, file: _File) -> list[Any]:
     text = "".join(lines[start:end])
     text = "\n" * (start - 1) + "if 1:\n" + text if margin and start else "\n" * start + text
     try:
-        tree = ast.parse(text)
+        with _quietly():
+            tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     if code.co_name == "<lambda>":
@@ -281,7 +302,8 @@ def _read_whole(file: _File) -> None:
     """Set the functions of a file, and the names that it imports."""
     file.functions = {}
     try:
-        tree = ast.parse("".join(file.lines))
+        with _quietly():
+            tree = ast.parse("".join(file.lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     names: set[str] = set()

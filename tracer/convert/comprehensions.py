@@ -32,8 +32,8 @@ class Comprehensions(Loops):
         at, kind = place_of(node), type(node)
         outer, hoisted = self.scope, self.hoisted
         first = node.generators[0].iter
-        iterable = ask("first_iterable", [self.visit(first)], place_of(first))
-        targets = [n.id for g in node.generators for n in ast.walk(g.target) if _is_bound(n)]
+        iterable = ask("first_iterable", [self.visit(first)], at)
+        targets = {t for g in node.generators for t in _stored(g.target)}
         self.scope = Scope(
             outer.bindings,
             outer.free,
@@ -112,5 +112,5 @@ class Comprehensions(Loops):
         return [ast.Expr(ask("call_method", [made, method, self.visit(node.elt)], at), **at)]
 
 
-def _is_bound(node: Any) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+def _stored(target: Any) -> list[str]:
+    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]

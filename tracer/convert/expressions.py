@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import sys
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -78,6 +79,14 @@ class Expressions(ast.NodeVisitor):
     def each(self, nodes: Any) -> list[Any]:
         return [self.visit(node) for node in nodes]
 
+    def alone(self, make: Callable[[], list[Any]]) -> list[Any]:
+        """Statements, and before them the functions of the comprehensions in them."""
+        hoisted, self.hoisted = self.hoisted, []
+        made = make()
+        made[:0] = self.hoisted
+        self.hoisted = hoisted
+        return made
+
     # ---- names and constants
 
     def visit_Constant(self, node: ast.Constant) -> Any:
@@ -136,14 +145,30 @@ class Expressions(ast.NodeVisitor):
                 return special
         if isinstance(func, ast.Attribute):
             return self._method(node, func)
-        return ask("call", [self.visit(func), *self.each(node.args)], place_of(node), self._keywords(node))
+        return self._called(self.visit(func), node, place_of(node))
+
+    def _called(self, func: Any, node: ast.Call, at: Place) -> Any:
+        """The call of what *func*, an expression of the copy, gives."""
+        if _is_plain_call(node):
+            return ask("call", [func, *self.each(node.args)], at, self._keywords(node))
+        if len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
+            args = self.visit(node.args[0].value)
+        else:
+            args = ast.Tuple(self.each(node.args), LOAD, **at)
+        parts: list[Any] = []
+        for k in node.keywords:
+            value, where = self.visit(k.value), place_of(k)
+            if k.arg is None:
+                parts.append(ask("mapping", [value], where))
+                continue
+            if not parts or not isinstance(parts[-1], ast.Dict):
+                parts.append(ast.Dict([], [], **where))
+            parts[-1].keys.append(constant(k.arg, where))
+            parts[-1].values.append(value)
+        return ask("call_ex", [func, args, ast.Tuple(parts, LOAD, **at)], at)
 
     def _keywords(self, node: ast.Call) -> list[Any]:
-        made = []
-        for k in node.keywords:
-            value, at = self.visit(k.value), place_of(k)
-            made.append(ast.keyword(k.arg, value if k.arg else ask("mapping", [value], at), **at))
-        return made
+        return [ast.keyword(k.arg, self.visit(k.value), **place_of(k)) for k in node.keywords]
 
     def visit_Starred(self, node: ast.Starred) -> Any:
         at = place_of(node)
@@ -152,7 +177,7 @@ class Expressions(ast.NodeVisitor):
     def _method(self, node: ast.Call, func: ast.Attribute) -> Any:
         at, text = place_of(node), self.scope.mangled(func.attr)
         given = [*node.args, *[k.value for k in node.keywords]]
-        plain = not any(isinstance(a, ast.Starred) for a in node.args) and all(k.arg for k in node.keywords)
+        plain = _is_plain_call(node)
         imported = isinstance(func.value, ast.Name) and func.value.id in self.source.imported
         if plain and not imported and len(given) < 29 and func.lineno != func.end_lineno:
             at.update({k: v for k, v in attribute_place(func).items() if not k.startswith("end_")})
@@ -160,7 +185,7 @@ class Expressions(ast.NodeVisitor):
         method = constant(text, where)
         if plain and all(map(self._is_plain, given)):
             return ask("call_method", [of, method, *self.each(node.args)], at, self._keywords(node))
-        return ask("call", [ask("method", [of, method], where), *self.each(node.args)], at, self._keywords(node))
+        return self._called(ask("method", [of, method], where), node, at)
 
     def _is_plain(self, node: Any) -> bool:
         """Whether the value is there without running any code."""
@@ -186,8 +211,7 @@ class Expressions(ast.NodeVisitor):
             found = ask("locals", [ast.Call(name("locals", at), [], [], **at)], at)
             return ask("dir", [found], at) if text == "dir" else found
         if text in _OF_FRAMES:
-            f = self.load(text, "global", place_of(node.func))
-            return ask("call", [f, *self.each(node.args)], at, self._keywords(node))
+            return self._called(self.load(text, "global", place_of(node.func)), node, at)
         return None
 
     # ---- operators
@@ -318,6 +342,11 @@ class Expressions(ast.NodeVisitor):
     def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
         at = place_of(node)
         return ast.YieldFrom(ask("iter", [self.visit(node.value)], at), **at)
+
+
+def _is_plain_call(node: ast.Call) -> bool:
+    """Whether a call has neither ``*`` nor ``**``."""
+    return not any(isinstance(a, ast.Starred) for a in node.args) and all(k.arg for k in node.keywords)
 
 
 def _is_number(node: Any) -> bool:

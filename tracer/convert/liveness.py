@@ -118,6 +118,8 @@ class Liveness:
         while True:
             body = self._block(s.body, head, replace(ways, leave=out, onward=head))
             start = self._stored(s.target, body)
+            if not isinstance(s.target, ast.Name):
+                start |= ways.caught  # there may be too few values
             if start | head == head:
                 break
             head |= start
@@ -129,7 +131,7 @@ class Liveness:
         head = self._reads(s.test, ended)
         while True:
             body = self._block(s.body, head, replace(ways, leave=out, onward=head))
-            start = self._reads(s.test, body | ended)
+            start = self._reads(s.test, body | ended) | ways.caught
             if start | head == head:
                 break
             head |= start

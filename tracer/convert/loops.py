@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from .targets import Targets
 from .transparent import OWN
 
 _ELEMENT, _TURN, _RESULT = OWN + "element", OWN + "turn", OWN + "result"
+
+_OLD_PLACES = sys.version_info < (3, 12)  # where a loop asks for its iterator as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Loops(Targets):
     def for_statement(
         self, number: int, text: str, iterable: Any, target: Any, body: list[Any], ended: list[Any], at: Place
     ) -> list[Any]:
-        where = place_of(iterable)
+        where = at if _OLD_PLACES else place_of(iterable)
         begun = bind(text, ask("loop", [constant(number, where), iterable], where), where)
         return [begun, ast.For(target, name(text, where), body or [ast.Pass(**at)], ended, None, **at)]
 

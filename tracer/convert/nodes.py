@@ -8,7 +8,7 @@ from typing import Any
 
 from .transparent import OWN
 
-Place = dict[str, int]  # the attributes of a node that say where it is
+Place = dict[str, Any]  # the attributes of a node that say where it is
 LOAD, STORE = ast.Load(), ast.Store()
 # What the typing of the standard library calls other things in each version of Python.
 FunctionDef: Any = ast.FunctionDef

@@ -59,8 +59,6 @@ class _Finder(ast.NodeVisitor):
                     self.visit(child)
 
     def _name(self, node: ast.Name) -> None:
-        if node.id.startswith(OWN):
-            raise NotConvertibleError(f"it has a name that begins with {OWN}")
         if type(node.ctx) is not ast.Load and not self.depth:
             self.bindings.bound[node.id] = None
 
@@ -154,6 +152,8 @@ def bindings_of(function: Any) -> Bindings:
     bindings.bound.update(dict.fromkeys(parameter_names(function.args)))
     for part in function.body if isinstance(function.body, list) else [function.body]:
         finder.visit(part)
+    if any(text.startswith(OWN) for text in bindings.bound):
+        raise NotConvertibleError(f"it has a variable whose name begins with {OWN}")
     for text in bindings.declared:
         bindings.bound.pop(text, None)
         bindings.in_comprehensions.pop(text, None)

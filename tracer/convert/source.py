@@ -10,10 +10,12 @@ from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
 import inspect
 import linecache
 import re
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -21,13 +23,13 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from .nodes import STORE, ClassDef, constant, function, parameters, place_of
+from .nodes import STORE, ClassDef, Place, constant, function, parameters, place_of
 from .transparent import OWN
 
 _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
-_TOP = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+_TOP: Place = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FILES = 64  # whose trees are kept
 
@@ -45,8 +47,11 @@ class Around:
     def compiled(self, statement: Any) -> CodeType:
         """The code of the one function that *statement* makes."""
         own = [text for text in self.free if self.cls is None or text != "__class__"]
-        names = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
-        body = [ast.Assign(names, constant(None, _TOP), **_TOP)]
+        names: list[Any] = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
+        body: list[Any] = [ast.Assign(names, constant(None, _TOP), **_TOP)]
+        outer = self.cls or getattr(statement, "name", OWN)
+        if outer not in (*own, OWN):
+            body.insert(0, ast.Global([outer], **_TOP))  # what the function finds by this name is not here
         if self.cls is None:
             body.append(statement)
         else:
@@ -54,7 +59,8 @@ class Around:
         no_arguments = ast.arguments([], [], None, [], [], None, [])
         module: list[Any] = [ast.Import([ast.alias(text, None, **_TOP)], **_TOP) for text in self.imports]
         module.append(function(OWN, no_arguments, body, _TOP))
-        code = compile(ast.Module(module, []), self.file, "exec", self.flags, dont_inherit=True)
+        with _quietly():
+            code = compile(ast.Module(module, []), self.file, "exec", self.flags, dont_inherit=True)
         for _ in range(2 if self.cls is None else 3):
             code = next(c for c in code.co_consts if isinstance(c, CodeType))
         return code
@@ -75,6 +81,24 @@ class _File:
     imported: frozenset[str]
     functions: dict[tuple[int, str], list[Any]] | None = None  # by first line and name
     exactly: frozenset[str] = field(default_factory=frozenset)
+    lambdas: tuple[tuple[int, int], dict[int, list[Any]]] = ((0, 0), {})  # of the lines parsed last, by their line
+
+
+_WARNINGS = [("ignore", None, kind, None, 0) for kind in (SyntaxWarning, DeprecationWarning)]
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """No warnings of the user's code, which has been compiled before.
+
+    ``warnings.catch_warnings`` would show all others again that are shown once.
+    """
+    warnings.filters[:0] = _WARNINGS  # type: ignore[index]
+    try:
+        yield
+    finally:
+        for entry in _WARNINGS:
+            warnings.filters.remove(entry)  # type: ignore[attr-defined]
 
 
 _files: OrderedDict[str, _File] = OrderedDict()
@@ -136,15 +160,15 @@ def _file(path: str) -> _File | None:
 
 
 def _found(code: CodeType, file: _File) -> Found | None:
-    if code.co_name != "<lambda>":
-        node = _alone(code, file.lines)
-        known = None if node is None else _proven(code, node, file.imported)
+    key = code.co_firstlineno, code.co_name
+    for node in _nearby(code, file):
+        known = _proven(code, node, file.imported)
         if known is not None:
             return known
     if file.functions is None:
         _read_whole(file)
     assert file.functions is not None
-    for node in file.functions.get((code.co_firstlineno, code.co_name), ()):
+    for node in file.functions.get(key, ()):
         known = _proven(code, node, file.exactly)
         if known is not None:
             return known
@@ -153,7 +177,7 @@ def _found(code: CodeType, file: _File) -> Found | None:
 
 def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> Found | None:
     parts = [*parts_of(code)]
-    names = {text for part in parts for text in part.co_names}
+    names = {text for p in parts for text in (*p.co_names, *p.co_varnames, *p.co_cellvars, *p.co_freevars)}
     around = Around(
         code.co_filename,
         code.co_flags & _FUTURE,
@@ -198,33 +222,50 @@ def _class_of(qualname: str) -> str | None:
 # ---- parsing
 
 
-def _alone(code: CodeType, lines: Sequence[str]) -> Any:
-    """The function, parsed from its own lines, or None where it is not so easy."""
-    start = code.co_firstlineno - 1
+def _nearby(code: CodeType, file: _File) -> list[Any]:
+    """The function, parsed from its own lines, or from those of the statement around it; none where that is not so
+    easy."""
+    start, lines = code.co_firstlineno - 1, file.lines
     if not 0 <= start < len(lines):
-        return None
+        return []
     last = max((end for part in parts_of(code) for _, end, _, _ in part.co_positions() if end), default=0)
+    if code.co_name == "<lambda>":
+        while start and not _begins(lines[start]):
+            start -= 1
     margin = _margin(lines[start])
     end = max(last, start + 1)
-    while end < len(lines) and (_is_empty(lines[end]) or _margin(lines[end]) > margin):
+    while end < len(lines) and (_margin(lines[end]) > margin or not _begins(lines[end].lstrip())):
         end += 1
+    if code.co_name == "<lambda>" and file.lambdas[0] == (start, end):
+        return file.lambdas[1].get(code.co_firstlineno, [])
     text = "".join(lines[start:end])
     text = "\n" * (start - 1) + "if 1:\n" + text if margin and start else "\n" * start + text
     try:
-        body: Any = ast.parse(text).body
+        with _quietly():
+            tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+        return []
+    if code.co_name == "<lambda>":
+        found: dict[int, list[Any]] = {}
+        for n in ast.walk(tree):
+            if isinstance(n, ast.Lambda):
+                found.setdefault(n.lineno, []).append(n)
+        file.lambdas = (start, end), found
+        return found.get(code.co_firstlineno, [])
+    body: Any = tree.body
     node = body[0].body[0] if margin and start else body[0]
-    return node if isinstance(node, ast.FunctionDef) and node.name == code.co_name else None
+    return [node] if isinstance(node, ast.FunctionDef) and node.name == code.co_name else []
+
+
+_ONWARD = re.compile(r"\s|[#)\]}]|$|(?:else|elif|except|finally)\b")  # what begins no statement
+
+
+def _begins(line: str) -> bool:
+    return _ONWARD.match(line) is None
 
 
 def _margin(line: str) -> int:
     return len(line) - len(line.lstrip(" \t\f"))
-
-
-def _is_empty(line: str) -> bool:
-    text = line.strip()
-    return not text or text[0] == "#"
 
 
 _IMPORT = re.compile(r"[ \t]*(?:import|from)\s")
@@ -261,7 +302,8 @@ def _read_whole(file: _File) -> None:
     """Set the functions of a file, and the names that it imports."""
     file.functions = {}
     try:
-        tree = ast.parse("".join(file.lines))
+        with _quietly():
+            tree = ast.parse("".join(file.lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     names: set[str] = set()

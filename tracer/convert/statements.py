@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .comprehensions import Comprehensions
@@ -38,16 +39,8 @@ class Converter(Comprehensions):
         made: list[Any] = []
         for statement in statements:
             line, self.line = self.line, _first_of(statement)
-            made += self.alone(lambda s=statement: self._statement(s))
+            made += self.alone(partial(self._statement, statement))
             self.line = line
-        return made
-
-    def alone(self, make: Callable[[], list[Any]]) -> list[Any]:
-        """Statements, and before them the functions of the comprehensions in them."""
-        hoisted, self.hoisted = self.hoisted, []
-        made = make()
-        made[:0] = self.hoisted
-        self.hoisted = hoisted
         return made
 
     def _statement(self, statement: Any) -> list[Any]:

@@ -12,6 +12,7 @@ What the methods are called for, where their names do not say it:
   gets the result, so a ``Begun`` has to be taken apart there.
 - ``decorator(d)`` gives the callable that gets the new function: ``call(d, function)``.
 - ``store_global`` and ``store_free`` give the value, since they stand for walruses, too.
+- ``call_ex(f, args, parts)`` are the calls with ``*`` or ``**``; it calls ``call`` with what they give.
 - ``splat`` and ``mapping`` are for displays as well as for calls.
 - ``super(cls, first)`` is ``super()``.
 """
@@ -29,6 +30,15 @@ from typing import Any
 OWN = "_tg_"  # begins all names that a copy adds to the user's
 
 _UNBOUND = "cannot access free variable '%s' where it is not associated with a value in enclosing scope"
+
+
+def _text_of(f: Any) -> str:
+    """The words for a callable in errors of calls."""
+    try:
+        name, module = f.__qualname__, f.__module__
+    except AttributeError:
+        return str(f)
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
 class Begun:
@@ -103,30 +113,28 @@ class Transparent:
     # ---- names
 
     def load_global(self, name: str, /) -> Any:
-        try:
-            return self.globals_[name]
-        except KeyError:
-            pass
-        try:
-            return self.builtins_[name]
-        except KeyError:
-            raise NameError(f"name '{name}' is not defined", name=name) from None
+        for names in (self.globals_, self.builtins_):
+            try:
+                return names[name]
+            except KeyError:
+                pass
+        raise NameError(f"name '{name}' is not defined", name=name)  # whose context is the user's
 
     def store_global(self, name: str, value: Any, /) -> Any:
         self.globals_[name] = value
         return value
 
     def del_global(self, name: str, /) -> None:
-        try:
-            del self.globals_[name]
-        except KeyError:
-            raise NameError(f"name '{name}' is not defined", name=name) from None
+        if name not in self.globals_:
+            raise NameError(f"name '{name}' is not defined", name=name)
+        del self.globals_[name]
 
     def load_free(self, name: str, /) -> Any:
         try:
             return self.cells[name].cell_contents
         except ValueError:
-            raise NameError(_UNBOUND % name, name=name) from None
+            pass
+        raise NameError(_UNBOUND % name, name=name)
 
     def store_free(self, name: str, value: Any, /) -> Any:
         self.cells[name].cell_contents = value
@@ -184,6 +192,23 @@ class Transparent:
 
     def call_method(self, a: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(a, name)(*args, **kwargs)
+
+    def call_ex(self, f: Any, args: Any, parts: tuple[Any, ...], /) -> Any:
+        """``f(*args, **part ...)``: *args* are a tuple, or what stands behind the only ``*``; of *parts* those that are
+        no keywords of the call come from ``mapping``."""
+        if type(args) is not tuple:
+            if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
+                raise TypeError(f"{_text_of(f)} argument after * must be an iterable, not {type(args).__name__}")
+            args = self.splat(args)
+        kwargs: dict[str, Any] = {}
+        for part in parts:
+            if not hasattr(part, "keys"):
+                raise TypeError(f"{_text_of(f)} argument after ** must be a mapping, not {type(part).__name__}")
+            for key in part.keys():  # noqa: SIM118
+                if key in kwargs:
+                    raise TypeError(f"{_text_of(f)} got multiple values for keyword argument '{key}'")
+                kwargs[key] = part[key]
+        return self.call(f, *args, **kwargs)
 
     def method(self, a: Any, name: str, /) -> Any:
         """The method that ``call`` gets, after its arguments."""

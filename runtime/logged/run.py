@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,13 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import Begun, Transparent
+from ...tracer.loops.for_loop import begin
+from ...tracer.loops.for_loop import item as item_of
+from ...tracer.loops.while_loop import begin_while
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
-from ...tracer.record.recorder import RecordAgainError, current_recorder
+from ...tracer.record.recorder import RecordAgainError, Recorder, current_recorder
 from ..state.kept_list import LENGTH
 from ..state.libraries import is_moment
 from ..state.pins import MISSING
@@ -68,8 +71,10 @@ def _anywhere() -> None:
 class Run:
     """One run of converted code, whose reads are *reads*."""
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: Reads, recorder: Recorder) -> None:
         self.reads = reads
+        self.loops = recorder.open_loops  # iterations over symbols that are under way
+        self.recorder = recorder
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.frame = Frame(self, _anywhere, None)
         self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
@@ -92,6 +97,8 @@ class Run:
             raise self.again(VariesError(label))
         found = self.writes.setdefault(id(owner), Names(owner))
         assert isinstance(found, Names)
+        if self.loops:
+            self.loops[-1].wrote(found.values, name)
         found.values[name] = value
 
     def again(self, error: RecordAgainError) -> RecordAgainError:
@@ -189,7 +196,10 @@ class Run:
         """Append to a list outside."""
         found = self.writes.setdefault(id(obj), Items(obj))
         assert isinstance(found, Items)
-        (found.tail if found.whole is None else found.whole).append(value)
+        target = found.tail if found.whole is None else found.whole
+        if not (self.loops and type(target) is list and self.loops[-1].appended(target, value)):
+            self.changes(target)
+            target.append(value)
 
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
         """Set an item of a dict outside."""
@@ -202,19 +212,39 @@ class Run:
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and _is_number(value):
             raise self.again(VariesError(label))
-        if found.whole is not None:
-            found.whole[key] = value
-        else:
-            found.values[key] = value
+        target = found.values if found.whole is None else found.whole
+        if self.loops:
+            self.loops[-1].wrote(target, key)
+        target[key] = value
+
+    def changes(self, obj: Any) -> None:
+        """A container is changed in a way that is no carry of a loop."""
+        if self.loops and not all(id(obj) in loop.made for loop in self.loops):
+            self.loops[-1].refuse_seen("a container is changed")
+
+    def made(self, obj: Any) -> Any:
+        """*obj* was made by the run."""
+        if self.loops:
+            self.loops[-1].made_here(obj)
+        return obj
+
+    def looked_at(self, obj: Any) -> None:
+        """A list of the run's is read."""
+        if self.loops and type(obj) is list:
+            self.loops[-1].reads(obj)
 
     def whole_list(self, obj: Any) -> Any:
         """A list outside, to be changed in any way: as the run has it."""
         self.writes.setdefault(id(obj), Items(obj))
+        if self.loops:
+            self.loops[-1].refuse_seen("a list outside is changed")
         return self.current(obj)
 
     def whole_dict(self, obj: Any) -> Any:
         """A dict outside, to be changed in any way."""
         self.writes.setdefault(id(obj), Keys(obj))
+        if self.loops:
+            self.loops[-1].refuse_seen("a dict outside is changed")
         return self.current(obj)
 
     # ---- functions
@@ -230,7 +260,7 @@ class Run:
         if not isinstance(copy, Copy):
             raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
         node = self.reads.node_of(fn)
-        made = copy.function_of(fn, Frame(self, fn, node))
+        made = copy.function_of(fn, Frame(self, fn, node, copy.loops))
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
             if fn.__kwdefaults__ and not node.extra:
@@ -304,6 +334,7 @@ class Run:
 
     def _container(self, value: Any, kind: type, callbacks: bool, depth: int) -> Any:
         node = self.reads.node_of(value)
+        self.looked_at(value)
         if node is not None and (now := self.current(value)) is not value:
             found = self._container(now, kind, callbacks, depth)
             return now.copy() if found is now else found
@@ -340,7 +371,7 @@ class Run:
             now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
             if made is result or len(now) != len(before) or not all(map(_alike, now, before)):
                 raise self.refuse("code in C that changes, or hands out, a container from outside")
-        return result
+        return self.made(result) if self.loops and type(result) not in _PLAIN else result
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
         """What the run gets for an item of a container outside."""
@@ -477,14 +508,14 @@ class Run:
         base, new = found_in(cls, "__new__")
         start, init = found_in(cls, "__init__")
         if base is object:
-            made = object.__new__(cls) if start is not object else cls(*args, **kwargs)
+            made = self.made(object.__new__(cls) if start is not object else cls(*args, **kwargs))
         elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.trust.cls(base):
             reads.read_class(base, "__new__", new)
             made = self.call(new.__func__, cls, *args, **kwargs)
             if type(made) is not cls:
                 return made
         elif issubclass(cls, BaseException):
-            made = cls.__new__(cls, *args, **kwargs)
+            made = self.made(cls.__new__(cls, *args, **kwargs))
         else:
             raise self.refuse(f"the class {cls.__qualname__}, a subclass of a class in C")
         if start is object or start is None:
@@ -537,6 +568,13 @@ class Run:
     def _method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
         node = self.reads.node_of(obj)
         if node is None:
+            if self.loops:
+                if kind is list and name == "append" and len(args) == 1 and not kwargs:
+                    self.loops[-1].appended(obj, *args)
+                    return None
+                self.looked_at(obj)
+                if name not in PURE_METHODS.get(kind, ()):
+                    self.changes(obj)
             callbacks = name == "sort"
             if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
                 args = [self.handed(x, callbacks) for x in args]
@@ -599,6 +637,9 @@ class Run:
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
             if node is None:
+                if self.loops:
+                    self.looked_at(obj)
+                    return item_of(self.recorder, obj, index)
                 return obj[index]
             written = self.writes.get(id(obj)) if self.writes else None
             if isinstance(written, Keys) and written.whole is None and is_leaf(index) and index in written.values:
@@ -651,8 +692,10 @@ class Run:
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
             if node is None:
+                self.looked_at(obj)
                 return obj
             if (now := self.current(obj)) is not obj:
+                self.looked_at(now)
                 return now
             if issubclass(kind, dict):
                 return dict.fromkeys(obj)
@@ -662,6 +705,7 @@ class Run:
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
+            self.changes(obj)  # an iterator, perhaps
             return obj
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return [self.item(obj, k) for k in range(len(obj))]
@@ -744,8 +788,11 @@ def _of_traced(index: Any) -> bool:
 class Frame(Transparent):
     """What the copy of one function goes through."""
 
-    def __init__(self, run: Run, fn: types.FunctionType, node: StateNode | None) -> None:
+    def __init__(
+        self, run: Run, fn: types.FunctionType, node: StateNode | None, loops: Sequence[Any] = ()
+    ) -> None:  # fmt: skip
         super().__init__(fn)
+        self.loops = loops
         self.run, self.fn = run, fn
         self._owner = node if node is not None else run.reads.root
         self._known: dict[str, Any] = run.spaces.setdefault(id(fn.__globals__), {})
@@ -868,6 +915,8 @@ class Frame(Transparent):
                     return
             elif base is not None and hasattr(type(raw), "__set__") and type(raw) is not types.MemberDescriptorType:
                 raise self.run.refuse(f"an assignment of `.{name}` by a descriptor")
+        if self.run.loops and node is None:
+            self.run.loops[-1].wrote(obj, name)
         if node is not None:
             if not hasattr(obj, "__dict__") and (base is None or type(raw) is not types.MemberDescriptorType):
                 setattr(obj, name, value)  # raises
@@ -878,7 +927,11 @@ class Frame(Transparent):
     def del_attr(self, obj: Any, name: str) -> None:
         if self.run.reads.node_of(obj) is not None or not self._plainly_set(type(obj)):
             raise self.run.refuse(f"`del` of `.{name}`")
+        self.run.changes(obj)
         delattr(obj, name)
+
+    def made(self, x: Any) -> Any:
+        return self.run.made(x)
 
     def _plainly_set(self, kind: type) -> bool:
         return found_in(kind, "__delattr__")[0] is object
@@ -903,6 +956,11 @@ class Frame(Transparent):
         if kind is np.ndarray and (is_traced(value) or is_traced(index)):
             raise self.run.refuse("an assignment of a traced value in a plain array")
         if kind in CONTAINERS or kind is np.ndarray or self.run.reads.trust.cls(kind):
+            if self.run.loops:
+                if kind in (list, dict) and type(index) in (int, str):
+                    self.run.loops[-1].wrote(obj, index)
+                else:
+                    self.run.changes(obj)
             obj[index] = value
             return
         self.run.special(obj, "__setitem__", index, value)
@@ -919,6 +977,7 @@ class Frame(Transparent):
         if type(obj) not in CONTAINERS:
             self.run.special(obj, "__delitem__", index)
             return
+        self.run.changes(obj)
         del obj[index]
 
     # ---- iteration
@@ -944,7 +1003,11 @@ class Frame(Transparent):
         return Begun(self.run.iterable(xs))
 
     def loop(self, number: int, iterable: Any) -> Any:
-        return super().loop(number, iterable if type(iterable) is Begun else self.run.iterable(iterable))
+        over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
+        return begin(self.run.recorder, over, self.loops[number])
+
+    def while_loop(self, number: int) -> Any:
+        return begin_while(self.run.recorder, self.loops[number])
 
     def context(self, manager: Any) -> Any:
         module = type(manager).__module__
@@ -1063,6 +1126,8 @@ class Frame(Transparent):
             raise run.refuse("an assignment to an object from outside")
         if self._users(type(b)):
             return getattr(self, method)(a, b)
+        if kind in CONTAINERS and kind not in (tuple, frozenset):
+            run.changes(a)
         return plain(a, run.iterable(b) if kind is list else b)
 
     def neg(self, a: Any) -> Any:
@@ -1237,6 +1302,7 @@ def _iter(run: Run, obj: Any, *sentinel: Any) -> Any:
 def _next(run: Run, it: Any, *default: Any) -> Any:
     if run.reads.node_of(it) is not None or not run.reads.trust.cls(type(it)):
         raise run.refuse("next() of an iterator")
+    run.changes(it)
     return next(it, *default)
 
 

@@ -464,7 +464,7 @@ class Run:
     def _call_c(self, f: Any, args: Any, kwargs: Any) -> Any:
         owner = getattr(f, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType | type):
-            return self.call_method(owner, f.__name__, *args, **kwargs)
+            return self._call_bound(f, owner, args, kwargs)
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()")
         ours = own_answer(f)
@@ -478,6 +478,19 @@ class Run:
         elif loses_traces(f) and is_traced([*args, *kwargs.values()]):
             raise self.refuse(f"{f.__name__}(), which takes plain numbers")
         return self._natively(f, args, kwargs, takes_callbacks(f))
+
+    def _call_bound(self, f: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+        """A method in C of an object."""
+        if type(owner) in _PLAIN or type(owner) in CONTAINERS:
+            return self.call_method(owner, f.__name__, *args, **kwargs)
+        if self.reads.node_of(owner) is not None:
+            raise self.refuse(f"{f.__name__}() of an object from outside")
+        check_pure(f, self.reads.trust, self.reads.depends)
+        ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
+        if ours is not None:
+            return self._call_own(ours, f, args, kwargs)
+        self.changes(owner)
+        return self._natively(f, args, kwargs, False)
 
     def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
         """An object of a library's class that can be called: NumPy's functions, Cython's."""

@@ -78,6 +78,10 @@ def raised(e: BaseException | None) -> Any:
     if e is None:
         return None
     frames = [t for t in traceback.extract_tb(e.__traceback__) if t.filename not in OURS]
+    if sys.version_info >= (3, 12):  # where comprehensions are no functions, those of copies are
+        frames = [
+            t for t, after in zip(frames, [*frames[1:], None], strict=True) if after is None or not _inlined(after)
+        ]
     places: list[Any] = [(t.name, t.lineno, t.colno) for t in frames]
     if isinstance(e, AssertionError):  # of which CPython says where the last comparison is
         places = [place[:2] for place in places]
@@ -85,6 +89,10 @@ def raised(e: BaseException | None) -> Any:
         places += [(t.end_lineno, t.end_colno) for t in frames]
     causes = [raised(other) for other in (e.__cause__, e.__context__)]
     return type(e), str(e), places, causes, getattr(e, "__notes__", None)
+
+
+def _inlined(t: traceback.FrameSummary) -> bool:
+    return t.name in ("<listcomp>", "<setcomp>", "<dictcomp>")
 
 
 def assert_alike(f: Any, *calls: Any) -> None:

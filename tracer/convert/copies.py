@@ -117,4 +117,6 @@ def _original(code: CodeType, originals: list[Any]) -> CodeType:
         if other == code:
             originals.append(originals.pop(k))
             return originals[-1]
+    if not any((o.co_name, o.co_firstlineno) == (code.co_name, code.co_firstlineno) for o in originals):
+        return code  # of statements that the compiler has found to be unreachable
     raise NotConvertibleError(f"the function {code.co_name} in it gives other code")

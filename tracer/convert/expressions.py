@@ -18,6 +18,7 @@ from .nodes import (
     attribute_place,
     constant,
     name,
+    parameter_names,
     place_of,
     walrus,
 )
@@ -67,6 +68,8 @@ class Expressions(ast.NodeVisitor):
         self.code, self.source, self.bindings = code, source, bindings
         first = code.co_varnames[0] if code.co_argcount else None
         self.scope = Scope(bindings, frozenset(code.co_freevars), source.around.cls, first=first)
+        self.certain = set(parameter_names(source.node.args))  # local names that are bound here
+        self.uncertain = bindings.unbound | bindings.captured
         self.hoisted: list[Any] = []  # functions that stand before the statement
         self.names: dict[str, str] = {}  # of those functions, as the user knows them
         self.line: Place = {}  # of the statement
@@ -190,7 +193,8 @@ class Expressions(ast.NodeVisitor):
     def _is_plain(self, node: Any) -> bool:
         """Whether the value is there without running any code."""
         if isinstance(node, ast.Name):
-            return self.scope.kind(node.id) == "local"
+            bound = node.id in self.scope.local or (node.id in self.certain and node.id not in self.uncertain)
+            return bound and self.scope.kind(node.id) == "local"
         return isinstance(node, ast.Constant) or _is_number(node)
 
     def _of_frames(self, text: str, node: ast.Call) -> Any:

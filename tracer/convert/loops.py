@@ -57,7 +57,10 @@ class Loops(Targets):
             body += self.stored(target, name(_ELEMENT, where))
             body.append(bind(_ELEMENT, constant(None, where), where))
             target = ast.Name(_ELEMENT, STORE, **where)
+        certain = set(self.certain)
+        self.certain.update(targets)
         body += self._inside(text, node.body)
+        self.certain = certain
         ended = [*self.rebinding(text, "results", assigned, at), *self.block(node.orelse)]
         return self.for_statement(number, text, iterable, target, body, ended, at)
 

@@ -18,6 +18,7 @@ def note(x):
     return x
 class Box:
     def __init__(self): self.p, self.q, self.__r = 1, [4, 5], 2
+    def __hash__(self): return 7
     def __repr__(self): return f"Box({self.__dict__})"
     def add(self, x=1, *more, k=0): self.p = cut([self.p, x, more, k]); return self
     def hidden(self, x):

@@ -16,7 +16,10 @@ from .transparent import OWN
 
 _ELEMENT, _TURN, _RESULT = OWN + "element", OWN + "turn", OWN + "result"
 
-_OLD_PLACES = sys.version_info < (3, 12)  # where a loop asks for its iterator as a whole
+PLACE_OF_WHOLE = sys.version_info < (
+    3,
+    13,
+)  # an object that is no iterable is an error of the loop, not of its own place
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Loops(Targets):
     def for_statement(
         self, number: int, text: str, iterable: Any, target: Any, body: list[Any], ended: list[Any], at: Place
     ) -> list[Any]:
-        where = at if _OLD_PLACES else place_of(iterable)
+        where = at if PLACE_OF_WHOLE else place_of(iterable)
         begun = bind(text, ask("loop", [constant(number, where), iterable], where), where)
         return [begun, ast.For(target, name(text, where), body or [ast.Pass(**at)], ended, None, **at)]
 

@@ -49,7 +49,7 @@ class Around:
         own = [text for text in self.free if self.cls is None or text != "__class__"]
         names: list[Any] = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
         body: list[Any] = [ast.Assign(names, constant(None, _TOP), **_TOP)]
-        outer = self.cls or getattr(statement, "name", OWN)
+        outer: str = self.cls or getattr(statement, "name", OWN)
         if outer not in (*own, OWN):
             body.insert(0, ast.Global([outer], **_TOP))  # what the function finds by this name is not here
         if self.cls is None:
@@ -178,6 +178,9 @@ def _found(code: CodeType, file: _File) -> Found | None:
 def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> Found | None:
     parts = [*parts_of(code)]
     names = {text for p in parts for text in (*p.co_names, *p.co_varnames, *p.co_cellvars, *p.co_freevars)}
+    if any(text.startswith("@py") for text in names) and not isinstance(node, ast.Lambda):
+        node = _rewritten_by_pytest(node, code.co_filename)
+        imported |= {"@py_builtins", "@pytest_ar"}
     around = Around(
         code.co_filename,
         code.co_flags & _FUTURE,
@@ -185,8 +188,6 @@ def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> Found | None
         _class_of(code.co_qualname),
         tuple(sorted(imported & names)),
     )
-    if any(text.startswith("@py") for part in parts for text in part.co_names) and not isinstance(node, ast.Lambda):
-        node = _rewritten_by_pytest(node, code.co_filename)
     try:
         same = around.compiled(_bare(node))
     except (SyntaxError, ValueError):

@@ -34,8 +34,7 @@ def run(space, form):
         found = outcome(list, found[1])
     # A generator that an exception comes from lives as long as the frames in the traceback, some of which are not the
     # user's: when it is closed may differ.
-    noted = [entry for entry in space["LOG"] if entry != "'closed'"]
-    return repr((found, noted, len(space["LOG"]) - len(noted), space["g"], space["h"]))
+    return repr((found, [entry for entry in space["LOG"] if entry != "'closed'"], space["g"], space["h"]))
 
 
 def compare(seed):
@@ -60,7 +59,7 @@ def test_copies_of_random_functions_do_the_same(group):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("group", range(50))
+@pytest.mark.parametrize("group", range(25))
 def test_copies_of_more_random_functions_do_the_same(group):
     for seed in range(1000 + group * 200, 1200 + group * 200):
         assert compare(seed) is None

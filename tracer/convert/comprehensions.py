@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from .loops import PLACE_OF_WHOLE, Loop, Loops
+from .loops import PLACE_OF_WHOLE, Loops, LoopStatement
 from .nodes import LOAD, Place, ask, bind, constant, function, name, one_argument, place_of
 from .scopes import Scope, assigned_in, elements
 from .transparent import OWN
@@ -76,7 +76,7 @@ class Comprehensions(Loops):
         targets = assigned_in(of_targets, local)
         mine = tuple(assigned_in([g.target], local))
         yields = isinstance(node, ast.GeneratorExp)
-        self.loops[number] = Loop(
+        self.loops[number] = LoopStatement(
             (*targets, *walruses), tuple(walruses), node.lineno, node.end_lineno, mine, has_yield=yields
         )
 

@@ -23,7 +23,7 @@ from .nodes import (
     walrus,
 )
 from .scopes import Bindings, Scope
-from .source import Found
+from .source import ProvenSource
 from .transparent import OWN
 
 OPERATORS: dict[type, str] = {
@@ -64,7 +64,7 @@ _OF_FRAMES = frozenset(("locals", "eval", "exec", "super"))  # builtins that loo
 class Expressions(ast.NodeVisitor):
     """The rewriting of expressions; ``visit`` gives the new one, and leaves the old one as it is."""
 
-    def __init__(self, code: CodeType, source: Found, bindings: Bindings) -> None:
+    def __init__(self, code: CodeType, source: ProvenSource, bindings: Bindings) -> None:
         self.code, self.source, self.bindings = code, source, bindings
         first = code.co_varnames[0] if code.co_argcount else None
         self.scope = Scope(bindings, frozenset(code.co_freevars), source.around.cls, first=first)

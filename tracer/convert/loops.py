@@ -1,4 +1,4 @@
-"""Loops of a copy: the frame gives the iterator, and may take over the variables of the body (``Loop``)."""
+"""Loops of a copy: the frame gives the iterator, and may take over the variables of the body (``LoopStatement``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACE_OF_WHOLE = sys.version_info < (
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopStatement:
     """A loop as it is written."""
 
     assigned: tuple[str, ...]  # local names that the statement may assign
@@ -52,7 +52,7 @@ class Loops(Targets):
         assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))
         targets = tuple(assigned_in([node.target], self.bindings.bound))
         carried = self._carried(node, assigned)
-        self.loops[number] = Loop(assigned, carried, *_lines(node), targets, *_ways_out(node.body))
+        self.loops[number] = LoopStatement(assigned, carried, *_lines(node), targets, *_ways_out(node.body))
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
         if not self.is_local(target):
@@ -78,7 +78,7 @@ class Loops(Targets):
         number, text = self._numbered()
         at, where = place_of(node), place_of(node.test)
         assigned = tuple(assigned_in([node.test, *node.body], self.bindings.bound))
-        self.loops[number] = Loop(
+        self.loops[number] = LoopStatement(
             assigned, self._carried(node, assigned), *_lines(node), (), *_ways_out([node.test, *node.body])
         )
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)

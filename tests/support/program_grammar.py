@@ -18,7 +18,8 @@ def note(x):
     return x
 class Box:
     def __init__(self): self.p, self.q, self.__r = 1, [4, 5], 2
-    def __repr__(self): return f"Box({self.p!r}, {self.q!r})"
+    def __hash__(self): return 7
+    def __repr__(self): return f"Box({self.__dict__})"
     def add(self, x=1, *more, k=0): self.p = cut([self.p, x, more, k]); return self
     def hidden(self, x):
         self.__r = cut((self.__r, x))
@@ -182,7 +183,7 @@ class Writer:
         r = self.r.random()
         if r < 0.6:
             return self.r.choice(self.names)
-        return self.one_of("box.p", "l[0]", "m['k']", f"m[{self.atom()}]", "u", "g", "l[1:2]")
+        return self.one_of("box.p", "l[0]", "m['k']", f"m[{self.atom()}]", "u", "g")
 
     def targets(self):
         r = self.r.random()

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from .loops import Loop, Loops
+from .loops import PLACE_OF_WHOLE, Loops, LoopStatement
 from .nodes import LOAD, Place, ask, bind, constant, function, name, one_argument, place_of
 from .scopes import Scope, assigned_in, elements
 from .transparent import OWN
@@ -32,7 +32,7 @@ class Comprehensions(Loops):
         at, kind = place_of(node), type(node)
         outer, hoisted = self.scope, self.hoisted
         first = node.generators[0].iter
-        iterable = ask("first_iterable", [self.visit(first)], at)
+        iterable = ask("first_iterable", [self.visit(first)], at if PLACE_OF_WHOLE else place_of(first))
         targets = {t for g in node.generators for t in _stored(g.target)}
         self.scope = Scope(
             outer.bindings,
@@ -76,7 +76,7 @@ class Comprehensions(Loops):
         targets = assigned_in(of_targets, local)
         mine = tuple(assigned_in([g.target], local))
         yields = isinstance(node, ast.GeneratorExp)
-        self.loops[number] = Loop(
+        self.loops[number] = LoopStatement(
             (*targets, *walruses), tuple(walruses), node.lineno, node.end_lineno, mine, has_yield=yields
         )
 
@@ -102,6 +102,9 @@ class Comprehensions(Loops):
 
     def _element(self, node: Any, at: Place) -> list[Any]:
         made = name(_MADE, at)
+        if _INLINE:
+            at = place_of(elements(node)[0])
+            at.update({k: v for k, v in place_of(elements(node)[-1]).items() if k.startswith("end_")})
         if isinstance(node, ast.GeneratorExp):
             return [ast.Expr(ast.Yield(self.visit(node.elt), **at), **at)]
         if isinstance(node, ast.DictComp):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from .loops import Loop
+from .loops import LoopStatement
 from .nodes import NotConvertibleError
 from .scopes import bindings_of
-from .source import found, nested
+from .source import PLACE_FLAGS, found, nested
 from .statements import Converter
 from .transparent import OWN
 
@@ -32,7 +32,7 @@ class Copy:
     """The copy of a code object, and the loops in it by their numbers."""
 
     code: CodeType
-    loops: tuple[Loop, ...]
+    loops: tuple[LoopStatement, ...]
     closure: tuple[int, ...]  # for each free variable the place in the function's closure; -1: the frame
 
     def function_of(self, fn: FunctionType, frame: Any) -> FunctionType:
@@ -87,6 +87,7 @@ def _converted(code: CodeType) -> Copy | NotConverted:
         made = source.around.compiled(converter.function())
         originals = [*nested(code)]
         made = _settled(made, code.co_name, code.co_qualname, converter.names, originals)
+        made = made.replace(co_flags=made.co_flags & ~PLACE_FLAGS | code.co_flags & PLACE_FLAGS)
     except NotConvertibleError as e:
         return NotConverted(str(e))
     except RecursionError:
@@ -117,4 +118,6 @@ def _original(code: CodeType, originals: list[Any]) -> CodeType:
         if other == code:
             originals.append(originals.pop(k))
             return originals[-1]
+    if not any((o.co_name, o.co_firstlineno) == (code.co_name, code.co_firstlineno) for o in originals):
+        return code  # of statements that the compiler has found to be unreachable
     raise NotConvertibleError(f"the function {code.co_name} in it gives other code")

@@ -18,11 +18,12 @@ from .nodes import (
     attribute_place,
     constant,
     name,
+    parameter_names,
     place_of,
     walrus,
 )
 from .scopes import Bindings, Scope
-from .source import Found
+from .source import ProvenSource
 from .transparent import OWN
 
 OPERATORS: dict[type, str] = {
@@ -63,10 +64,12 @@ _OF_FRAMES = frozenset(("locals", "eval", "exec", "super"))  # builtins that loo
 class Expressions(ast.NodeVisitor):
     """The rewriting of expressions; ``visit`` gives the new one, and leaves the old one as it is."""
 
-    def __init__(self, code: CodeType, source: Found, bindings: Bindings) -> None:
+    def __init__(self, code: CodeType, source: ProvenSource, bindings: Bindings) -> None:
         self.code, self.source, self.bindings = code, source, bindings
         first = code.co_varnames[0] if code.co_argcount else None
         self.scope = Scope(bindings, frozenset(code.co_freevars), source.around.cls, first=first)
+        self.certain = set(parameter_names(source.node.args))  # local names that are bound here
+        self.uncertain = bindings.unbound | bindings.captured
         self.hoisted: list[Any] = []  # functions that stand before the statement
         self.names: dict[str, str] = {}  # of those functions, as the user knows them
         self.line: Place = {}  # of the statement
@@ -190,7 +193,8 @@ class Expressions(ast.NodeVisitor):
     def _is_plain(self, node: Any) -> bool:
         """Whether the value is there without running any code."""
         if isinstance(node, ast.Name):
-            return self.scope.kind(node.id) == "local"
+            bound = node.id in self.scope.local or (node.id in self.certain and node.id not in self.uncertain)
+            return bound and self.scope.kind(node.id) == "local"
         return isinstance(node, ast.Constant) or _is_number(node)
 
     def _of_frames(self, text: str, node: ast.Call) -> Any:

@@ -1,4 +1,4 @@
-"""Loops of a copy: the frame gives the iterator, and may take over the variables of the body (``Loop``)."""
+"""Loops of a copy: the frame gives the iterator, and may take over the variables of the body (``LoopStatement``)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from .transparent import OWN
 
 _ELEMENT, _TURN, _RESULT = OWN + "element", OWN + "turn", OWN + "result"
 
-_OLD_PLACES = sys.version_info < (3, 12)  # where a loop asks for its iterator as a whole
+PLACE_OF_WHOLE = sys.version_info < (
+    3,
+    13,
+)  # an object that is no iterable is an error of the loop, not of its own place
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopStatement:
     """A loop as it is written."""
 
     assigned: tuple[str, ...]  # local names that the statement may assign
@@ -49,7 +52,7 @@ class Loops(Targets):
         assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))
         targets = tuple(assigned_in([node.target], self.bindings.bound))
         carried = self._carried(node, assigned)
-        self.loops[number] = Loop(assigned, carried, *_lines(node), targets, *_ways_out(node.body))
+        self.loops[number] = LoopStatement(assigned, carried, *_lines(node), targets, *_ways_out(node.body))
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
         if not self.is_local(target):
@@ -57,14 +60,17 @@ class Loops(Targets):
             body += self.stored(target, name(_ELEMENT, where))
             body.append(bind(_ELEMENT, constant(None, where), where))
             target = ast.Name(_ELEMENT, STORE, **where)
+        certain = set(self.certain)
+        self.certain.update(targets)
         body += self._inside(text, node.body)
+        self.certain = certain
         ended = [*self.rebinding(text, "results", assigned, at), *self.block(node.orelse)]
         return self.for_statement(number, text, iterable, target, body, ended, at)
 
     def for_statement(
         self, number: int, text: str, iterable: Any, target: Any, body: list[Any], ended: list[Any], at: Place
     ) -> list[Any]:
-        where = at if _OLD_PLACES else place_of(iterable)
+        where = at if PLACE_OF_WHOLE else place_of(iterable)
         begun = bind(text, ask("loop", [constant(number, where), iterable], where), where)
         return [begun, ast.For(target, name(text, where), body or [ast.Pass(**at)], ended, None, **at)]
 
@@ -72,7 +78,7 @@ class Loops(Targets):
         number, text = self._numbered()
         at, where = place_of(node), place_of(node.test)
         assigned = tuple(assigned_in([node.test, *node.body], self.bindings.bound))
-        self.loops[number] = Loop(
+        self.loops[number] = LoopStatement(
             assigned, self._carried(node, assigned), *_lines(node), (), *_ways_out([node.test, *node.body])
         )
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)

@@ -31,6 +31,7 @@ class Bindings:
     declared: dict[str, str] = field(default_factory=dict)  # by ``global`` or ``nonlocal``
     captured: set[str] = field(default_factory=set)  # read or written by code that may run later
     in_comprehensions: dict[str, None] = field(default_factory=dict)  # bound by walruses there
+    unbound: set[str] = field(default_factory=set)  # by ``del`` or at the end of an ``except`` clause
     walruses: bool = False
 
 
@@ -61,6 +62,8 @@ class _Finder(ast.NodeVisitor):
     def _name(self, node: ast.Name) -> None:
         if type(node.ctx) is not ast.Load and not self.depth:
             self.bindings.bound[node.id] = None
+        if type(node.ctx) is ast.Del:
+            self.bindings.unbound.add(node.id)
 
     def visit_NamedExpr(self, node: Any) -> None:
         self.bindings.walruses = True
@@ -113,6 +116,7 @@ class _Finder(ast.NodeVisitor):
     def visit_ExceptHandler(self, node: Any) -> None:
         if node.name is not None:
             self.bindings.bound[node.name] = None
+            self.bindings.unbound.add(node.name)
         for child in ast.iter_child_nodes(node):
             self.visit(child)
 
@@ -158,6 +162,23 @@ def bindings_of(function: Any) -> Bindings:
         bindings.bound.pop(text, None)
         bindings.in_comprehensions.pop(text, None)
     return bindings
+
+
+def certainly_bound(statement: Any) -> list[str]:
+    """The variables that are bound once a statement is done."""
+    if isinstance(statement, ast.Assign):
+        return [n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name) and _is_stored(n)]
+    if isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.AnnAssign) and statement.value is not None):
+        return [statement.target.id] if isinstance(statement.target, ast.Name) else []
+    if isinstance(statement, ast.FunctionDef):
+        return [statement.name]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+    return []
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def assigned_in(parts: Sequence[Any], bound: dict[str, None]) -> list[str]:

@@ -29,6 +29,7 @@ from .transparent import OWN
 _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
+PLACE_FLAGS = inspect.CO_NESTED | 0x8000000  # and CO_METHOD: which say where a function stands, not what it does
 _TOP: Place = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FILES = 64  # whose trees are kept
@@ -49,7 +50,7 @@ class Around:
         own = [text for text in self.free if self.cls is None or text != "__class__"]
         names: list[Any] = [ast.Name(text, STORE, **_TOP) for text in (*own, OWN)]
         body: list[Any] = [ast.Assign(names, constant(None, _TOP), **_TOP)]
-        outer = self.cls or getattr(statement, "name", OWN)
+        outer: Any = self.cls or getattr(statement, "name", OWN)
         if outer not in (*own, OWN):
             body.insert(0, ast.Global([outer], **_TOP))  # what the function finds by this name is not here
         if self.cls is None:
@@ -67,7 +68,7 @@ class Around:
 
 
 @dataclass(slots=True)
-class Found:
+class ProvenSource:
     """The proven source of a function."""
 
     node: Any  # FunctionDef or Lambda; nobody may change it
@@ -104,7 +105,7 @@ def _quietly() -> Iterator[None]:
 _files: OrderedDict[str, _File] = OrderedDict()
 
 
-def found(code: CodeType) -> Found | str:
+def found(code: CodeType) -> ProvenSource | str:
     """The source of *code*, or the reason why it is not known."""
     if code.co_name in (*_COMPREHENSIONS, "<module>") or not code.co_flags & inspect.CO_NEWLOCALS:
         return "it is no function"
@@ -159,7 +160,7 @@ def _file(path: str) -> _File | None:
     return known
 
 
-def _found(code: CodeType, file: _File) -> Found | None:
+def _found(code: CodeType, file: _File) -> ProvenSource | None:
     key = code.co_firstlineno, code.co_name
     for node in _nearby(code, file):
         known = _proven(code, node, file.imported)
@@ -175,9 +176,12 @@ def _found(code: CodeType, file: _File) -> Found | None:
     return None
 
 
-def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> Found | None:
+def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> ProvenSource | None:
     parts = [*parts_of(code)]
     names = {text for p in parts for text in (*p.co_names, *p.co_varnames, *p.co_cellvars, *p.co_freevars)}
+    if any(text.startswith("@py") for text in names) and not isinstance(node, ast.Lambda):
+        node = _rewritten_by_pytest(node, code.co_filename)
+        imported |= {"@py_builtins", "@pytest_ar"}
     around = Around(
         code.co_filename,
         code.co_flags & _FUTURE,
@@ -185,15 +189,13 @@ def _proven(code: CodeType, node: Any, imported: frozenset[str]) -> Found | None
         _class_of(code.co_qualname),
         tuple(sorted(imported & names)),
     )
-    if any(text.startswith("@py") for part in parts for text in part.co_names) and not isinstance(node, ast.Lambda):
-        node = _rewritten_by_pytest(node, code.co_filename)
     try:
         same = around.compiled(_bare(node))
     except (SyntaxError, ValueError):
         return None
-    if (same.co_flags ^ code.co_flags) & ~inspect.CO_NESTED:
+    if (same.co_flags ^ code.co_flags) & ~PLACE_FLAGS:
         return None
-    return Found(node, around, imported) if same.replace(co_flags=code.co_flags) == code else None
+    return ProvenSource(node, around, imported) if same.replace(co_flags=code.co_flags) == code else None
 
 
 def _bare(node: Any) -> Any:

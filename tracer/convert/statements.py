@@ -10,6 +10,7 @@ from typing import Any
 from .comprehensions import Comprehensions
 from .expressions import CHOICE, MIDDLE
 from .nodes import STORE, NotConvertibleError, Place, ask, constant, forget, function, name, parameters, place_of
+from .scopes import certainly_bound
 from .source import first_line
 from .transparent import OWN
 
@@ -37,10 +38,13 @@ class Converter(Comprehensions):
 
     def block(self, statements: Sequence[Any]) -> list[Any]:
         made: list[Any] = []
+        certain = set(self.certain)
         for statement in statements:
             line, self.line = self.line, _first_of(statement)
             made += self.alone(partial(self._statement, statement))
             self.line = line
+            self.certain.update(certainly_bound(statement))
+        self.certain = certain
         return made
 
     def _statement(self, statement: Any) -> list[Any]:

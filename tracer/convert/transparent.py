@@ -64,11 +64,11 @@ class ForLoop:
         return iterator
 
     def symbols(self) -> Any:
-        """The values of ``Loop.carried`` at the start of a turn."""
+        """The values of ``LoopStatement.carried`` at the start of a turn."""
         raise NotImplementedError
 
     def results(self) -> Any:
-        """The values of ``Loop.assigned`` after the last turn."""
+        """The values of ``LoopStatement.assigned`` after the last turn."""
         raise NotImplementedError
 
     def leave(self) -> None:

@@ -57,8 +57,6 @@ def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
         conditions = _conditions(Cut(marked, wanted))
     if isinstance(conditions, Reason):
         return conditions
-    if wanted.stops and not conditions and marked.length is not None:
-        wanted.stops = False
     if wanted.stops and wanted.go_on is None and not conditions:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration

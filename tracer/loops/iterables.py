@@ -215,6 +215,20 @@ def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Source | None
     return source_of(recorder, whole[at:] if at else whole, depth + 1)
 
 
+def advance(iterator: Any, count: int) -> None:
+    """Have *iterator* go on by *count* items, without making them where that is possible."""
+    if count <= 0:
+        return
+    kind, reduced = type(iterator), iterator.__reduce__()
+    if kind in (zip, map, enumerate):
+        for part in reduced[1] if kind is zip else reduced[1][1:] if kind is map else reduced[1][:1]:
+            advance(part, count)
+    elif kind in _ITERATORS:
+        at = reduced[2] if len(reduced) > 2 and reduced[2] is not None else 0
+        back = kind in (_REVERSED_LIST, reversed)
+        iterator.__setstate__(at - count if back else at + count)
+
+
 def _listed(recorder: Recorder, items: list[Any]) -> Source | None:
     """The source of *items* in a list."""
     if not items:

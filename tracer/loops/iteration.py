@@ -7,9 +7,9 @@ from the number of the iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..ops.elementwise import F, cast
 from ..record.array import STAND_INS, TracedArray, class_of
 from ..record.buffers import Storage
 from ..record.recorder import Recorder
+from ..reroll.repeats import FEW_TRIPS
 from .cut import cut
 from .lessons import Lessons
 from .lists import Lists
@@ -61,12 +62,14 @@ class Learned:
 
 
 class Iteration:
-    """One marked iteration, of *length* that remain, of *loop* in *frame*."""
+    """One marked iteration, of *length* that remain, of *loop* in *frame*.  *values*: of names that the frame does not
+    have yet."""
 
     def __init__(
         self, recorder: Recorder, length: Form | None, frame: FrameType, loop: Any, lessons: Lessons,
-        learned: Learned,
+        learned: Learned, values: Mapping[str, Any] = MappingProxyType({}),
     ):  # fmt: skip
+        self.given = values
         self.recorder, self.length, self.frame, self.loop, self.lessons = recorder, length, frame, loop, lessons
         self.learned = learned
         self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
@@ -77,7 +80,7 @@ class Iteration:
 
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
-        found = self.frame.f_locals
+        found = {**self.frame.f_locals, **self.given}
         self.marked = Marked(self.recorder, self.length, self.frame)
         for name in sorted(self.lessons.written):
             value = found.get(name)
@@ -158,7 +161,8 @@ class Iteration:
         none.  *stops*, *go_on*: as of ``Wanted``."""
         marked, found = self.marked, frame.f_locals
         marked.close()
-        result = marked.reason or self._finish(found, Wanted({}, stops=stops, go_on=go_on))
+        self.length = marked.length
+        result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
             known = {var: form.at(marked.number, Form(0)) for var, form in marked.forms.items()}
             self.recorder.known_forms.update(known)
@@ -170,12 +174,17 @@ class Iteration:
         reasons = [self._end(name, name, found.get(name, _UNSET), ends, values) for name in self.loop.carried]
         reasons += [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons.append(self._written(found))
+        if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
+            reasons.insert(0, Refusal.LOOP_ANSWERS(site=self.marked.site))
+        reasons.insert(0, self.marked.reason)
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
         if reason is not None:
             return reason
         for storage, symbol in self.buffers.values():
             _put_ends(ends, symbol, storage.atom)
         parts = Cut(self.marked, wanted)
+        if self.length is not None and not parts.asks():
+            wanted.stops = False  # the number of iterations is known
         made: list[Callable[[Found], Any]] = []
         for name in [*self.loop.assigned, *self.places]:
             value = found.get(name, _UNSET) if isinstance(name, str) else self.places[name].get()

@@ -20,7 +20,7 @@ from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
 from .places import Place
-from .positions import COMPARISONS, Form, Reader, answer, bounds
+from .positions import COMPARISONS, Form, Reader, answer, answers_alike, bounds
 
 _ALIAS = PRIMITIVES["alias"]
 
@@ -137,8 +137,8 @@ class Marked:
         return None if low is None or high is None else (low, high)
 
     def answer(self, atom: Atom, asked: bool = True) -> bool | None:
-        """What the comparison *atom* of positions gives in all iterations.  Where answers differ, and it is *asked*, no
-        loop is made of this iteration."""
+        """What the comparison *atom* of positions gives in all iterations.  Where answers differ, and it is *asked*,
+        the loop ends before the first iteration that has another one."""
         node = self.node_of(atom)
         if node is None or node.prim.name not in COMPARISONS or node.out.aval.shape:
             return None
@@ -146,11 +146,20 @@ class Marked:
         if left is None or right is None or not (left.slopes or right.slopes):
             return None
         found = answer(node.prim.name, left, right, self.recorder.open_loops)
-        if found is None and asked:
-            for loop in self.recorder.open_loops:
-                if loop.number in left.slopes or loop.number in right.slopes:
-                    loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
-        return found
+        return self._limited(node.prim.name, left.plus(right, -1)) if found is None and asked else found
+
+    def _limited(self, name: str, form: Form) -> bool | None:
+        """What the comparison *name* of *form* with 0 gives in this iteration; the loop is made of those iterations that
+        have the same answer.  None where that is not known, and no loop is made."""
+        for loop in self.recorder.open_loops:
+            if loop.number in form.slopes:
+                if len(form.slopes) == 1 and loop.length is not None and not loop.length.slopes:
+                    found, count = answers_alike(name, form.offset, form.slopes[loop.number])
+                    assert count is not None
+                    loop.length = Form(min(count, loop.length.offset))
+                    return found
+                loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
+        return None
 
     def writes(self, storage: Storage) -> None:
         """The buffer *storage* is about to be written."""

@@ -65,3 +65,8 @@ class Cut:
     def guards(self) -> list[Guard]:
         """What was asked in this iteration, and may be answered otherwise in another one."""
         return [g for g in self.recorder.guards[self.marked.guards :] if self.depends(g.atom)]
+
+    def asks(self) -> bool:
+        """Whether anything was asked, or presumed, that may be answered otherwise in another iteration."""
+        premise = self.recorder.premise
+        return bool(self.guards()) or (premise is not None and self.depends(premise))

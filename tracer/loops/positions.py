@@ -113,4 +113,21 @@ def answer(name: str, left: Form, right: Form, loops: Sequence[Counted]) -> bool
     return True if yes else False if no else None
 
 
+def answers_alike(name: str, first: int, slope: int) -> tuple[bool, int | None]:
+    """(what the comparison of ``first + slope * t`` with 0 gives for t = 0, for how many t from there on it gives that;
+    None: for all)"""
+    if name in ("gt", "ge"):
+        first, slope, name = -first, -slope, {"gt": "lt", "ge": "le"}[name]
+    if name == "le":
+        first, name = first - 1, "lt"
+    if name == "lt":
+        if first < 0:
+            return True, None if slope <= 0 else -(first // slope)
+        return False, None if slope >= 0 else first // -slope + 1
+    if first == 0:
+        return name == "eq", 1 if slope else None
+    meets = slope and first % slope == 0 and -first // slope > 0
+    return name == "ne", -first // slope if meets else None
+
+
 COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))

@@ -309,6 +309,29 @@ def appended_rows(X):
     return s, k[7]
 
 
+def first_and_last(x):
+    s, first = 0.0, None
+    for i in range(40):
+        if i == 0:
+            s = x[0] * 2.0
+            first = s
+        elif i == 39:
+            s = s + 1.0
+        elif i < 39:
+            s = s * 0.9 + x[i + 1]
+    return s, i, first
+
+
+def two_halves(x):
+    s = 0.0
+    for i in range(40):
+        if i < 20:
+            s = np.sin(s + x[i])
+        else:
+            s = s * 0.9 + x[i]
+    return s, i
+
+
 def test_number_of_nodes():
     def f(x, n):
         for i in range(n):
@@ -325,7 +348,8 @@ def test_number_of_nodes():
      (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
      (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
      (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
-     (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X)],
+     (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X),
+     (first_and_last, V), (two_halves, V)],
 )  # fmt: skip
 def test_loop(f, arg):
-    check(f, arg, loops=2 if f in (appended_rows,) else 1)
+    check(f, arg, loops=2 if f in (appended_rows, two_halves) else 1)

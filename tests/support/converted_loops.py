@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracegrad.tracer.loops import for_loop, while_loop
+from tracegrad.tracer.loops import for_loop, items, while_loop
 from tracegrad.tracer.loops.description import Loop
 from tracegrad.tracer.loops.iterables import symbolic_range
 from tracegrad.tracer.record.recorder import current_recorder
@@ -48,7 +48,7 @@ class Calls:
         loop = _innermost()
         if loop is not None and isinstance(a, list):
             loop.reads(a)
-        return for_loop.item(_recorder(), a, index)
+        return items.item(_recorder(), a, index)
 
     @staticmethod
     def made(value: Any) -> Any:
@@ -69,7 +69,7 @@ class Calls:
         loop = _innermost()
         if loop is not None and isinstance(a, (list, dict)):
             loop.wrote(a, index)
-        a[index] = value
+        items.set_item(_recorder(), value, a, index)
 
     @staticmethod
     def set_attr(value: Any, obj: Any, name: str) -> None:

@@ -208,8 +208,3 @@ class ForLoop:
         if self.uncertain:
             self._stands_alone()
         self.rebinds = False
-
-
-def item(recorder: Recorder, container: Any, index: Any) -> Any:
-    """``container[index]``."""
-    return container[index]

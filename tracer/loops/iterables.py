@@ -182,7 +182,7 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Source | Non
     if isinstance(iterable, np.ndarray) and kind in (np.ndarray, MadeArray):
         return Rows(iterable) if iterable.ndim and iterable.dtype.kind in "fiubc" else None
     if kind in (list, tuple) or kind in _DICT_VIEWS:
-        return _listed(recorder, list(iterable))
+        return listed(recorder, list(iterable))
     if kind in (dict, set):
         return None
     if kind in _ITERATORS and depth < 4:
@@ -229,14 +229,14 @@ def advance(iterator: Any, count: int) -> None:
         iterator.__setstate__(at - count if back else at + count)
 
 
-def _listed(recorder: Recorder, items: list[Any]) -> Source | None:
-    """The source of *items* in a list."""
+def listed(recorder: Recorder, items: list[Any]) -> Source | None:
+    """The source that *items* of a list are; None where they are not of one kind."""
     if not items:
         return None
     if all(x is items[0] for x in items):
         return Same(items[0], Form(len(items)))
     if all(isinstance(x, tuple) and len(x) == len(items[0]) for x in items) and items[0]:
-        parts = [_listed(recorder, [x[k] for x in items]) for k in range(len(items[0]))]
+        parts = [listed(recorder, [x[k] for x in items]) for k in range(len(items[0]))]
         return Together([p for p in parts if p is not None]) if None not in parts else None
     if all(type(x) is int for x in items):
         return _integers(items)

@@ -75,6 +75,7 @@ class Iteration:
         self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
         self.places: dict[Any, Place] = {}  # that are carried
+        self.stand_ins: list[tuple[TracedArray, Leaf]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
 
@@ -147,12 +148,23 @@ class Iteration:
         if symbol is None:
             return value
         if type(value) is not TracedArray:
-            return TracedArray(symbol, self.recorder)
+            found = TracedArray(symbol, self.recorder)
+            self.stand_ins.append((found, leaf))
+            return found
         found = TracedArray.__new__(TracedArray)
         found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
         found._atom, found._version = symbol, value._storage.version
         found._recorder = self.recorder
+        self.stand_ins.append((found, leaf))
         return found
+
+    def _release(self) -> None:
+        """Have the arrays in the places of values that the loop has not changed be these values."""
+        for found, (value, symbol) in self.stand_ins:
+            if type(value) is TracedArray:
+                found._version = -1  # it is read from the buffer, where it is
+            elif symbol is not None and found._storage.version == 0:
+                found._storage.atom, found._atom = atom_of(value), atom_of(value)
 
     # ---- the end of the iteration ----------------------------------------------------------------------------------
 
@@ -203,6 +215,7 @@ class Iteration:
                 self.recorder.open_loops[-1].writes(storage)
             storage.atom = _final(results, symbol)
             storage.version += 1
+        self._release()
         self.memo: dict[int, Any] = {}
         self.asks = results.asks
         with building(self.recorder):

@@ -54,6 +54,7 @@ class Marked:
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
         self.forms: dict[Var, Form] = {}
+        self.ranges: dict[Var, tuple[int, int]] = {}  # bounds of arrays of positions
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
         self.forms[self.number] = Form(0, {self.number: 1})
@@ -130,6 +131,9 @@ class Marked:
         return None if at is None else self.recorder.nodes[at]
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
+        for loop in self.recorder.open_loops:
+            if atom in loop.ranges:
+                return loop.ranges[atom]  # type: ignore[no-any-return]
         form = self.form(atom)
         if form is None:
             return None

@@ -15,6 +15,8 @@ RNG = np.random.default_rng(3)
 X = RNG.normal(size=(40, 3))
 W = RNG.normal(size=(3, 3)) * 0.3
 V = RNG.normal(size=40)
+K5 = RNG.normal(size=5)
+PLAIN = RNG.normal(size=40)
 
 
 def loops_in(graph: Any) -> list[Any]:
@@ -309,6 +311,32 @@ def appended_rows(X):
     return s, k[7]
 
 
+def windows(x):
+    s = 0.0
+    z = np.zeros_like(x)
+    for i in range(2, 38):
+        s = np.sin(s + np.sum(x[i - 2 : i + 3] * K5))
+        z[i : i + 2] = s * x[i : i + 2]
+    return s + np.sum(z)
+
+
+def lists_by_index(x):
+    s = 0.0
+    ws = [0.1, 0.2] * 20
+    tables = [x[:3] * k for k in range(40)]
+    for i in range(1, 40):
+        s = np.tanh(s * ws[i] + np.sum(tables[i - 1]) * PLAIN[i])
+    return s
+
+
+def stencil(X):
+    U = np.zeros_like(X, shape=(30, 40))
+    U[0] = X[:, 0]
+    for t in range(29):
+        U[t + 1, 1:-1] = U[t, 1:-1] + 0.1 * (U[t, 2:] - 2 * U[t, 1:-1] + U[t, :-2])
+    return U
+
+
 def first_and_last(x):
     s, first = 0.0, None
     for i in range(40):
@@ -349,7 +377,7 @@ def test_number_of_nodes():
      (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
      (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
      (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X),
-     (first_and_last, V), (two_halves, V)],
+     (windows, V), (lists_by_index, V), (stencil, X), (first_and_last, V), (two_halves, V)],
 )  # fmt: skip
 def test_loop(f, arg):
-    check(f, arg, loops=2 if f in (appended_rows, two_halves) else 1)
+    check(f, arg, loops=2 if f in (appended_rows, two_halves) else 1, most=200 if f is lists_by_index else 60)

@@ -45,9 +45,6 @@ class Calls:
 
     @staticmethod
     def item(a: Any, index: Any) -> Any:
-        loop = _innermost()
-        if loop is not None and isinstance(a, list):
-            loop.reads(a)
         return items.item(_recorder(), a, index)
 
     @staticmethod
@@ -58,11 +55,8 @@ class Calls:
         return value
 
     @staticmethod
-    def length(a: Any) -> int:
-        loop = _innermost()
-        if loop is not None and isinstance(a, list):
-            loop.reads(a)
-        return len(a)
+    def length(a: Any) -> Any:
+        return items.length(_recorder(), a)
 
     @staticmethod
     def set_item(value: Any, a: Any, index: Any) -> None:

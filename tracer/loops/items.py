@@ -27,9 +27,39 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
             array = wrap_array(constant(np.asarray(container)))
             return array[without_slices(recorder, index, array.aval.shape)]
+        if type(container) is list:
+            index = _from_the_end(recorder, container, index)
+            recorder.open_loops[-1].reads(container, index)
         if type(container) in (list, tuple) and type(index) is TracedArray and index.aval.dtype.kind in "iu":
             return _of_list(recorder, container, index)
     return container[index]
+
+
+def length(recorder: Recorder, container: Any) -> Any:
+    """``len(container)``, which counts where an iteration appends to a list."""
+    if type(container) is list and recorder.open_loops:
+        marked: Marked = recorder.open_loops[-1]
+        form = _length(marked, container)
+        if form is not None and form.slopes:
+            return marked.integer(form, len(container))
+        marked.reads(container)
+    return len(container)
+
+
+def _length(marked: Marked, container: list[Any]) -> Form | None:
+    """The length of a list to which each iteration appends, as far as that is known from iterations before."""
+    step = marked.grows.get(id(container))
+    return None if step is None else Form(len(container), {marked.number: step})
+
+
+def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
+    """*index* of a list to which each iteration appends, from its end, if the element is always that many from there."""
+    marked: Marked = recorder.open_loops[-1]
+    if type(index) is not TracedArray or (whole := _length(marked, container)) is None:
+        return index
+    form = marked.form(index.atom)
+    back = None if form is None else form.plus(whole, -1).constant
+    return index if back is None or back >= 0 else back
 
 
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:

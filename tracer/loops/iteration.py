@@ -27,7 +27,7 @@ from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
 from .parts import Cut, Found, Wanted
-from .places import Place
+from .places import Element, Place
 from .positions import Form
 from .row_writes import value_of
 from .unset import Unset
@@ -58,7 +58,8 @@ class Learned:
     """What earlier iterations of one run of a loop have written: buffers, by id, and places, by theirs."""
 
     buffers: dict[int, Storage] = field(default_factory=dict)
-    places: dict[Any, Place] = field(default_factory=dict)
+    places: dict[Any, Place | Element] = field(default_factory=dict)
+    grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
 
 
 class Iteration:
@@ -74,7 +75,7 @@ class Iteration:
         self.learned = learned
         self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
-        self.places: dict[Any, Place] = {}  # that are carried
+        self.places: dict[Any, Place | Element] = {}  # that are carried
         self.stand_ins: list[tuple[TracedArray, Leaf]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
@@ -87,12 +88,13 @@ class Iteration:
             value = found.get(name)
             if type(value) is TracedArray and value.aval.shape:
                 self._carry_buffer(value._storage)
+        self.marked.grows.update({key: count for key, (_, count) in self.learned.grows.items()})
         for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
         for place in self.learned.places.values():
             if place.known():
                 for outer in self.recorder.open_loops[:-1]:
-                    if id(place.owner) not in outer.made:
+                    if id(place.owner) not in outer.made and isinstance(place, Place):
                         outer.places[place.id] = place
                 self.places[place.id] = place
                 place.set(self._start(place.id, place.get()))
@@ -223,6 +225,8 @@ class Iteration:
             lists.extend(results)
         count = len(self.loop.assigned)
         for place, value in zip(self.places.values(), every[count:], strict=True):
+            if isinstance(place, Element):
+                continue
             for outer in self.recorder.open_loops:
                 outer.wrote(place.owner, place.key)
             place.set(value)
@@ -281,13 +285,20 @@ class Iteration:
 
     def _written(self, found: dict[str, Any]) -> Reason | None:
         """Note buffers and places that were written, and are not carried."""
-        new = {key: place for key, place in self.marked.places.items() if key not in self.places}
+        marked = self.marked
+        read = {key: e for key, e in marked.elements.items() if id(e.owner) in marked.appends}
+        new = {key: place for key, place in {**marked.places, **read}.items() if key not in self.places}
         self.learned.places.update(new)
+        appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
+        grown = appended != self.learned.grows and bool(marked.read)
+        self.learned.grows = appended
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
         for storage in more:
             self.learned.buffers[id(storage)] = storage
             names = [n for n, v in found.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
+        if grown:  # a length, or a position from its end, is known now
+            return Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None

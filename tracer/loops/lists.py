@@ -31,6 +31,9 @@ class Lists:
             self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
             return
         for target, *values in marked.appends.values():
+            if id(target) in marked.read:
+                self.reason = Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
+                return
             if len(target) < len(values) or any(a is not b for a, b in zip(target[-len(values) :], values, strict=True)):
                 self.reason = Refusal.LOOP_SEEN(what="a list is appended to and changed", site=marked.site)
                 return
@@ -53,7 +56,9 @@ class Lists:
         if not parts.depends(atom) or self._form(value) is not None:
             return -1
         at = len(wanted.rows)
+        starts: dict[Atom, Atom] = {c.symbol: c.before for c in self.marked.carries}
         before = [to_atom(x) if isinstance(x, (*NUMBERS, TracedArray)) else None for x in earlier]
+        before = [x if x is None else starts.get(x, x) for x in before]
         if isinstance(atom, Pair):
             wanted.rows += lanes(atom)
             wanted.earlier += [(), ()]

@@ -19,7 +19,7 @@ from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
-from .places import Place
+from .places import Element, Place
 from .positions import COMPARISONS, Form, Reader, answer, answers_alike, bounds
 
 _ALIAS = PRIMITIVES["alias"]
@@ -48,8 +48,10 @@ class Marked:
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.places: dict[Any, Place] = {}  # of objects, that are written
         self.appends: dict[int, list[Any]] = {}  # id of a list -> [it, values that are appended]
+        self.grows: dict[int, int] = {}  # id of a list -> how many values each iteration appends to it
         self.made: dict[int, Any] = {}  # objects that the iteration has made
         self.read: dict[int, Any] = {}  # lists that are read
+        self.elements: dict[Any, Element] = {}  # of lists, that are read from the end
         self.reason: Reason | None = None
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
@@ -110,7 +112,6 @@ class Marked:
     def reader(self, makers: Mapping[Var, Node] = MappingProxyType({})) -> Reader:
         """A reader of forms of values that *makers*, or nodes of the recording, have."""
         recorder = self.recorder
-        places = recorder._producers.index(recorder.nodes)
 
         def known(var: Var) -> Form | None:
             if var in self.forms:
@@ -118,17 +119,16 @@ class Marked:
             found = next((loop.forms[var] for loop in recorder.open_loops if var in loop.forms), None)
             return recorder.known_forms.get(var) if found is None else found
 
-        def maker(var: Var) -> Node | None:
-            found, at = makers.get(var), places.get(var)
-            return found if found is not None or at is None else recorder.nodes[at]
-
-        return Reader(known, maker)
+        return Reader(known, lambda var: makers.get(var) or self.node_of(var))
 
     def node_of(self, atom: Atom) -> Node | None:
         """The node that makes *atom*."""
-        places = self.recorder._producers.index(self.recorder.nodes)
-        at = places.get(atom) if isinstance(atom, Var) else None
-        return None if at is None else self.recorder.nodes[at]
+        nodes = self.recorder.nodes
+        at = self.recorder._producers.index(nodes).get(atom) if isinstance(atom, Var) else None
+        if at is None or at >= len(nodes):
+            return None
+        node = nodes[at]
+        return node if any(out is atom for out in node.outs) else None  # else it was cut out of the recording
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         for loop in self.recorder.open_loops:
@@ -188,18 +188,27 @@ class Marked:
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
-            if id(target) in loop.read or any(place.owner is target for place in loop.places.values()):
-                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+            if any(place.owner is target for place in loop.places.values()):
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is written and appended to", site=self.recorder.site()))
             loop.appends.setdefault(id(target), [target]).append(value)
         target.append(value)
         return True
 
-    def reads(self, target: Any) -> None:
-        """The list *target* is read: its length, or an item."""
+    def reads(self, target: Any, index: Any = None) -> None:
+        """The list *target* is read: the element at *index*, or all else that it is."""
         for loop in self.recorder.open_loops:
-            loop.read[id(target)] = target
-            if id(target) in loop.appends:
-                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+            if id(target) in loop.made:
+                continue
+            key = index + loop.appended_to(target) if type(index) is int and index < 0 else None
+            if key is None or loop is not self:
+                loop.read[id(target)] = target
+            elif key < 0:
+                element = Element(target, key)
+                loop.elements[element.id] = element
+
+    def appended_to(self, target: Any) -> int:
+        """How many values the iteration has appended to *target*."""
+        return len(self.appends[id(target)]) - 1 if id(target) in self.appends else 0
 
     def made_here(self, value: Any) -> None:
         """*value* was made in this iteration."""

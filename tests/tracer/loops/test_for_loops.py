@@ -337,6 +337,21 @@ def stencil(X):
     return U
 
 
+def history(x):
+    hs = [x[0], x[1] * 0.5]
+    for i in range(2, 40):
+        hs.append(np.sin(hs[-1] * 0.5 + hs[-2]) + x[i])
+    return np.sum(np.stack(hs)), len(hs)
+
+
+def history_by_number(x):
+    hs = [x[0]]
+    for i in range(1, 40):
+        hs.append(hs[i - 1] * 0.5 + x[len(hs)])
+        hs[-1] + 1.0
+    return np.sum(np.stack(hs) ** 2)
+
+
 def first_and_last(x):
     s, first = 0.0, None
     for i in range(40):
@@ -377,7 +392,7 @@ def test_number_of_nodes():
      (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
      (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
      (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X),
-     (windows, V), (lists_by_index, V), (stencil, X), (first_and_last, V), (two_halves, V)],
+     (windows, V), (history, V), (history_by_number, V), (lists_by_index, V), (stencil, X), (first_and_last, V), (two_halves, V)],
 )  # fmt: skip
 def test_loop(f, arg):
     check(f, arg, loops=2 if f in (appended_rows, two_halves) else 1, most=200 if f is lists_by_index else 60)

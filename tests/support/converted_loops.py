@@ -147,7 +147,8 @@ class _Convert(ast.NodeTransformer):
         assigned = tuple(names.assigned)
         # a name that is not assigned in each iteration goes on being what it was
         carried = tuple(n for n in assigned if n in early or n not in names.sure)
-        self.loops.append(Loop(assigned, carried, line, stored=tuple(names.stored)))
+        yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for s in statements for node in ast.walk(s))
+        self.loops.append(Loop(assigned, carried, line, has_yield=yields, stored=tuple(names.stored)))
         return f"_l{len(self.loops) - 1}", self.loops[-1]
 
     def visit_For(self, node: ast.For) -> Any:

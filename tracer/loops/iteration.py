@@ -76,6 +76,8 @@ class Iteration:
         self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
         self.places: dict[Any, Place | Element] = {}  # that are carried
+        self.moves: dict[int, int] = {}  # of the places of arrays that change: the buffer before, and after an iteration
+        self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
         self.stand_ins: list[tuple[TracedArray, Leaf]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
@@ -194,8 +196,10 @@ class Iteration:
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
         if reason is not None:
             return reason
-        for storage, symbol in self.buffers.values():
-            _put_ends(ends, symbol, storage.atom)
+        if self.moves and (wanted.stops or set(self.moves) != set(self.moves.values()) or self.length.slopes):  # type: ignore[union-attr]
+            return Refusal.LOOP_SHARED(site=self.marked.site)
+        for key, (_, symbol) in self.buffers.items():
+            _put_ends(ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
         parts = Cut(self.marked, wanted)
         if self.length is not None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
@@ -212,7 +216,8 @@ class Iteration:
         results = cut(self.marked, wanted)
         if isinstance(results, Reason):
             return results
-        for storage, symbol in self.buffers.values():
+        for key, (_, symbol) in self.buffers.items():
+            storage = self.buffers[self._buffer_after(key)][0]
             if self.recorder.open_loops:
                 self.recorder.open_loops[-1].writes(storage)
             storage.atom = _final(results, symbol)
@@ -258,13 +263,33 @@ class Iteration:
         for leaf, end in zip(start.leaves, leaves, strict=True):
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
-            elif not _is_same_view(leaf.before, end):
-                if not self._is_written(leaf.before):  # but made anew
+            elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
+                if type(end) is TracedArray and self._is_old(end._storage):
+                    self.learned.buffers[id(end._storage)] = end._storage
+                elif not self._is_written(leaf.before):  # but made anew
                     self.lessons.written.discard(name)
                     self.learned.buffers.pop(id(leaf.before._storage), None)
                 return Refusal.LOOP_WRITTEN(name=shown)
         values[name] = leaves
         return None
+
+    def _moved(self, before: TracedArray, end: Any) -> bool:
+        """Whether *end*, in the place of the array *before*, is another one whose buffer is carried (`a, b = b, a`)."""
+        if type(end) is not TracedArray or before._steps or end._steps or id(end._storage) not in self.buffers:
+            return False
+        self.moves[id(before._storage)] = id(end._storage)
+        self.arrays[id(before._storage)] = before
+        return True
+
+    def _buffer_after(self, key: int) -> int:
+        """The buffer that is, after all iterations, in the place of the one with this id."""
+        if key in self.moves:
+            assert self.length is not None
+            order = [key]
+            while self.moves[order[-1]] != key:
+                order.append(self.moves[order[-1]])
+            return order[self.length.offset % len(order)]
+        return key
 
     def _unlike(self, name: Any, shown: str, start: Start, value: Any) -> Reason:
         """The reason why *name* is no carry, which is learned from."""
@@ -278,10 +303,16 @@ class Iteration:
             return Refusal.LOOP_VALUE(name=shown)
         if isinstance(value, (list, dict)) or hasattr(value, "__dataclass_fields__"):
             self.lessons.deep.add(name)
+        elif not start.leaves and type(value) is type(start.value) is not TracedArray:
+            return Refusal.LOOP_VALUE(name=shown)
         return Refusal.LOOP_KIND(name=shown)
 
     def _is_written(self, array: TracedArray) -> bool:
         return id(array._storage) in self.marked.written
+
+    def _is_old(self, storage: Storage) -> bool:
+        """Whether it was there before the iteration."""
+        return storage.born < self.marked.serial and storage.owner is None
 
     def _written(self, found: dict[str, Any]) -> Reason | None:
         """Note buffers and places that were written, and are not carried."""
@@ -336,7 +367,8 @@ class Iteration:
     def _carried(self, leaf: Leaf, end: Any) -> Callable[[Found], Any]:
         symbol = leaf.symbol
         if symbol is None:
-            return lambda _: end
+            key = id(leaf.before._storage)
+            return lambda _: self.arrays[self._buffer_after(key)] if key in self.moves else end
         kind = like(end)
         return lambda results: self._wrapped(end, kind, _final(results, symbol))
 

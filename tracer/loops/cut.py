@@ -60,19 +60,22 @@ def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
     if wanted.stops and wanted.go_on is None and not conditions:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
-    before = recorder.items[marked.items :], recorder.premise, recorder.unmet, recorder.site_override
-    _take_out(parts)
+    before = recorder.items[marked.items :], recorder.premise, recorder.unmet
+    site, recorder.site_override = recorder.site_override, marked.site
+    done = False
     try:
-        recorder.site_override = marked.site
         with building(recorder):
+            _take_out(parts)
             found, flags = make_loop(parts, conditions)
-            if not all(recorder.value(flag) for flag in flags):
-                _put_back(marked, *before[:3])
+            done = all(recorder.value(flag) for flag in flags)
+            if not done:
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
             for flag in flags:
                 recorder.add_guard(Guard(flag, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
     finally:
-        recorder.site_override = before[3]
+        recorder.site_override = site
+        if not done:
+            _put_back(marked, *before)
     return found
 
 

@@ -19,7 +19,7 @@ from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import STAND_INS, TracedArray, class_of
-from ..record.buffers import Storage
+from ..record.buffers import PickStep, Storage
 from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .cut import cut
@@ -34,6 +34,7 @@ from .unset import Unset
 from .values import Like, Plain, alike, atom_of, like, put_together, taken_apart
 
 _UNSET = Unset("")
+_A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
 
 
@@ -379,6 +380,8 @@ class Iteration:
             found = self.memo[id(end)] = TracedArray(atom, self.recorder)
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
+            if type(end) is TracedArray and kind.shape and (end._steps or self._is_old(end._storage)):
+                found._storage.owner = _A_PART
         return found
 
     def _last(self, name: str, value: Any, parts: Cut, wanted: Wanted) -> Callable[[Found], Any] | Reason:
@@ -400,6 +403,9 @@ class Iteration:
         form = self.marked.form(atom) if leaf.aval.weak else None
         if form is not None:
             return self._counted(form, -1)
+        view = None if wanted.stops else self._view_after(leaf)
+        if view is not None:
+            return lambda _: view
         kind, at = like(leaf), len(wanted.last)
         if isinstance(atom, Pair):
             wanted.last += [(x, None) for x in lanes(atom)]
@@ -408,6 +414,27 @@ class Iteration:
             )
         wanted.last.append((atom, None))
         return lambda results: self._wrapped(leaf, kind, results.last[at])
+
+    def _view_after(self, leaf: TracedArray) -> TracedArray | None:
+        """The view that *leaf* is in the last iteration, of an array that was there before; None where it is none, or
+        where in it is not known."""
+        if not leaf._steps or not self._is_old(leaf._storage) and leaf._storage.owner is None:
+            return None
+        if self.length is None or self.length.slopes:
+            return None
+        steps = []
+        for step, before in leaf._steps:
+            if isinstance(step, PickStep):
+                forms = [self.marked.form(x) for x in step.positions]
+                ends = [None if f is None else f.at(self.marked.number, self.length.plus(Form(-1))) for f in forms]
+                if any(f is None or f.slopes for f in ends):
+                    return None
+                step = PickStep(step.axes, tuple([Lit(f.offset, INT) for f in ends if f is not None]))
+            steps.append((step, before))
+        found = TracedArray.__new__(TracedArray)
+        found._storage, found._steps, found._uncertain = leaf._storage, tuple(steps), leaf._uncertain
+        found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.recorder
+        return found
 
     def _counted(self, form: Form, iterations: int) -> Callable[[Found], Any]:
         """An integer after so many *iterations* more than there are."""

@@ -207,6 +207,19 @@ def previous_row(x):
     return np.sum(D * D) + np.sum(row)
 
 
+def row_after(x):
+    D = np.outer(x, x)
+    s = 0.0
+    for row in D:
+        s = s * 0.9 + row[3]
+    row *= 2.0
+    for i in range(30):
+        part = D[i, 3:]
+        s = s * 0.9 + np.sum(part)
+    part += 1.0
+    return s + np.sum(D * D) + np.sum(row)
+
+
 def two_names_of_one(x):
     a = b = x * 1.0
     for i in range(30):
@@ -310,7 +323,7 @@ def swapped(x):
 @pytest.mark.parametrize(
     "f",
     [broken, broken_by_number, returned, caught, out_of_bounds, other_name, other_name_in_place, view_of_what_is_written,
-     previous_row, two_names_of_one, nothing_to_do, inner_while, inner_converges, iterator_goes_on, generator, three_deep,
+     previous_row, row_after, two_names_of_one, nothing_to_do, inner_while, inner_converges, iterator_goes_on, generator, three_deep,
      lower_solve, diagonal, swapped, uneven_numbers],
 )  # fmt: skip
 def test_as_python_does(f):

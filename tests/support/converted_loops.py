@@ -148,7 +148,10 @@ class _Convert(ast.NodeTransformer):
         # a name that is not assigned in each iteration goes on being what it was
         carried = tuple(n for n in assigned if n in early or n not in names.sure)
         yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for s in statements for node in ast.walk(s))
-        self.loops.append(Loop(assigned, carried, line, has_yield=yields, stored=tuple(names.stored)))
+        leaves = [any(isinstance(node, kind) for s in statements for node in ast.walk(s)) for kind in (ast.Break, ast.Return)]
+        self.loops.append(
+            Loop(assigned, carried, line, 0, (), leaves[0], leaves[1], has_yield=yields, stored=tuple(names.stored))
+        )
         return f"_l{len(self.loops) - 1}", self.loops[-1]
 
     def visit_For(self, node: ast.For) -> Any:
@@ -255,6 +258,13 @@ class _Leave(ast.NodeTransformer):
         self.leave = f"{loop}.leave()"
 
     def visit_For(self, node: ast.For) -> Any:
+        return node
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        value = ast.Assign([ast.Name("_value", ast.Store())], node.value or ast.Constant(None))
+        return [value, *ast.parse(self.leave).body, ast.Return(ast.Name("_value", ast.Load()))]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         return node
 
     def visit_Break(self, node: ast.Break) -> Any:

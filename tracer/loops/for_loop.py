@@ -18,8 +18,11 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from ..ir.aval import INT
+from ..ir.graph import Atom, Lit, building
 from ..ir.refusals import Reason, Refusal
-from ..record.array import TracedArray
+from ..ops.elementwise import F, cast
+from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
 from .iterables import Source, SymbolicRange, advance, source_of
@@ -100,6 +103,9 @@ class ForLoop:
         self.streak = 0  # the number of iterations before this one that were marked, with none between
         self.resume = 0  # the iteration before which none is to be marked
         self.pending = False  # whether names are still to be bound to what a loop node has given
+        self.iterable = iterable
+        self.stopped: int | None = None  # the first iteration of a loop node that has stopped at a question
+        self.taken: Atom | None = None  # how many it has made
         self.pieces = 0  # loop nodes that stand for a part of the iterations
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) is SymbolicRange
@@ -111,6 +117,10 @@ class ForLoop:
     def __next__(self) -> Any:
         if self.iteration is not None and self._finished(sys._getframe(1)):
             raise StopIteration
+        if self.stopped is not None:
+            return self._asking()
+        if self.taken is not None:
+            self._goes_on()
         k = self.at
         length = self.source.length
         count = length.constant if length.constant is not None else self._count_now()
@@ -128,7 +138,10 @@ class ForLoop:
             self._stands_alone()
         self.rebinds, self.pending = self.pending, False
         self.streak = 0
-        return self.source.item(k) if self.iterator is None else next(self.iterator)
+        if self.iterator is None or not self.pieces:
+            return self.source.item(k) if self.iterator is None else next(self.iterator)
+        advance(self.iterator, 1)  # whose numbers may not have gone on with it
+        return self.source.item(k)
 
     def _marks(self, count: int, k: int) -> bool:
         """Whether iteration *k* of *count* is to be marked."""
@@ -170,8 +183,13 @@ class ForLoop:
             assert iteration.length is not None
             self.resume = k + iteration.length.offset  # until then there are too few for a loop
             self.attempts -= 1
+        if isinstance(found, Reason) and self._may_be_left(found) and not limited:
+            found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
             note_refusal(self.recorder, found, self.attempts)
+            return False
+        if iteration.taken is not None:
+            self.values, self.stopped, self.taken = found, k, iteration.taken
             return False
         if self.uncertain and iteration.marked.folded < k:
             self._stands_alone()
@@ -186,6 +204,45 @@ class ForLoop:
         if self.iterator is not None:
             advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
         return not limited
+
+    # ---- loops that are left where data decides ---------------------------------------------------------------------
+
+    def _may_be_left(self, reason: Reason) -> bool:
+        """Whether the loop may be left in an iteration whose questions have other answers."""
+        left = getattr(self.loop, "has_break", False) or getattr(self.loop, "has_return", False)
+        return bool(left) and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
+
+    def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
+        """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""
+        if self.uncertain or self.recorder.open_loops:
+            return reason
+        return iteration.finish(frame, True)
+
+    def _asking(self) -> Any:
+        """The item of the iteration before which the loop node has stopped: Python makes it, and asks."""
+        assert self.stopped is not None and self.taken is not None
+        k, self.stopped = self.stopped, None
+        remain = self.source.length.offset - k
+        with building(self.recorder):
+            goes_on = F.lt(self.taken, Lit(remain, INT))
+            number = cast(F.add(self.taken, Lit(k, INT)), INT, weak=True)
+        self.rebinds = True
+        if not self.recorder.guard(goes_on, "bool"):
+            self.at, self.taken = k + remain, None
+            raise StopIteration
+        self.streak = 0
+        self.pending, self.at = False, k
+        return self.source.at(wrap(number, self.recorder))
+
+    def _goes_on(self) -> None:
+        """The iteration has not been the last one: how many there were before it is looked at."""
+        assert self.taken is not None
+        self.at += int(self.recorder.guard(self.taken, "int")) + 1
+        if self.iterator is not None:
+            advance(self.iterator, int(self.recorder.value(self.taken)))
+        self.taken = None
+        self.pieces += 1
+        self.final = self.pieces >= MOST_PIECES
 
     # ---- for the code of the loop ----------------------------------------------------------------------------------
 

@@ -34,6 +34,9 @@ class Source(Protocol):
     def item(self, k: int) -> Any:
         """The item of iteration *k*."""
 
+    def at(self, k: TracedArray) -> Any:
+        """The item of iteration *k*, a number that data decides."""
+
 
 class Counts:
     """``range(start, ..., step)``, of which start and length may be affine in the numbers of outer loops."""
@@ -48,6 +51,9 @@ class Counts:
     def item(self, k: int) -> Any:
         return self.now + k * self.step
 
+    def at(self, k: TracedArray) -> Any:
+        return k * self.step + self.now
+
 
 class Rows:
     """The rows of an array."""
@@ -57,14 +63,18 @@ class Rows:
         self.length = Form(array.shape[0]) if length is None else length
 
     def symbol(self, marked: Marked, k: int) -> Any:
-        array = self.array
-        if type(array) is not TracedArray:
-            array = wrap_array(constant(np.asarray(array)))
         first = self.start + k * self.step
-        return array[marked.integer(Form(first, {marked.number: self.step}), first)]
+        return self._traced()[marked.integer(Form(first, {marked.number: self.step}), first)]
 
     def item(self, k: int) -> Any:
         return self.array[self.start + k * self.step]
+
+    def at(self, k: TracedArray) -> Any:
+        return self._traced()[k * self.step + self.start]
+
+    def _traced(self) -> TracedArray:
+        array = self.array
+        return array if type(array) is TracedArray else wrap_array(constant(np.asarray(array)))
 
 
 class Listed:
@@ -76,9 +86,17 @@ class Listed:
         self.rows: Rows | None = None
 
     def symbol(self, marked: Marked, k: int) -> Any:
+        return self._of_kind(self._rows().symbol(marked, k))
+
+    def at(self, k: TracedArray) -> Any:
+        return self._of_kind(self._rows().at(k))
+
+    def _rows(self) -> Rows:
         if self.rows is None:
             self.rows = Rows(self.stacked())
-        row = self.rows.symbol(marked, k)
+        return self.rows
+
+    def _of_kind(self, row: TracedArray) -> TracedArray:
         if self.kind.weak:
             return wrap(weak(row.atom))
         return wrap_array(row.atom) if self.kind.kind is np.ndarray else wrap(row.atom)
@@ -99,6 +117,9 @@ class Same:
     def item(self, k: int) -> Any:
         return self.value
 
+    def at(self, k: TracedArray) -> Any:
+        return self.value
+
 
 class Together:
     """``zip`` of several."""
@@ -114,6 +135,9 @@ class Together:
 
     def item(self, k: int) -> Any:
         return tuple([s.item(k) for s in self.sources])
+
+    def at(self, k: TracedArray) -> Any:
+        return tuple([s.at(k) for s in self.sources])
 
 
 class Backwards:
@@ -138,6 +162,9 @@ class Backwards:
 
     def item(self, k: int) -> Any:
         return self.source.item(k)
+
+    def at(self, k: TracedArray) -> Any:
+        return self.source.at(k)
 
 
 class SymbolicRange:

@@ -82,6 +82,7 @@ class Iteration:
         self.stand_ins: list[tuple[TracedArray, Leaf]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
+        self.taken: Atom | None = None  # after how many iterations, then
 
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
@@ -225,7 +226,7 @@ class Iteration:
             storage.version += 1
         self._release()
         self.memo: dict[int, Any] = {}
-        self.asks = results.asks
+        self.asks, self.taken = results.asks, results.taken
         with building(self.recorder):
             every = [make(results) for make in made]
             lists.extend(results)

@@ -130,6 +130,29 @@ def broken(x):
     return s, i
 
 
+def converges(x):
+    y = x[0] ** 2 + 2.0
+    for i in range(100):
+        step = (y * y - 2.0) / (2.0 * y)
+        y = y - step
+        if np.abs(step) < 1e-12:
+            break
+    return y, i
+
+
+def finds(x):
+    s = 0.0
+    for i, v in enumerate(x):
+        s = s + v**2 * 0.3
+        if s > 1.5:
+            break
+        if i == 28:
+            s = s * 2.0
+    else:
+        return s * 3.0
+    return s, i, v
+
+
 def broken_by_number(x):
     s = 0.0
     for i in range(1000):
@@ -322,7 +345,7 @@ def swapped(x):
 
 @pytest.mark.parametrize(
     "f",
-    [broken, broken_by_number, returned, caught, out_of_bounds, other_name, other_name_in_place, view_of_what_is_written,
+    [broken, converges, finds, broken_by_number, returned, caught, out_of_bounds, other_name, other_name_in_place, view_of_what_is_written,
      previous_row, row_after, two_names_of_one, nothing_to_do, inner_while, inner_converges, iterator_goes_on, generator, three_deep,
      lower_solve, diagonal, swapped, uneven_numbers],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tracegrad.tracer.loops import for_loop, items, while_loop
-from tracegrad.tracer.loops.description import Loop
+from tracegrad.tracer.loops.description import LoopStatement
 from tracegrad.tracer.loops.iterables import symbolic_range
 from tracegrad.tracer.record.recorder import current_recorder
 
@@ -32,11 +32,11 @@ class Calls:
     """What the copy calls."""
 
     @staticmethod
-    def loop(description: Loop, iterable: Any) -> Any:
+    def loop(description: LoopStatement, iterable: Any) -> Any:
         return for_loop.begin(_recorder(), iterable, description)
 
     @staticmethod
-    def while_loop(description: Loop) -> Any:
+    def while_loop(description: LoopStatement) -> Any:
         return while_loop.begin_while(_recorder(), description)
 
     @staticmethod
@@ -137,9 +137,9 @@ class _Names(ast.NodeVisitor):
 
 class _Convert(ast.NodeTransformer):
     def __init__(self) -> None:
-        self.loops: list[Loop] = []
+        self.loops: list[LoopStatement] = []
 
-    def _describe(self, statements: Iterable[ast.AST], line: int) -> tuple[str, Loop]:
+    def _describe(self, statements: Iterable[ast.AST], line: int) -> tuple[str, LoopStatement]:
         names = _Names()
         for statement in statements:
             names.visit(statement)
@@ -147,10 +147,13 @@ class _Convert(ast.NodeTransformer):
         assigned = tuple(names.assigned)
         # a name that is not assigned in each iteration goes on being what it was
         carried = tuple(n for n in assigned if n in early or n not in names.sure)
-        yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for s in statements for node in ast.walk(s))
-        leaves = [any(isinstance(node, kind) for s in statements for node in ast.walk(s)) for kind in (ast.Break, ast.Return)]
+        every = [node for statement in statements for node in ast.walk(statement)]
+        leaves = [any(isinstance(node, kind) for node in every) for kind in (ast.Break, ast.Return)]
+        yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in every)
         self.loops.append(
-            Loop(assigned, carried, line, 0, (), leaves[0], leaves[1], has_yield=yields, stored=tuple(names.stored))
+            LoopStatement(
+                assigned, carried, line, 0, (), leaves[0], leaves[1], has_yield=yields, stored=tuple(names.stored)
+            )
         )
         return f"_l{len(self.loops) - 1}", self.loops[-1]
 

@@ -68,7 +68,8 @@ class Program:
             self._add(depth, f"for {i}, a in enumerate(x):")
         elif kind == "zip":
             rows, high = ["a", "b"], -1
-            self._add(depth, f"for a, b in zip(x, {rng.choice(['x[::-1]', 'z * 1.0', '[0.1 * q for q in range(20)]'])}):")
+            other = rng.choice(["x[::-1]", "z * 1.0", "[0.1 * q for q in range(20)]"])
+            self._add(depth, f"for a, b in zip(x, {other}):")
         elif kind == "while" and left == 2:
             low, high = 0, 19
             self._add(depth, f"{i} = 0")
@@ -82,7 +83,8 @@ class Program:
         appends = kind != "triangle" and rng.random() < 0.25
         if appends:
             self.lists += 1
-            self.lines.insert(len(self.lines) - 1 - (kind == "while" and left == 2), "    " * depth + f"l{self.lists} = []")
+            at = len(self.lines) - 1 - (kind == "while" and left == 2)
+            self.lines.insert(at, "    " * depth + f"l{self.lists} = []")
         mine = self.lists
         for _ in range(rng.choice([1, 2, 3])):
             self._statement(depth + 1, counter, rows, outer if kind == "triangle" else None, left)
@@ -108,9 +110,15 @@ class Program:
             first, second = self._index(counter), rng.choice([self._index(counter), str(rng.randrange(N))])
             self._add(depth, f"D[{first}, {second}] = {self._value(counter, rows)} * 0.5 + D[{second}, {first}] * 0.1")
         elif kind == "if" and counter is not None:
-            question = rng.choice([
-                f"{counter[0]} > {rng.randrange(3)}", f"{counter[0]} >= 0", "s > -1e6", f"{counter[0]} != 30", "t < 0.3",
-            ])  # fmt: skip
+            question = rng.choice(
+                [
+                    f"{counter[0]} > {rng.randrange(3)}",
+                    f"{counter[0]} >= 0",
+                    f"{counter[0]} != 30",
+                    "s > -1e6",
+                    "t < 0.3",
+                ]
+            )
             self._add(depth, f"if {question}:")
             self._add(depth + 1, f"t = t * 0.7 + {self._value(counter, rows)} * 0.2")
         elif kind == "loop" and left > 1:

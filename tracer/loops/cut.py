@@ -18,13 +18,13 @@ from ..ops.control import CAPACITY
 from ..ops.elementwise import F
 from .loop_node import make_loop
 from .marked import Marked
-from .parts import Cut, Found, Wanted
+from .parts import Cut, LoopResults, Wanted
 
 _HELD = "what was asked in each iteration had the same answer", "what was asked had another answer in some iteration"
 
 
 def _conditions(parts: Cut) -> list[Atom] | Reason:
-    """What has to hold in every iteration, for what was asked in this one."""
+    """Conditions that have to hold in every iteration, for what was asked in this one."""
     found: list[Atom] = []
     for guard in parts.guards():
         condition = _condition(guard)
@@ -49,7 +49,7 @@ def _condition(guard: Guard) -> Atom | Reason:
     return F.eq(atom, Lit(expected, dtype))
 
 
-def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
+def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     """The loop in the place of the iteration, and of all that would follow; or why there is none, with nothing
     changed."""
     recorder = marked.recorder

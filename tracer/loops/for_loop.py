@@ -25,11 +25,11 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
-from .iterables import Source, SymbolicRange, advance, source_of
+from .iterables import Iterated, SymbolicRange, advance, source_of
 from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
-from .positions import Form
+from .positions import Affine
 from .row_writes import value_of
 
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
@@ -60,7 +60,7 @@ def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
         recorder.notes.append(note)
 
 
-def worth_marking(length: Form) -> bool:
+def worth_marking(length: Affine) -> bool:
     """Whether a loop is better than its iterations one after another (a heuristic)."""
     return length.constant is None or length.constant >= MIN_TRIPS
 
@@ -89,7 +89,7 @@ class PlainLoop:
 class ForLoop:
     """A loop of which a loop node may be made."""
 
-    def __init__(self, recorder: Recorder, iterable: Any, source: Source, loop: Any) -> None:
+    def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
         self.recorder, self.loop, self.source = recorder, loop, source
         self.lessons: Lessons = lessons_of(recorder, loop)
         self.iterator = None if type(iterable) in (TracedArray, SymbolicRange) else iter(iterable)
@@ -151,7 +151,7 @@ class ForLoop:
 
     def _marked(self, frame: FrameType, k: int) -> Any:
         """The item of iteration *k*, which is marked."""
-        length = self.source.length.plus(Form(-k))
+        length = self.source.length.plus(Affine(-k))
         values = dict(zip(self.loop.assigned, self.values, strict=True)) if self.pending else {}
         iteration = Iteration(self.recorder, length, frame, self.loop, self.lessons, self.learned, values)
         iteration.begin()
@@ -176,7 +176,7 @@ class ForLoop:
         """Whether the iteration that has been made stands for all that remain."""
         iteration, self.iteration = self.iteration, None
         assert iteration is not None
-        k, remain = self.at - 1, self.source.length.plus(Form(1 - self.at))
+        k, remain = self.at - 1, self.source.length.plus(Affine(1 - self.at))
         found = iteration.finish(frame)
         limited = iteration.length != remain
         if limited and isinstance(found, Reason) and found.code is Refusal.LOOP_ANSWERS:

@@ -1,5 +1,5 @@
-"""``a[i]`` and ``a[i] = v`` in a marked iteration, where *i* follows from the number of the iteration: of lists and plain
-arrays, which would ask for the number itself, and slices that move, which would do so too."""
+"""``a[i]`` and ``a[i] = v`` in a marked iteration, where *i* follows from the number of the iteration: of lists and
+plain arrays, which would ask for the number itself, and slices that move, which would do so too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
 from .iterables import Counts, Listed, Same, listed, weak
 from .marked import Marked
-from .positions import Form, bounds
+from .positions import Affine, bounds
 
 
 def item(recorder: Recorder, container: Any, index: Any) -> Any:
@@ -46,14 +46,14 @@ def length(recorder: Recorder, container: Any) -> Any:
     return len(container)
 
 
-def _length(marked: Marked, container: list[Any]) -> Form | None:
+def _length(marked: Marked, container: list[Any]) -> Affine | None:
     """The length of a list to which each iteration appends, as far as that is known from iterations before."""
     step = marked.grows.get(id(container))
-    return None if step is None else Form(len(container), {marked.number: step})
+    return None if step is None else Affine(len(container), {marked.number: step})
 
 
 def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
-    """*index* of a list to which each iteration appends, from its end, if the element is always that many from there."""
+    """*index* of a list to which each iteration appends, from its end, if the element is always that far from it."""
     marked: Marked = recorder.open_loops[-1]
     if type(index) is not TracedArray or (whole := _length(marked, container)) is None:
         return index
@@ -116,13 +116,13 @@ def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> An
 def _places(recorder: Recorder, moving: slice, size: int) -> TracedArray | None:
     """The positions of a slice of constant width; None where it is not known to be within *size*."""
     marked: Marked = recorder.open_loops[-1]
-    ends = [marked.form(x.atom) if type(x) is TracedArray else None if x is None else Form(int(x))
+    ends = [marked.form(x.atom) if type(x) is TracedArray else None if x is None else Affine(int(x))
             for x in (moving.start, moving.stop)]  # fmt: skip
     step = 1 if moving.step is None else moving.step
     if type(step) is not int or step < 1:
         return None
-    start = Form(0) if moving.start is None else ends[0]
-    stop = Form(size) if moving.stop is None else ends[1]
+    start = Affine(0) if moving.start is None else ends[0]
+    stop = Affine(size) if moving.stop is None else ends[1]
     if start is None or stop is None:
         return None
     width = stop.plus(start, -1).constant

@@ -1,65 +1,43 @@
-"""The local variables of a loop's frame in a marked iteration: what is carried by them, and what they hold after the last
-iteration.
+"""The local variables of a loop's frame in a marked iteration: what is carried by them, and what they hold after the
+last iteration.
 
-A carried name begins the iteration with a symbol in place of each number in its value.  Arrays that the loop writes into
-keep their objects: their buffers hold the symbols.  Python integers that go up by a constant are no carries: they follow
-from the number of the iteration."""
+A carried name begins the iteration with a symbol in place of each number in its value.  Arrays that the loop writes
+into keep their objects: their buffers hold the symbols.  Python integers that go up by a constant are no carries:
+they follow from the number of the iteration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
+from ..ir.graph import Atom, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import F, cast
-from ..record.array import STAND_INS, TracedArray, class_of
-from ..record.buffers import PickStep, Storage
+from ..record.array import TracedArray, class_of
+from ..record.buffers import Storage
 from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
+from .after import After, Start, StartNumber, final_of
 from .cut import cut
 from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
-from .parts import Cut, Found, Wanted
-from .places import Element, Place
-from .positions import Form
-from .row_writes import value_of
-from .unset import Unset
-from .values import Like, Plain, alike, atom_of, like, put_together, taken_apart
-
-_UNSET = Unset("")
-_A_PART = "what a loop has taken of another array"
-_MOST_LOOKED_AT = 200  # objects that are looked through for traced values
-
-
-class Leaf(NamedTuple):
-    """A number in the value of a name, and the symbol in its place; None where the array keeps its object."""
-
-    before: Any
-    symbol: Var | None
-
-
-class Start(NamedTuple):
-    """The value of a name at the start of an iteration.  ``count``: the form of an integer that counts."""
-
-    value: Any
-    pattern: Any
-    leaves: list[Leaf]
-    count: Form | None = None
+from .parts import Cut, LoopResults, Wanted
+from .places import Element, WrittenPlace
+from .positions import Affine
+from .unset import UNSET, Unset
+from .values import PlainValue, alike, atom_of, put_together, taken_apart
 
 
 @dataclass
 class Learned:
-    """What earlier iterations of one run of a loop have written: buffers, by id, and places, by theirs."""
+    """Writes of earlier iterations in one run of a loop: buffers, by id, and places, by theirs."""
 
     buffers: dict[int, Storage] = field(default_factory=dict)
-    places: dict[Any, Place | Element] = field(default_factory=dict)
+    places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
 
 
@@ -68,18 +46,20 @@ class Iteration:
     have yet."""
 
     def __init__(
-        self, recorder: Recorder, length: Form | None, frame: FrameType, loop: Any, lessons: Lessons,
+        self, recorder: Recorder, length: Affine | None, frame: FrameType, loop: Any, lessons: Lessons,
         learned: Learned, values: Mapping[str, Any] = MappingProxyType({}),
     ):  # fmt: skip
         self.given = values
         self.recorder, self.length, self.frame, self.loop, self.lessons = recorder, length, frame, loop, lessons
         self.learned = learned
-        self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
+        self.buffers: dict[int, tuple[Storage, Var]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
-        self.places: dict[Any, Place | Element] = {}  # that are carried
-        self.moves: dict[int, int] = {}  # of the places of arrays that change: the buffer before, and after an iteration
+        self.places: dict[Any, WrittenPlace | Element] = {}  # that are carried
+        self.moves: dict[
+            int, int
+        ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
         self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
-        self.stand_ins: list[tuple[TracedArray, Leaf]] = []  # arrays of symbols
+        self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
         self.taken: Atom | None = None  # after how many iterations, then
@@ -98,12 +78,12 @@ class Iteration:
         for place in self.learned.places.values():
             if place.known():
                 for outer in self.recorder.open_loops[:-1]:
-                    if id(place.owner) not in outer.made and isinstance(place, Place):
+                    if id(place.owner) not in outer.made and isinstance(place, WrittenPlace):
                         outer.places[place.id] = place
                 self.places[place.id] = place
                 place.set(self._start(place.id, place.get()))
         self.symbols = tuple([
-            self._start(name, found[name]) if type(found.get(name, _UNSET)) is not Unset else Unset(name)
+            self._start(name, found[name]) if type(found.get(name, UNSET)) is not Unset else Unset(name)
             for name in self.loop.carried
         ])  # fmt: skip
 
@@ -122,9 +102,9 @@ class Iteration:
         if name in self.lessons.steps:
             count = self._count_of(value)
             if count is not None:
-                form = count.plus(Form(0, {self.marked.number: self.lessons.steps[name]}))
+                form = count.plus(Affine(0, {self.marked.number: self.lessons.steps[name]}))
                 now = value if type(value) is int else int(self.recorder.value(value.atom))
-                self.starts_of[name] = Start(value, Plain(value), [], form)
+                self.starts_of[name] = Start(value, PlainValue(value), [], form)
                 return self.marked.integer(form, now)
         given: list[Any] = []
         pattern = taken_apart(value, given, name in self.lessons.deep)
@@ -134,20 +114,20 @@ class Iteration:
             return value
         return put_together(pattern, iter([self._symbol(leaf) for leaf in leaves]))
 
-    def _count_of(self, value: Any) -> Form | None:
+    def _count_of(self, value: Any) -> Affine | None:
         """The form of an integer at the start of the iteration."""
         if type(value) is int:
-            return Form(value)
+            return Affine(value)
         if type(value) is not TracedArray or not value.aval.weak or value.aval.dtype.kind != "i":
             return None
         return self.marked.form(value.atom)
 
-    def _leaf(self, value: Any) -> Leaf:
+    def _leaf(self, value: Any) -> StartNumber:
         if type(value) is TracedArray and id(value._storage) in self.buffers:
-            return Leaf(value, None)
-        return Leaf(value, self.marked.carried(atom_of(value)))
+            return StartNumber(value, None)
+        return StartNumber(value, self.marked.carried(atom_of(value)))
 
-    def _symbol(self, leaf: Leaf) -> Any:
+    def _symbol(self, leaf: StartNumber) -> Any:
         """The array in the place of *leaf*: of the same buffer, so that it can be written into as the other one, but
         read as the symbol as long as it is not."""
         value, symbol = leaf
@@ -182,14 +162,14 @@ class Iteration:
         self.length = marked.length
         result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
-            known = {var: form.at(marked.number, Form(0)) for var, form in marked.forms.items()}
+            known = {var: form.at(marked.number, Affine(0)) for var, form in marked.forms.items()}
             self.recorder.known_forms.update(known)
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         ends = wanted.ends
         values: dict[Any, list[Any]] = {}
-        reasons = [self._end(name, name, found.get(name, _UNSET), ends, values) for name in self.loop.carried]
+        reasons = [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
         reasons += [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons.append(self._written(found))
         if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
@@ -205,10 +185,11 @@ class Iteration:
         parts = Cut(self.marked, wanted)
         if self.length is not None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
-        made: list[Callable[[Found], Any]] = []
+        made: list[Callable[[LoopResults], Any]] = []
+        after = After(self, values, parts, wanted)
         for name in [*self.loop.assigned, *self.places]:
-            value = found.get(name, _UNSET) if isinstance(name, str) else self.places[name].get()
-            result = self._result(name, value, values, parts, wanted)
+            value = found.get(name, UNSET) if isinstance(name, str) else self.places[name].get()
+            result = after.value(name, value)
             if isinstance(result, Reason):
                 return result
             made.append(result)
@@ -219,13 +200,12 @@ class Iteration:
         if isinstance(results, Reason):
             return results
         for key, (_, symbol) in self.buffers.items():
-            storage = self.buffers[self._buffer_after(key)][0]
+            storage = self.buffers[self.buffer_after(key)][0]
             if self.recorder.open_loops:
                 self.recorder.open_loops[-1].writes(storage)
-            storage.atom = _final(results, symbol)
+            storage.atom = final_of(results, symbol)
             storage.version += 1
         self._release()
-        self.memo: dict[int, Any] = {}
         self.asks, self.taken = results.asks, results.taken
         with building(self.recorder):
             every = [make(results) for make in made]
@@ -245,11 +225,11 @@ class Iteration:
         """Why the value of *name* is no carry; else what it is goes to *ends* and *values*."""
         if name not in self.starts_of:
             return None  # it was not set, so it is not read before it is assigned
-        if value is _UNSET:
+        if value is UNSET:
             return Refusal.LOOP_UNSET(name=shown)
         start = self.starts_of[name]
-        if start.count is not None:
-            if self._count_of(value) == start.count.plus(Form(self.lessons.steps[name])):
+        if start.counts is not None:
+            if self._count_of(value) == start.counts.plus(Affine(self.lessons.steps[name])):
                 return None
             del self.lessons.steps[name]
             return Refusal.LOOP_VALUE(name=shown)
@@ -266,7 +246,7 @@ class Iteration:
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
             elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
-                if type(end) is TracedArray and self._is_old(end._storage):
+                if type(end) is TracedArray and self.is_old(end._storage):
                     self.learned.buffers[id(end._storage)] = end._storage
                 elif not self._is_written(leaf.before):  # but made anew
                     self.lessons.written.discard(name)
@@ -283,7 +263,7 @@ class Iteration:
         self.arrays[id(before._storage)] = before
         return True
 
-    def _buffer_after(self, key: int) -> int:
+    def buffer_after(self, key: int) -> int:
         """The buffer that is, after all iterations, in the place of the one with this id."""
         if key in self.moves:
             assert self.length is not None
@@ -312,7 +292,7 @@ class Iteration:
     def _is_written(self, array: TracedArray) -> bool:
         return id(array._storage) in self.marked.written
 
-    def _is_old(self, storage: Storage) -> bool:
+    def is_old(self, storage: Storage) -> bool:
         """Whether it was there before the iteration."""
         return storage.born < self.marked.serial and storage.owner is None
 
@@ -320,7 +300,8 @@ class Iteration:
         """Note buffers and places that were written, and are not carried."""
         marked = self.marked
         read = {key: e for key, e in marked.elements.items() if id(e.owner) in marked.appends}
-        new = {key: place for key, place in {**marked.places, **read}.items() if key not in self.places}
+        every: dict[Any, WrittenPlace | Element] = {**marked.places, **read}
+        new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
         appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
         grown = appended != self.learned.grows and bool(marked.read)
@@ -341,138 +322,11 @@ class Iteration:
         seen: dict[int, Any] = {}
         for name, leaves in values.items():
             for leaf, start in zip(leaves, self.starts_of[name].leaves, strict=True):
-                if type(leaf) is TracedArray and start.symbol is not None and class_of(leaf) is np.ndarray:
-                    if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
-                        return Refusal.LOOP_SHARED(site=self.marked.site)
+                if type(leaf) is not TracedArray or start.symbol is None or class_of(leaf) is not np.ndarray:
+                    continue
+                if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
+                    return Refusal.LOOP_SHARED(site=self.marked.site)
         return None
-
-    # ---- after the loop --------------------------------------------------------------------------------------------
-
-    def _result(
-        self, name: Any, value: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted
-    ) -> Callable[[Found], Any] | Reason:
-        """A function that gives the value of *name* after the loop."""
-        if value is _UNSET:
-            return lambda _: Unset(name)
-        start = self.starts_of.get(name)
-        if start is not None and start.count is not None:
-            return self._counted(start.count, 0)
-        if start is not None and start.leaves:
-            leaves = values[name]
-            given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
-            pattern = taken_apart(value, [], name in self.lessons.deep)
-            return lambda results: put_together(pattern, iter([make(results) for make in given]))
-        if start is not None:
-            return lambda _: value
-        return self._last(name, value, parts, wanted)
-
-    def _carried(self, leaf: Leaf, end: Any) -> Callable[[Found], Any]:
-        symbol = leaf.symbol
-        if symbol is None:
-            key = id(leaf.before._storage)
-            return lambda _: self.arrays[self._buffer_after(key)] if key in self.moves else end
-        kind = like(end)
-        return lambda results: self._wrapped(end, kind, _final(results, symbol))
-
-    def _wrapped(self, end: Any, kind: Like, atom: Atom) -> Any:
-        """The array of *kind* with *atom*; the same one for the same *end* of several names."""
-        found = self.memo.get(id(end))
-        if found is None:
-            found = self.memo[id(end)] = TracedArray(atom, self.recorder)
-            found._storage.c_order = kind.c_order
-            found._storage.array0d = kind.kind is np.ndarray
-            if type(end) is TracedArray and kind.shape and (end._steps or self._is_old(end._storage)):
-                found._storage.owner = _A_PART
-        return found
-
-    def _last(self, name: str, value: Any, parts: Cut, wanted: Wanted) -> Callable[[Found], Any] | Reason:
-        """The value in the last iteration of a name that is not carried."""
-        leaves: list[Any] = []
-        pattern = taken_apart(value, leaves, True)
-        atoms = [atom_of(x) if type(x) is TracedArray else None for x in leaves]
-        if not any(x is not None and parts.depends(x) for x in atoms):
-            if self._may_hold(value, parts):
-                return Refusal.LOOP_HELD(name=name)
-            return lambda _: value
-        made = [
-            self._last_leaf(leaf, atom, wanted) if atom is not None and parts.depends(atom) else (lambda _, x=leaf: x)
-            for leaf, atom in zip(leaves, atoms, strict=True)
-        ]
-        return lambda results: put_together(pattern, iter([make(results) for make in made]))
-
-    def _last_leaf(self, leaf: TracedArray, atom: Atom, wanted: Wanted) -> Callable[[Found], Any]:
-        form = self.marked.form(atom) if leaf.aval.weak else None
-        if form is not None:
-            return self._counted(form, -1)
-        view = None if wanted.stops else self._view_after(leaf)
-        if view is not None:
-            return lambda _: view
-        kind, at = like(leaf), len(wanted.last)
-        if isinstance(atom, Pair):
-            wanted.last += [(x, None) for x in lanes(atom)]
-            return lambda results: self._wrapped(
-                leaf, kind, Pair(results.last[at], results.last[at + 1], atom.aval.dtype)
-            )
-        wanted.last.append((atom, None))
-        return lambda results: self._wrapped(leaf, kind, results.last[at])
-
-    def _view_after(self, leaf: TracedArray) -> TracedArray | None:
-        """The view that *leaf* is in the last iteration, of an array that was there before; None where it is none, or
-        where in it is not known."""
-        if not leaf._steps or not self._is_old(leaf._storage) and leaf._storage.owner is None:
-            return None
-        if self.length is None or self.length.slopes:
-            return None
-        steps = []
-        for step, before in leaf._steps:
-            if isinstance(step, PickStep):
-                forms = [self.marked.form(x) for x in step.positions]
-                ends = [None if f is None else f.at(self.marked.number, self.length.plus(Form(-1))) for f in forms]
-                if any(f is None or f.slopes for f in ends):
-                    return None
-                step = PickStep(step.axes, tuple([Lit(f.offset, INT) for f in ends if f is not None]))
-            steps.append((step, before))
-        found = TracedArray.__new__(TracedArray)
-        found._storage, found._steps, found._uncertain = leaf._storage, tuple(steps), leaf._uncertain
-        found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.recorder
-        return found
-
-    def _counted(self, form: Form, iterations: int) -> Callable[[Found], Any]:
-        """An integer after so many *iterations* more than there are."""
-
-        def make(results: Found) -> Any:
-            if results.taken is not None:
-                taken = F.add(results.taken, Lit(iterations, INT)) if iterations else results.taken
-                value = value_of(form, {self.marked.number: taken})
-                return TracedArray(cast(value, INT, weak=True), self.recorder)
-            assert self.length is not None
-            end = form.at(self.marked.number, self.length.plus(Form(iterations)))
-            return end.offset if not end.slopes else TracedArray(value_of(end, {}), self.recorder)
-
-        return make
-
-    def _may_hold(self, value: Any, parts: Cut) -> bool:
-        """Whether a value of this iteration is to be found in *value*."""
-        stack, seen = [value], set()
-        while stack and len(seen) < _MOST_LOOKED_AT:
-            x = stack.pop()
-            if id(x) in seen or isinstance(x, (int, float, str, bytes, np.ndarray, type(None))):
-                continue
-            seen.add(id(x))
-            if type(x) is Unset:
-                continue
-            if type(x) is TracedArray:
-                if parts.depends(x.atom):
-                    return True
-            elif type(x) in STAND_INS:
-                return True
-            elif isinstance(x, (list, tuple, set, frozenset)):
-                stack += x
-            elif isinstance(x, dict):
-                stack += [*x.keys(), *x.values()]
-            elif not isinstance(x, type) and not callable(x):
-                stack += getattr(x, "__dict__", {}).values()
-        return len(seen) >= _MOST_LOOKED_AT
 
 
 def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
@@ -485,16 +339,8 @@ def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
         ends[symbol] = end
 
 
-def _final(results: Found, symbol: Var) -> Atom:
-    if isinstance(symbol, Pair):
-        re, im = [results.finals[x] for x in lanes(symbol)]  # type: ignore[index]
-        return Pair(re, im, symbol.aval.dtype)
-    return results.finals[symbol]
-
-
 def _is_same_view(a: Any, b: Any) -> bool:
     if a is b:
         return True
     same = type(a) is type(b) is TracedArray and a._storage is b._storage and len(a._steps) == len(b._steps)
     return same and all(x is y for (x, _), (y, _) in zip(a._steps, b._steps, strict=True))
-

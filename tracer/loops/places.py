@@ -31,7 +31,7 @@ class Element(NamedTuple):
         self.owner[self.key] = value
 
 
-class Place(NamedTuple):
+class WrittenPlace(NamedTuple):
     """Attribute or item ``key`` of ``owner``."""
 
     owner: Any

@@ -28,7 +28,7 @@ from .for_loop import MOST_ATTEMPTS, can_mark, note_refusal
 from .iteration import Iteration, Learned
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
-from .positions import COMPARISONS, Form, answers_alike
+from .positions import COMPARISONS, Affine, answers_alike
 
 
 def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
@@ -92,7 +92,7 @@ class WhileLoop:
             if not self.ended:
                 self.rebinds = False
             return not self.ended
-        if type(condition) is TracedArray and not condition.aval.size == 1:
+        if type(condition) is TracedArray and condition.aval.size != 1:
             self._stop()
             return bool(condition)  # an error
         if type(condition) is TracedArray and self._goes_on(iteration, condition):
@@ -107,7 +107,7 @@ class WhileLoop:
         marked = iteration.marked
         count = trip_count(marked, condition.atom)
         if count is not None and count > 0:
-            iteration.length = marked.length = Form(count)
+            iteration.length = marked.length = Affine(count)
             return True
         truth = reshape(condition.atom, ())
         if truth.aval.dtype.kind != "b":

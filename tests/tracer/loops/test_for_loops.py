@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from converted_loops import converted
-from tracegrad.tracer.ir.text import print_graph
 from tracing import check_gradient, check_value
+
+from tracegrad.tracer.ir.text import print_graph
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(40, 3))
@@ -168,7 +169,7 @@ def whole_number(x):
 
 def zipped(X):
     s = 0.0
-    for k, (row, v) in enumerate(zip(X, X[:, 0])):
+    for k, (row, v) in enumerate(zip(X, X[:, 0], strict=True)):
         s = np.sin(s + row[1] * v * k * 0.01)
     return s, k, v, row
 
@@ -183,7 +184,7 @@ def backwards_zip(x):
 def listed(x):
     ws = [0.1 * k for k in range(40)]
     s = 0.0
-    for w, v in zip(ws, x):
+    for w, v in zip(ws, x, strict=False):
         s = np.tanh(s * w + v)
     return s
 
@@ -232,7 +233,7 @@ def newton(a):
 def counting_while(x):
     s, k = 0.0, 0
     while k < 40:
-        s = s * 0.9 + x[k] * np.sin(s)  + 0.1
+        s = s * 0.9 + x[k] * np.sin(s) + 0.1
         k += 1
     return s, k
 
@@ -385,14 +386,16 @@ def test_number_of_nodes():
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize(
-    ("f", "arg"),
-    [(counted, 0.3), (counted, X[0]), (two_carries, 0.3), (float_from_int, V), (rows, V), (matrix_rows, X),
-     (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
-     (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
-     (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
-     (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X),
-     (windows, V), (history, V), (history_by_number, V), (lists_by_index, V), (stencil, X), (first_and_last, V), (two_halves, V)],
+OF_NUMBERS = {counted: 0.3, two_carries: 0.3, newton: 2.0, two_conditions: 0.7, broken: 0.9}
+OF_ROWS = (matrix_rows, in_place, wide_table, zipped, dynamic, appended_rows, stencil)
+OF_ELEMENTS = (
+    float_from_int, rows, neighbours, counter, backwards, tuples, nested, cumulated, cumulated_twice, triangle,
+    whole_number, backwards_zip, listed, asked, divided, complex_carry, counting_while, attributes, items_of_objects,
+    rebuilt, appended, windows, history, history_by_number, lists_by_index, first_and_last, two_halves,
 )  # fmt: skip
+CASES = [*OF_NUMBERS.items(), (counted, X[0]), *[(f, X) for f in OF_ROWS], *[(f, V) for f in OF_ELEMENTS]]
+
+
+@pytest.mark.parametrize(("f", "arg"), CASES)
 def test_loop(f, arg):
     check(f, arg, loops=2 if f in (appended_rows, two_halves) else 1, most=200 if f is lists_by_index else 60)

@@ -132,7 +132,7 @@ def broken(x):
 
 def converges(x):
     y = x[0] ** 2 + 2.0
-    for i in range(100):
+    for i in range(100):  # noqa: B007
         step = (y * y - 2.0) / (2.0 * y)
         y = y - step
         if np.abs(step) < 1e-12:
@@ -196,7 +196,7 @@ def out_of_bounds(x):
 def other_name(x):
     h = x * 1.0
     first = h
-    for i in range(30):
+    for _ in range(30):
         h = np.sin(h) + first[0]
     return np.sum(h) + np.sum(first)
 
@@ -245,7 +245,7 @@ def row_after(x):
 
 def two_names_of_one(x):
     a = b = x * 1.0
-    for i in range(30):
+    for _ in range(30):
         a = b = np.sin(a) + b * 0.1
     a += 1.0
     return np.sum(a * b)
@@ -253,7 +253,7 @@ def two_names_of_one(x):
 
 def nothing_to_do(x):
     s = x[0]
-    for i in range(0):
+    for _ in range(0):
         s = s * 2.0
     for v in x[:0]:
         s = s + v
@@ -287,7 +287,7 @@ def iterator_goes_on(x):
     for i in it:
         s = s * 0.9 + x[i]
     rest = list(it)
-    pairs = zip(range(30), x)
+    pairs = zip(range(30), x, strict=True)
     for i, v in pairs:
         s = np.sin(s) + v * i * 0.01
         if i == 20:
@@ -337,18 +337,20 @@ def diagonal(x):
 
 def swapped(x):
     a, b = np.zeros_like(x), x * 1.0
-    for i in range(30):
+    for _ in range(30):
         a[1:] = b[:-1] * 0.9
         a, b = b, a
     return np.sum(a) + 2.0 * np.sum(b)
 
 
-@pytest.mark.parametrize(
-    "f",
-    [broken, converges, finds, broken_by_number, returned, caught, out_of_bounds, other_name, other_name_in_place, view_of_what_is_written,
-     previous_row, row_after, two_names_of_one, nothing_to_do, inner_while, inner_converges, iterator_goes_on, generator, three_deep,
-     lower_solve, diagonal, swapped, uneven_numbers],
+AS_PYTHON_DOES = (
+    broken, converges, finds, broken_by_number, returned, caught, out_of_bounds, other_name, other_name_in_place,
+    view_of_what_is_written, previous_row, row_after, two_names_of_one, nothing_to_do, inner_while, inner_converges,
+    iterator_goes_on, generator, three_deep, lower_solve, diagonal, swapped, uneven_numbers,
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("f", AS_PYTHON_DOES)
 def test_as_python_does(f):
     for x in (V, np.abs(V) * 0.3 + 0.1):
         check_value(converted(f), [x])

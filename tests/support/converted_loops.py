@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracegrad.tracer.loops import for_loop, while_loop
-from tracegrad.tracer.loops.description import Loop
+from tracegrad.tracer.loops import for_loop, items, while_loop
+from tracegrad.tracer.loops.description import LoopStatement
 from tracegrad.tracer.loops.iterables import symbolic_range
 from tracegrad.tracer.record.recorder import current_recorder
 
@@ -32,11 +32,11 @@ class Calls:
     """What the copy calls."""
 
     @staticmethod
-    def loop(description: Loop, iterable: Any) -> Any:
+    def loop(description: LoopStatement, iterable: Any) -> Any:
         return for_loop.begin(_recorder(), iterable, description)
 
     @staticmethod
-    def while_loop(description: Loop) -> Any:
+    def while_loop(description: LoopStatement) -> Any:
         return while_loop.begin_while(_recorder(), description)
 
     @staticmethod
@@ -45,10 +45,7 @@ class Calls:
 
     @staticmethod
     def item(a: Any, index: Any) -> Any:
-        loop = _innermost()
-        if loop is not None and isinstance(a, list):
-            loop.reads(a)
-        return for_loop.item(_recorder(), a, index)
+        return items.item(_recorder(), a, index)
 
     @staticmethod
     def made(value: Any) -> Any:
@@ -58,18 +55,15 @@ class Calls:
         return value
 
     @staticmethod
-    def length(a: Any) -> int:
-        loop = _innermost()
-        if loop is not None and isinstance(a, list):
-            loop.reads(a)
-        return len(a)
+    def length(a: Any) -> Any:
+        return items.length(_recorder(), a)
 
     @staticmethod
     def set_item(value: Any, a: Any, index: Any) -> None:
         loop = _innermost()
         if loop is not None and isinstance(a, (list, dict)):
             loop.wrote(a, index)
-        a[index] = value
+        items.set_item(_recorder(), value, a, index)
 
     @staticmethod
     def set_attr(value: Any, obj: Any, name: str) -> None:
@@ -143,9 +137,9 @@ class _Names(ast.NodeVisitor):
 
 class _Convert(ast.NodeTransformer):
     def __init__(self) -> None:
-        self.loops: list[Loop] = []
+        self.loops: list[LoopStatement] = []
 
-    def _describe(self, statements: Iterable[ast.AST], line: int) -> tuple[str, Loop]:
+    def _describe(self, statements: Iterable[ast.AST], line: int) -> tuple[str, LoopStatement]:
         names = _Names()
         for statement in statements:
             names.visit(statement)
@@ -153,7 +147,14 @@ class _Convert(ast.NodeTransformer):
         assigned = tuple(names.assigned)
         # a name that is not assigned in each iteration goes on being what it was
         carried = tuple(n for n in assigned if n in early or n not in names.sure)
-        self.loops.append(Loop(assigned, carried, line, stored=tuple(names.stored)))
+        every = [node for statement in statements for node in ast.walk(statement)]
+        leaves = [any(isinstance(node, kind) for node in every) for kind in (ast.Break, ast.Return)]
+        yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in every)
+        self.loops.append(
+            LoopStatement(
+                assigned, carried, line, 0, (), leaves[0], leaves[1], has_yield=yields, stored=tuple(names.stored)
+            )
+        )
         return f"_l{len(self.loops) - 1}", self.loops[-1]
 
     def visit_For(self, node: ast.For) -> Any:
@@ -260,6 +261,13 @@ class _Leave(ast.NodeTransformer):
         self.leave = f"{loop}.leave()"
 
     def visit_For(self, node: ast.For) -> Any:
+        return node
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        value = ast.Assign([ast.Name("_value", ast.Store())], node.value or ast.Constant(None))
+        return [value, *ast.parse(self.leave).body, ast.Return(ast.Name("_value", ast.Load()))]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         return node
 
     def visit_Break(self, node: ast.Break) -> Any:

@@ -1,7 +1,7 @@
 """The body of a loop, emitted anew from the nodes of an iteration.
 
-Reads of arrays from outside at evenly spaced places become rows that the loop steps through.  Of arrays that are written
-place by place (``row_writes.py``) a read is what an iteration has written, or such a row."""
+Reads of arrays from outside at evenly spaced places become rows that the loop steps through.  Of arrays that are
+written place by place (``row_writes.py``) a read is what an iteration has written, or such a row."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..ops.shape import iota, move_axis, reshape, take_slice
 from ..record.buffers import PickStep, Spot
 from ..reroll.loop_body import Lines
 from .parts import Cut
-from .positions import Form, bounds
-from .row_writes import Read, Written, picked, value_of
-from .whole import Whole
+from .positions import Affine, bounds
+from .row_writes import PlaceRead, PlacewiseArray, picked, value_of
+from .whole import AllIterations
 
 Row = tuple[Atom, int, int]  # an array from outside, the slope and the offset of the position along its first axis
 
 
-class Body:
-    """The body for *parts*, with so many iterations *before*, and *starts* of carries there.  *written*: the carries that
-    are arrays which are written place by place."""
+class IterationBody:
+    """The body for *parts*, with so many iterations *before*, and *starts* of carries there.  *written*: the carries
+    that are arrays which are written place by place."""
 
     def __init__(
-        self, parts: Cut, written: Sequence[Written] = (), before: int = 0,
+        self, parts: Cut, written: Sequence[PlacewiseArray] = (), before: int = 0,
         starts: Mapping[Var, Atom] = MappingProxyType({}),
     ):  # fmt: skip
         self.parts, self.marked, self.recorder, self.before = parts, parts.marked, parts.recorder, before
@@ -50,7 +50,9 @@ class Body:
             if carry.symbol not in self.written:
                 aval = carry.symbol.aval
                 self.carries[carry.symbol] = self.known[carry.symbol] = Var(Aval(aval.dtype, aval.shape, aval.weak))
-        self.backs: dict[tuple[Written, int, int], tuple[Var, Atom]] = {}  # earlier values: (input, what it begins with)
+        self.backs: dict[
+            tuple[PlacewiseArray, int, int], tuple[Var, Atom]
+        ] = {}  # earlier values: (input, what it begins with)
         for node in parts.body:
             self._emit(node)
 
@@ -96,7 +98,7 @@ class Body:
         outs = self.lines.emit(node.prim, tuple([self.atom(x) for x in node.inputs]), node.params)
         self.known.update(zip(node.outs, outs, strict=False))
 
-    def form(self, atom: Atom) -> Form | None:
+    def form(self, atom: Atom) -> Affine | None:
         """The form of a value of the iteration."""
         return self.marked.reader(self.makers).form(atom)
 
@@ -109,7 +111,7 @@ class Body:
         form = self.form(index)
         return None if form is None else self._row(x, form)
 
-    def _row(self, x: Atom, form: Form) -> Var | None:
+    def _row(self, x: Atom, form: Affine) -> Var | None:
         slope = form.slopes.get(self.marked.number)
         if slope is None or len(form.slopes) > 1 or self.length >= UNLIMITED:
             return None
@@ -123,10 +125,10 @@ class Body:
         return found
 
     def _from_outside(self, spot: Spot, x: Atom) -> Atom | None:
-        """What *spot* reads of *x*, an array from outside: a row of what is cut out of it before the loop; None where
-        positions move along several axes, or are data."""
+        """The value that *spot* reads of *x*, an array from outside: a row of what is cut out of it before the loop;
+        None where positions move along several axes, or are data."""
         fixed: list[tuple[int, Any]] = []
-        moving: list[tuple[int, Form]] = []
+        moving: list[tuple[int, Affine]] = []
         for axis, position in zip(spot.axes, spot.positions, strict=True):
             form = self.form(position)
             if form is not None and self.marked.number in form.slopes:
@@ -157,7 +159,7 @@ class Body:
         found: Atom = iota(self.length + self.before)
         return F.add(found, structural(-self.before, INT)) if self.before else found
 
-    def whole(self, carried: set[Var]) -> Whole:
+    def whole(self, carried: set[Var]) -> AllIterations:
         """The values of all iterations at once, as far as none of those *carried* is read."""
         keys = {row: key for key, row in self.rows.items()}
         sliced: dict[Var, Atom] = {}
@@ -168,12 +170,12 @@ class Body:
             return sliced.get(var)
 
         makers = {out: node for node in self.lines.nodes for out in node.outs}
-        return Whole(self.length + self.before, makers, rows, carried, {self.row, *keys})
+        return AllIterations(self.length + self.before, makers, rows, carried, {self.row, *keys})
 
     # ---- arrays that are written place by place --------------------------------------------------------------------
 
-    def _read(self, written: Written, read: Read) -> Atom:
-        """What *read* finds."""
+    def _read(self, written: PlacewiseArray, read: PlaceRead) -> Atom:
+        """The value that *read* finds."""
         spot, start = read.spot, self.starts[written.symbol]
         if read.k < 0:
             found = self._from_outside(spot, start)
@@ -189,29 +191,29 @@ class Body:
                 found = PickStep(axes, tuple([self.atom(p) for _, p in left])).apply(found)
         return found
 
-    def value(self, written: Written, k: int) -> Atom:
-        """What write *k* writes in the iteration."""
+    def value(self, written: PlacewiseArray, k: int) -> Atom:
+        """The value that write *k* writes in the iteration."""
         value = written.writes[k][0].value
         assert value is not None
         with building(self.lines):
             return reshape(self.atom(value), value.aval.shape[1:])
 
-    def _back(self, written: Written, k: int, back: int) -> Var:
-        """What write *k* has written so many iterations before: a carry."""
+    def _back(self, written: PlacewiseArray, k: int, back: int) -> Var:
+        """The value that write *k* has written so many iterations before: a carry."""
         key = written, k, back
         if key not in self.backs:
             if back > 1:
                 self._back(written, k, back - 1)
             spot, place = written.writes[k]
             assert spot.value is not None
-            forms = {**written.fixed, written.axis: place.at(self.marked.number, Form(-self.before - back))}
+            forms = {**written.fixed, written.axis: place.at(self.marked.number, Affine(-self.before - back))}
             with building(self.recorder):
                 init = picked(self.starts[written.symbol], forms)
             self.backs[key] = Var(Aval(spot.value.aval.dtype, spot.value.aval.shape[1:])), init
         return self.backs[key][0]
 
 
-def greatest(length: Form | None, outer: Sequence[Any]) -> int:
+def greatest(length: Affine | None, outer: Sequence[Any]) -> int:
     """The greatest number of iterations."""
     if length is None:
         return UNLIMITED

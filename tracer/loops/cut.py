@@ -18,13 +18,13 @@ from ..ops.control import CAPACITY
 from ..ops.elementwise import F
 from .loop_node import make_loop
 from .marked import Marked
-from .parts import Cut, Found, Wanted
+from .parts import Cut, LoopResults, Wanted
 
 _HELD = "what was asked in each iteration had the same answer", "what was asked had another answer in some iteration"
 
 
 def _conditions(parts: Cut) -> list[Atom] | Reason:
-    """What has to hold in every iteration, for what was asked in this one."""
+    """Conditions that have to hold in every iteration, for what was asked in this one."""
     found: list[Atom] = []
     for guard in parts.guards():
         condition = _condition(guard)
@@ -49,7 +49,7 @@ def _condition(guard: Guard) -> Atom | Reason:
     return F.eq(atom, Lit(expected, dtype))
 
 
-def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
+def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     """The loop in the place of the iteration, and of all that would follow; or why there is none, with nothing
     changed."""
     recorder = marked.recorder
@@ -57,24 +57,25 @@ def cut(marked: Marked, wanted: Wanted) -> Found | Reason:
         conditions = _conditions(Cut(marked, wanted))
     if isinstance(conditions, Reason):
         return conditions
-    if wanted.stops and not conditions and marked.length is not None:
-        wanted.stops = False
     if wanted.stops and wanted.go_on is None and not conditions:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
-    before = recorder.items[marked.items :], recorder.premise, recorder.unmet, recorder.site_override
-    _take_out(parts)
+    before = recorder.items[marked.items :], recorder.premise, recorder.unmet
+    site, recorder.site_override = recorder.site_override, marked.site
+    done = False
     try:
-        recorder.site_override = marked.site
         with building(recorder):
+            _take_out(parts)
             found, flags = make_loop(parts, conditions)
-            if not all(recorder.value(flag) for flag in flags):
-                _put_back(marked, *before[:3])
+            done = all(recorder.value(flag) for flag in flags)
+            if not done:
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
             for flag in flags:
                 recorder.add_guard(Guard(flag, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
     finally:
-        recorder.site_override = before[3]
+        recorder.site_override = site
+        if not done:
+            _put_back(marked, *before)
     return found
 
 

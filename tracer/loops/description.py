@@ -1,4 +1,4 @@
-"""What is known of a loop statement before it runs."""
+"""Facts that are known of a loop statement before it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(eq=False)
-class Loop:
+class LoopStatement:
     """A loop statement.  ``assigned``: local names that it may assign; ``carried``: those of them that an iteration may
     read before it assigns them.  ``stored``: names whose items the body assigns."""
 

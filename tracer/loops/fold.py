@@ -1,8 +1,8 @@
 """Iterations before a loop that did what its body does, and become its first ones.
 
-The first iterations of a loop stand alone where something had to be learned of them: that a sum that begins as the int 0
-is a float, that an array is written.  If the values with which the loop begins come from nodes like those of the body,
-from values that the carries could have had before, the loop may as well begin there."""
+The first iterations of a loop stand alone where something had to be learned of them: that a sum that begins as the
+int 0 is a float, that an array is written.  If the values with which the loop begins come from nodes like those of
+the body, from values that the carries could have had before, the loop may as well begin there."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..ir.primitive import PRIMITIVES
 from ..ops.elementwise import CAST, cast
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE
-from .body import Body, Row
-from .positions import Form, Reader
+from .body import IterationBody, Row
+from .positions import Affine, Reader
 
 _ALIAS = PRIMITIVES["alias"]
 Makers = Callable[[Any], Node | None]
 
 
 def folded(
-    body: Body, carries: Sequence[tuple[Atom, Var, Atom]], rows: Sequence[Atom]
+    body: IterationBody, carries: Sequence[tuple[Atom, Var, Atom]], rows: Sequence[Atom]
 ) -> tuple[int, dict[Var, Atom]]:
     """(how many iterations before become the first ones of the loop, what its carries begin with then)
 
     *carries*: what each ends as, its input, what it begins with.  *rows*: what is stacked."""
-    marked, recorder, earlier = body.marked, body.recorder, body.parts.wanted.earlier
+    marked, earlier = body.marked, body.parts.wanted.earlier
     starts: dict[Var, Atom] = {}
     most = min([marked.earlier, *map(len, earlier)])
     inside = {out: node for node in body.lines.nodes for out in node.outs}
@@ -36,10 +36,10 @@ def folded(
     before = 0
     while before < most and _in_bounds(every.values(), before + 1):
 
-        def form(atom: Atom, at: int = -1 - before) -> Form | None:
-            found = Reader({body.row: Form(0, {body.row: 1})}.get, inside.get).form(atom)
+        def form(atom: Atom, at: int = -1 - before) -> Affine | None:
+            found = Reader({body.row: Affine(0, {body.row: 1})}.get, inside.get).form(atom)
             found = marked.reader(inside).form(atom) if found is None else found
-            return None if found is None else found.at(body.row, Form(at))
+            return None if found is None else found.at(body.row, Affine(at))
 
         moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
         match = Match(body.carries.values(), inside, marked.node_of, moved, form, marked.reader().form)
@@ -64,7 +64,7 @@ class Match:
 
     def __init__(
         self, carries: Iterable[Var], inside: Mapping[Var, Node], outside: Makers, rows: Mapping[Var, Row],
-        form: Callable[[Atom], Form | None], formed: Callable[[Atom], Form | None],
+        form: Callable[[Atom], Affine | None], formed: Callable[[Atom], Affine | None],
     ):  # fmt: skip
         self.carries, self.inside, self.outside, self.rows = set(carries), inside, outside, rows
         self.form, self.formed = form, formed
@@ -103,7 +103,8 @@ class Match:
             if made is None or made.prim is not RESHAPE:
                 return None
             source, other = _unshaped(b, self.inside.get), _unshaped(p, self.outside)
-            return self._row(self.rows[source], other) if source in self.rows else [(node.inputs[0], made.inputs[0])]
+            row = self.rows.get(source) if isinstance(source, Var) else None
+            return [(node.inputs[0], made.inputs[0])] if row is None else self._row(row, other)
         if b in self.rows:
             return self._row(self.rows[b], _unshaped(p, self.outside))
         if node is None:
@@ -121,15 +122,21 @@ class Match:
         if not p.aval.like(carry.aval):
             return None
         known = self.bound.setdefault(carry, p)
-        same = known is p or (isinstance(p, Lit) and isinstance(known, Lit) and p.value.tobytes() == known.value.tobytes())
+        same = known is p or (
+            isinstance(p, Lit) and isinstance(known, Lit) and p.value.tobytes() == known.value.tobytes()
+        )
         return () if same else None
 
     def _row(self, row: Row, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
         x, slope, offset = row
         made = self.outside(p) if isinstance(p, Var) else None
-        if made is None or made.prim is not GATHER or _plain(made.inputs[0], self.outside) is not _plain(x, self.outside):
+        if (
+            made is None
+            or made.prim is not GATHER
+            or _plain(made.inputs[0], self.outside) is not _plain(x, self.outside)
+        ):
             return None
-        return () if self.formed(made.inputs[1]) == Form(offset - slope) else None
+        return () if self.formed(made.inputs[1]) == Affine(offset - slope) else None
 
 
 def _plain(x: Atom, maker: Makers) -> Atom:

@@ -18,17 +18,21 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from ..ir.aval import INT
+from ..ir.graph import Atom, Lit, building
 from ..ir.refusals import Reason, Refusal
-from ..record.array import TracedArray
+from ..ops.elementwise import F, cast
+from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
-from .iterables import Source, SymbolicRange, source_of
+from .iterables import Iterated, SymbolicRange, advance, source_of
 from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
-from .positions import Form
+from .positions import Affine
 from .row_writes import value_of
 
+MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
 
 
@@ -56,7 +60,7 @@ def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
         recorder.notes.append(note)
 
 
-def worth_marking(length: Form) -> bool:
+def worth_marking(length: Affine) -> bool:
     """Whether a loop is better than its iterations one after another (a heuristic)."""
     return length.constant is None or length.constant >= MIN_TRIPS
 
@@ -85,7 +89,7 @@ class PlainLoop:
 class ForLoop:
     """A loop of which a loop node may be made."""
 
-    def __init__(self, recorder: Recorder, iterable: Any, source: Source, loop: Any) -> None:
+    def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
         self.recorder, self.loop, self.source = recorder, loop, source
         self.lessons: Lessons = lessons_of(recorder, loop)
         self.iterator = None if type(iterable) in (TracedArray, SymbolicRange) else iter(iterable)
@@ -96,6 +100,13 @@ class ForLoop:
         self.values: tuple[Any, ...] = ()
         self.learned = Learned()
         self.final = False  # whether no loop node is tried any more
+        self.streak = 0  # the number of iterations before this one that were marked, with none between
+        self.resume = 0  # the iteration before which none is to be marked
+        self.pending = False  # whether names are still to be bound to what a loop node has given
+        self.iterable = iterable
+        self.stopped: int | None = None  # the first iteration of a loop node that has stopped at a question
+        self.taken: Atom | None = None  # how many it has made
+        self.pieces = 0  # loop nodes that stand for a part of the iterations
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) is SymbolicRange
         self.needs_positive = self.uncertain and iterable.needs_positive
@@ -106,7 +117,10 @@ class ForLoop:
     def __next__(self) -> Any:
         if self.iteration is not None and self._finished(sys._getframe(1)):
             raise StopIteration
-        self.rebinds = False
+        if self.stopped is not None:
+            return self._asking()
+        if self.taken is not None:
+            self._goes_on()
         k = self.at
         length = self.source.length
         count = length.constant if length.constant is not None else self._count_now()
@@ -115,21 +129,39 @@ class ForLoop:
                 self._stands_alone()
             if self.iterator is not None:
                 next(self.iterator, None)
+            self.rebinds = self.pending
             raise StopIteration
         self.at += 1
-        if not self.final and self.attempts < MOST_ATTEMPTS and (self.uncertain or count - k >= MIN_TRIPS):
-            frame = sys._getframe(1)
-            iteration = Iteration(self.recorder, length.plus(Form(-k)), frame, self.loop, self.lessons, self.learned)
-            iteration.begin()
-            iteration.marked.earlier = self.attempts
-            self.attempts += 1
-            self.iteration, self.rebinds = iteration, True
-            if self.iterator is not None:
-                next(self.iterator)
-            return self.source.symbol(iteration.marked, k)
+        if self._marks(count, k):
+            return self._marked(sys._getframe(1), k)
         if self.uncertain:
             self._stands_alone()
-        return self.source.item(k) if self.iterator is None else next(self.iterator)
+        self.rebinds, self.pending = self.pending, False
+        self.streak = 0
+        if self.iterator is None or not self.pieces:
+            return self.source.item(k) if self.iterator is None else next(self.iterator)
+        advance(self.iterator, 1)  # whose numbers may not have gone on with it
+        return self.source.item(k)
+
+    def _marks(self, count: int, k: int) -> bool:
+        """Whether iteration *k* of *count* is to be marked."""
+        if self.final or self.attempts >= MOST_ATTEMPTS or k < self.resume:
+            return False
+        return self.uncertain or count - k >= MIN_TRIPS
+
+    def _marked(self, frame: FrameType, k: int) -> Any:
+        """The item of iteration *k*, which is marked."""
+        length = self.source.length.plus(Affine(-k))
+        values = dict(zip(self.loop.assigned, self.values, strict=True)) if self.pending else {}
+        iteration = Iteration(self.recorder, length, frame, self.loop, self.lessons, self.learned, values)
+        iteration.begin()
+        iteration.marked.earlier = self.streak
+        self.attempts += 1
+        self.streak += 1
+        self.iteration, self.rebinds, self.pending = iteration, True, False
+        if self.iterator is not None:
+            next(self.iterator)
+        return self.source.symbol(iteration.marked, k)
 
     def _count_now(self) -> int:
         """The number of iterations in this run."""
@@ -144,23 +176,82 @@ class ForLoop:
         """Whether the iteration that has been made stands for all that remain."""
         iteration, self.iteration = self.iteration, None
         assert iteration is not None
+        k, remain = self.at - 1, self.source.length.plus(Affine(1 - self.at))
         found = iteration.finish(frame)
+        limited = iteration.length != remain
+        if limited and isinstance(found, Reason) and found.code is Refusal.LOOP_ANSWERS:
+            assert iteration.length is not None
+            self.resume = k + iteration.length.offset  # until then there are too few for a loop
+            self.attempts -= 1
+        if isinstance(found, Reason) and self._may_be_left(found) and not limited:
+            found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
             note_refusal(self.recorder, found, self.attempts)
             return False
-        if self.uncertain and iteration.marked.folded < self.at - 1:
+        if iteration.taken is not None:
+            self.values, self.stopped, self.taken = found, k, iteration.taken
+            return False
+        if self.uncertain and iteration.marked.folded < k:
             self._stands_alone()
-        self.values, self.rebinds, self.final = found, True, True
-        if self.iterator is not None and iter(self.iterator) is self.iterator:
-            _exhaust(self.iterator)
-        return True
+        self.values, self.streak = found, 0
+        if limited:
+            assert iteration.length is not None
+            self.at, self.pending, self.attempts = k + iteration.length.offset, True, 0
+            self.pieces += 1
+            self.final = self.pieces == MOST_PIECES
+        else:
+            self.rebinds = self.final = True
+        if self.iterator is not None:
+            advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
+        return not limited
+
+    # ---- loops that are left where data decides ---------------------------------------------------------------------
+
+    def _may_be_left(self, reason: Reason) -> bool:
+        """Whether the loop may be left in an iteration whose questions have other answers."""
+        left = getattr(self.loop, "has_break", False) or getattr(self.loop, "has_return", False)
+        return bool(left) and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
+
+    def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
+        """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""
+        if self.uncertain or self.recorder.open_loops:
+            return reason
+        return iteration.finish(frame, True)
+
+    def _asking(self) -> Any:
+        """The item of the iteration before which the loop node has stopped: Python makes it, and asks."""
+        assert self.stopped is not None and self.taken is not None
+        k, self.stopped = self.stopped, None
+        remain = self.source.length.offset - k
+        with building(self.recorder):
+            goes_on = F.lt(self.taken, Lit(remain, INT))
+            number = cast(F.add(self.taken, Lit(k, INT)), INT, weak=True)
+        self.rebinds = True
+        if not self.recorder.guard(goes_on, "bool"):
+            self.at, self.taken = k + remain, None
+            raise StopIteration
+        self.streak = 0
+        self.pending, self.at = False, k
+        return self.source.at(wrap(number, self.recorder))
+
+    def _goes_on(self) -> None:
+        """The iteration has not been the last one: how many there were before it is looked at."""
+        assert self.taken is not None
+        self.at += int(self.recorder.guard(self.taken, "int")) + 1
+        if self.iterator is not None:
+            advance(self.iterator, int(self.recorder.value(self.taken)))
+        self.taken = None
+        self.pieces += 1
+        self.final = self.pieces >= MOST_PIECES
 
     # ---- for the code of the loop ----------------------------------------------------------------------------------
 
     def symbols(self) -> tuple[Any, ...]:
         """The values of the names that are carried, at the start of the iteration."""
-        assert self.iteration is not None
-        return self.iteration.symbols
+        if self.iteration is not None:
+            return self.iteration.symbols
+        values = dict(zip(self.loop.assigned, self.values, strict=True))
+        return tuple([values[name] for name in self.loop.carried])
 
     def results(self) -> tuple[Any, ...]:
         """The values of the names that are assigned, after the last iteration."""
@@ -174,15 +265,3 @@ class ForLoop:
         if self.uncertain:
             self._stands_alone()
         self.rebinds = False
-
-
-def _exhaust(iterator: Any) -> None:
-    """Have nothing left in *iterator*, which the loop has gone over, if somebody else may look."""
-    if sys.getrefcount(iterator) > 6:
-        for _ in iterator:
-            pass
-
-
-def item(recorder: Recorder, container: Any, index: Any) -> Any:
-    """``container[index]``."""
-    return container[index]

@@ -1,4 +1,4 @@
-"""What a loop goes over, taken apart: how many items there are, and the item of any iteration as a symbol."""
+"""Iterables of loops, taken apart: how many items there are, and the item of any iteration as a symbol."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wr
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
 from .marked import Marked
-from .positions import Form, bounds
-from .values import Like, like, taken_apart
+from .positions import Affine, bounds
+from .values import Like, like
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_REVERSED_LIST = type(reversed([]))
+_REVERSED_LIST: type = type(reversed([0]))
 _ITERATORS: tuple[type, ...] = (
     type(iter(range(0))), type(iter([])), type(iter(())), type(iter(np.zeros(1))), _REVERSED_LIST,
     zip, enumerate, reversed, map,
 )  # fmt: skip
 
 
-class Source(Protocol):
+class Iterated(Protocol):
     """The items of a loop."""
 
-    length: Form
+    length: Affine
 
     def symbol(self, marked: Marked, k: int) -> Any:
         """The item of iteration *k*, and of those that follow."""
@@ -34,51 +34,69 @@ class Source(Protocol):
     def item(self, k: int) -> Any:
         """The item of iteration *k*."""
 
+    def at(self, k: TracedArray) -> Any:
+        """The item of iteration *k*, a number that data decides."""
+
 
 class Counts:
     """``range(start, ..., step)``, of which start and length may be affine in the numbers of outer loops."""
 
-    def __init__(self, start: Form, step: int, length: Form, now: int) -> None:
+    def __init__(self, start: Affine, step: int, length: Affine, now: int) -> None:
         self.start, self.step, self.length, self.now = start, step, length, now
 
     def symbol(self, marked: Marked, k: int) -> Any:
-        form = self.start.plus(Form(k * self.step, {marked.number: self.step}))
+        form = self.start.plus(Affine(k * self.step, {marked.number: self.step}))
         return marked.integer(form, self.now + k * self.step)
 
     def item(self, k: int) -> Any:
         return self.now + k * self.step
 
+    def at(self, k: TracedArray) -> Any:
+        return k * self.step + self.now
 
-class Rows:
+
+class IteratedRows:
     """The rows of an array."""
 
-    def __init__(self, array: Any, start: int = 0, step: int = 1, length: Form | None = None) -> None:
+    def __init__(self, array: Any, start: int = 0, step: int = 1, length: Affine | None = None) -> None:
         self.array, self.start, self.step = array, start, step
-        self.length = Form(array.shape[0]) if length is None else length
+        self.length = Affine(array.shape[0]) if length is None else length
 
     def symbol(self, marked: Marked, k: int) -> Any:
-        array = self.array
-        if type(array) is not TracedArray:
-            array = wrap_array(constant(np.asarray(array)))
         first = self.start + k * self.step
-        return array[marked.integer(Form(first, {marked.number: self.step}), first)]
+        return self._traced()[marked.integer(Affine(first, {marked.number: self.step}), first)]
 
     def item(self, k: int) -> Any:
         return self.array[self.start + k * self.step]
+
+    def at(self, k: TracedArray) -> Any:
+        return self._traced()[k * self.step + self.start]
+
+    def _traced(self) -> TracedArray:
+        array = self.array
+        return array if type(array) is TracedArray else wrap_array(constant(np.asarray(array)))
 
 
 class Listed:
     """Values of one kind, as rows of their stack."""
 
     def __init__(self, items: Sequence[Any], kind: Like, stacked: Callable[[], Any]) -> None:
-        self.items, self.kind, self.length = items, kind, Form(len(items))
+        self.items, self.kind, self.length = items, kind, Affine(len(items))
         self.stacked = stacked
-        self.rows: Rows | None = None
+        self.rows: IteratedRows | None = None
 
     def symbol(self, marked: Marked, k: int) -> Any:
+        return self._of_kind(self._rows().symbol(marked, k))
+
+    def at(self, k: TracedArray) -> Any:
+        return self._of_kind(self._rows().at(k))
+
+    def _rows(self) -> IteratedRows:
         if self.rows is None:
-            self.rows = Rows(self.stacked())
-        row = self.rows.symbol(marked, k)
+            self.rows = IteratedRows(self.stacked())
+        return self.rows
+
+    def _of_kind(self, row: TracedArray) -> TracedArray:
         if self.kind.weak:
             return wrap(weak(row.atom))
         return wrap_array(row.atom) if self.kind.kind is np.ndarray else wrap(row.atom)
@@ -90,7 +108,7 @@ class Listed:
 class Same:
     """One value, again and again."""
 
-    def __init__(self, value: Any, length: Form) -> None:
+    def __init__(self, value: Any, length: Affine) -> None:
         self.value, self.length = value, length
 
     def symbol(self, marked: Marked, k: int) -> Any:
@@ -99,15 +117,18 @@ class Same:
     def item(self, k: int) -> Any:
         return self.value
 
+    def at(self, k: TracedArray) -> Any:
+        return self.value
+
 
 class Together:
     """``zip`` of several."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Iterated]) -> None:
         self.sources = sources
         lengths = [s.length for s in sources]
         known = [n.constant for n in lengths]
-        self.length = lengths[0] if None in known else Form(min(n for n in known if n is not None))
+        self.length = lengths[0] if None in known else Affine(min(n for n in known if n is not None))
 
     def symbol(self, marked: Marked, k: int) -> Any:
         return tuple([s.symbol(marked, k) for s in self.sources])
@@ -115,21 +136,24 @@ class Together:
     def item(self, k: int) -> Any:
         return tuple([s.item(k) for s in self.sources])
 
+    def at(self, k: TracedArray) -> Any:
+        return tuple([s.at(k) for s in self.sources])
+
 
 class Backwards:
     """Another source from its last item to its first."""
 
     def __init__(self, source: Any, length: int) -> None:
         self.source: Any = None
-        self.length = Form(length)
+        self.length = Affine(length)
         if isinstance(source, Counts):
             last = (length - 1) * source.step
-            self.source = Counts(source.start.plus(Form(last)), -source.step, source.length, source.now + last)
+            self.source = Counts(source.start.plus(Affine(last)), -source.step, source.length, source.now + last)
         elif isinstance(source, Listed):
             self.source = Listed(source.items[::-1], source.kind, lambda: source.stacked()[::-1])
-        elif isinstance(source, Rows):
+        elif isinstance(source, IteratedRows):
             first = source.start + source.step * (length - 1)
-            self.source = Rows(source.array, first, -source.step, source.length)
+            self.source = IteratedRows(source.array, first, -source.step, source.length)
         else:
             self.source = Together([Backwards(s, length) for s in source.sources])
 
@@ -138,6 +162,9 @@ class Backwards:
 
     def item(self, k: int) -> Any:
         return self.source.item(k)
+
+    def at(self, k: TracedArray) -> Any:
+        return self.source.at(k)
 
 
 class SymbolicRange:
@@ -155,34 +182,34 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     if not recorder.open_loops or not any(type(x) is TracedArray for x in args):
         return range(*args)
     marked: Marked = recorder.open_loops[-1]
-    forms = [marked.form(x.atom) if type(x) is TracedArray else Form(x) for x in args]
+    forms = [marked.form(x.atom) if type(x) is TracedArray else Affine(x) for x in args]
     step = forms[2].constant if len(forms) > 2 and forms[2] is not None else 1
-    start, stop = (Form(0), forms[0]) if len(forms) == 1 else forms[:2]
+    start, stop = (Affine(0), forms[0]) if len(forms) == 1 else forms[:2]
     if start is None or stop is None or step not in (1, -1):
         return range(*args)
     plain = range(*[int(recorder.value(x.atom)) if type(x) is TracedArray else x for x in args])
     length = stop.plus(start, -1).times(step)
     if length.constant is not None:
-        length = Form(max(length.constant, 0))
+        length = Affine(max(length.constant, 0))
     low, high = bounds(length, recorder.open_loops)
     if high is None:
         return range(*args)
     return SymbolicRange(Counts(start, step, length, plain.start), plain, low is None or low < 1)
 
 
-def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Source | None:
+def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | None:
     """The source that *iterable* is, which is not consumed; None where it is not known to be one."""
     kind = type(iterable)
     if kind is range:
-        return Counts(Form(iterable.start), iterable.step, Form(len(iterable)), iterable.start)
+        return Counts(Affine(iterable.start), iterable.step, Affine(len(iterable)), iterable.start)
     if kind is SymbolicRange:
         return iterable.counts
     if kind is TracedArray:
-        return Rows(iterable) if iterable.aval.shape else None
+        return IteratedRows(iterable) if iterable.aval.shape else None
     if isinstance(iterable, np.ndarray) and kind in (np.ndarray, MadeArray):
-        return Rows(iterable) if iterable.ndim and iterable.dtype.kind in "fiubc" else None
+        return IteratedRows(iterable) if iterable.ndim and iterable.dtype.kind in "fiubc" else None
     if kind in (list, tuple) or kind in _DICT_VIEWS:
-        return _listed(recorder, list(iterable))
+        return listed(recorder, list(iterable))
     if kind in (dict, set):
         return None
     if kind in _ITERATORS and depth < 4:
@@ -190,61 +217,76 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Source | Non
     return None
 
 
-def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Source | None:
+def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Iterated | None:
     """The source of an iterator, by what it would be pickled as."""
     kind, reduced = type(iterator), iterator.__reduce__()
     if kind is zip:
         sources = [source_of(recorder, part, depth + 1) for part in reduced[1]]
-        return Together([s for s in sources if s is not None]) if sources and None not in sources else None
+        found = [s for s in sources if s is not None]
+        unlike = len(reduced) > 2 and len({s.length.constant for s in found}) > 1  # strict=True: an error
+        return Together(found) if found and len(found) == len(sources) and not unlike else None
     if kind is enumerate:
         source = source_of(recorder, reduced[1][0], depth + 1)
         first = reduced[1][1]
-        return None if source is None else Together([Counts(Form(first), 1, source.length, first), source])
+        return None if source is None else Together([Counts(Affine(first), 1, source.length, first), source])
     if kind is map:
         function, *parts = reduced[1]
         array = getattr(function, "__self__", None)
         if type(array) is not TracedArray or function != array.__getitem__ or len(parts) != 1:
             return None
         count = source_of(recorder, parts[0], depth + 1)  # `iter(x)`
-        return Rows(array, count.now, count.step, count.length) if type(count) is Counts else None
+        return IteratedRows(array, count.now, count.step, count.length) if type(count) is Counts else None
     whole, at = reduced[1][0], reduced[2] if len(reduced) > 2 and reduced[2] is not None else 0
     if kind in (_REVERSED_LIST, reversed):
         source = source_of(recorder, whole, depth + 1)
-        count = None if source is None else source.length.constant
-        return None if source is None or count is None or at != count - 1 else Backwards(source, count)
+        whole_length = None if source is None else source.length.constant
+        return None if whole_length is None or at != whole_length - 1 else Backwards(source, whole_length)
     return source_of(recorder, whole[at:] if at else whole, depth + 1)
 
 
-def _listed(recorder: Recorder, items: list[Any]) -> Source | None:
-    """The source of *items* in a list."""
+def advance(iterator: Any, count: int) -> None:
+    """Have *iterator* go on by *count* items, without making them where that is possible."""
+    if count <= 0:
+        return
+    kind, reduced = type(iterator), iterator.__reduce__()
+    if kind in (zip, map, enumerate):
+        for part in reduced[1] if kind is zip else reduced[1][1:] if kind is map else reduced[1][:1]:
+            advance(part, count)
+    elif kind in _ITERATORS:
+        at = reduced[2] if len(reduced) > 2 and reduced[2] is not None else 0
+        back = kind in (_REVERSED_LIST, reversed)
+        iterator.__setstate__(at - count if back else at + count)
+
+
+def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
+    """The source that *items* of a list are; None where they are not of one kind."""
     if not items:
         return None
     if all(x is items[0] for x in items):
-        return Same(items[0], Form(len(items)))
+        return Same(items[0], Affine(len(items)))
     if all(isinstance(x, tuple) and len(x) == len(items[0]) for x in items) and items[0]:
-        parts = [_listed(recorder, [x[k] for x in items]) for k in range(len(items[0]))]
+        parts = [listed(recorder, [x[k] for x in items]) for k in range(len(items[0]))]
         return Together([p for p in parts if p is not None]) if None not in parts else None
     if all(type(x) is int for x in items):
         return _integers(items)
-    kinds = set()
-    for x in items:
-        if isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "fiubc":
-            kinds.add(Like(x.dtype, x.shape, False, np.ndarray, True))
-            continue
-        leaves: list[Any] = []
-        kinds.add(taken_apart(x, leaves, False) if type(x) is TracedArray or isinstance(x, float) else None)
-        if None in kinds or leaves != [x]:
-            return None
-        kinds = {k._replace(c_order=True) for k in kinds}
-    if len(kinds) != 1:
-        return None
-    return Listed(items, kinds.pop(), lambda: _stack(items))
+    kinds: set[Like | None] = {_kind_of(x) for x in items}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return None if kind is None else Listed(items, kind, lambda: _stack(items))
 
 
-def _integers(items: list[int]) -> Source | None:
+def _kind_of(x: Any) -> Like | None:
+    """The kind of an array or a float; None of others."""
+    if isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "fiubc":
+        return Like(x.dtype, x.shape, False, np.ndarray, True)
+    if type(x) is TracedArray or isinstance(x, float):
+        return like(x)._replace(c_order=True)
+    return None
+
+
+def _integers(items: list[int]) -> Iterated | None:
     step = items[1] - items[0] if len(items) > 1 else 1
     if step and items == list(range(items[0], items[0] + step * len(items), step)):
-        return Counts(Form(items[0]), step, Form(len(items)), items[0])
+        return Counts(Affine(items[0]), step, Affine(len(items)), items[0])
     if max(map(abs, items)) >= 2**31:
         return None
     return Listed(items, like(1)._replace(kind=int), lambda: wrap_array(constant(np.array(items, np.int64))))

@@ -1,99 +1,89 @@
-"""The local variables of a loop's frame in a marked iteration: what is carried by them, and what they hold after the last
-iteration.
+"""The local variables of a loop's frame in a marked iteration: what is carried by them, and what they hold after the
+last iteration.
 
-A carried name begins the iteration with a symbol in place of each number in its value.  Arrays that the loop writes into
-keep their objects: their buffers hold the symbols.  Python integers that go up by a constant are no carries: they follow
-from the number of the iteration."""
+A carried name begins the iteration with a symbol in place of each number in its value.  Arrays that the loop writes
+into keep their objects: their buffers hold the symbols.  Python integers that go up by a constant are no carries:
+they follow from the number of the iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any, NamedTuple
+from types import FrameType, MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
+from ..ir.graph import Atom, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import F, cast
-from ..record.array import STAND_INS, TracedArray, class_of
+from ..record.array import TracedArray, class_of
 from ..record.buffers import Storage
 from ..record.recorder import Recorder
+from ..reroll.repeats import FEW_TRIPS
+from .after import After, Start, StartNumber, final_of
 from .cut import cut
 from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
-from .parts import Cut, Found, Wanted
-from .places import Place
-from .positions import Form
-from .row_writes import value_of
-from .unset import Unset
-from .values import Like, Plain, alike, atom_of, like, put_together, taken_apart
-
-_UNSET = Unset("")
-_MOST_LOOKED_AT = 200  # objects that are looked through for traced values
-
-
-class Leaf(NamedTuple):
-    """A number in the value of a name, and the symbol in its place; None where the array keeps its object."""
-
-    before: Any
-    symbol: Var | None
-
-
-class Start(NamedTuple):
-    """The value of a name at the start of an iteration.  ``count``: the form of an integer that counts."""
-
-    value: Any
-    pattern: Any
-    leaves: list[Leaf]
-    count: Form | None = None
+from .parts import Cut, LoopResults, Wanted
+from .places import Element, WrittenPlace
+from .positions import Affine
+from .unset import UNSET, Unset
+from .values import PlainValue, alike, atom_of, put_together, taken_apart
 
 
 @dataclass
 class Learned:
-    """What earlier iterations of one run of a loop have written: buffers, by id, and places, by theirs."""
+    """Writes of earlier iterations in one run of a loop: buffers, by id, and places, by theirs."""
 
     buffers: dict[int, Storage] = field(default_factory=dict)
-    places: dict[Any, Place] = field(default_factory=dict)
+    places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
+    grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
 
 
 class Iteration:
-    """One marked iteration, of *length* that remain, of *loop* in *frame*."""
+    """One marked iteration, of *length* that remain, of *loop* in *frame*.  *values*: of names that the frame does not
+    have yet."""
 
     def __init__(
-        self, recorder: Recorder, length: Form | None, frame: FrameType, loop: Any, lessons: Lessons,
-        learned: Learned,
+        self, recorder: Recorder, length: Affine | None, frame: FrameType, loop: Any, lessons: Lessons,
+        learned: Learned, values: Mapping[str, Any] = MappingProxyType({}),
     ):  # fmt: skip
+        self.given = values
         self.recorder, self.length, self.frame, self.loop, self.lessons = recorder, length, frame, loop, lessons
         self.learned = learned
-        self.buffers: dict[int, tuple[Storage, Atom]] = {}  # that are carried, and their symbols
+        self.buffers: dict[int, tuple[Storage, Var]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
-        self.places: dict[Any, Place] = {}  # that are carried
+        self.places: dict[Any, WrittenPlace | Element] = {}  # that are carried
+        self.moves: dict[
+            int, int
+        ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
+        self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
+        self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.asks = False  # whether the loop may have stopped at a question
+        self.taken: Atom | None = None  # after how many iterations, then
 
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
-        found = self.frame.f_locals
+        found = {**self.frame.f_locals, **self.given}
         self.marked = Marked(self.recorder, self.length, self.frame)
         for name in sorted(self.lessons.written):
             value = found.get(name)
             if type(value) is TracedArray and value.aval.shape:
                 self._carry_buffer(value._storage)
+        self.marked.grows.update({key: count for key, (_, count) in self.learned.grows.items()})
         for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
         for place in self.learned.places.values():
             if place.known():
                 for outer in self.recorder.open_loops[:-1]:
-                    if id(place.owner) not in outer.made:
+                    if id(place.owner) not in outer.made and isinstance(place, WrittenPlace):
                         outer.places[place.id] = place
                 self.places[place.id] = place
                 place.set(self._start(place.id, place.get()))
         self.symbols = tuple([
-            self._start(name, found[name]) if type(found.get(name, _UNSET)) is not Unset else Unset(name)
+            self._start(name, found[name]) if type(found.get(name, UNSET)) is not Unset else Unset(name)
             for name in self.loop.carried
         ])  # fmt: skip
 
@@ -112,9 +102,9 @@ class Iteration:
         if name in self.lessons.steps:
             count = self._count_of(value)
             if count is not None:
-                form = count.plus(Form(0, {self.marked.number: self.lessons.steps[name]}))
+                form = count.plus(Affine(0, {self.marked.number: self.lessons.steps[name]}))
                 now = value if type(value) is int else int(self.recorder.value(value.atom))
-                self.starts_of[name] = Start(value, Plain(value), [], form)
+                self.starts_of[name] = Start(value, PlainValue(value), [], form)
                 return self.marked.integer(form, now)
         given: list[Any] = []
         pattern = taken_apart(value, given, name in self.lessons.deep)
@@ -124,32 +114,43 @@ class Iteration:
             return value
         return put_together(pattern, iter([self._symbol(leaf) for leaf in leaves]))
 
-    def _count_of(self, value: Any) -> Form | None:
+    def _count_of(self, value: Any) -> Affine | None:
         """The form of an integer at the start of the iteration."""
         if type(value) is int:
-            return Form(value)
+            return Affine(value)
         if type(value) is not TracedArray or not value.aval.weak or value.aval.dtype.kind != "i":
             return None
         return self.marked.form(value.atom)
 
-    def _leaf(self, value: Any) -> Leaf:
+    def _leaf(self, value: Any) -> StartNumber:
         if type(value) is TracedArray and id(value._storage) in self.buffers:
-            return Leaf(value, None)
-        return Leaf(value, self.marked.carried(atom_of(value)))
+            return StartNumber(value, None)
+        return StartNumber(value, self.marked.carried(atom_of(value)))
 
-    def _symbol(self, leaf: Leaf) -> Any:
+    def _symbol(self, leaf: StartNumber) -> Any:
         """The array in the place of *leaf*: of the same buffer, so that it can be written into as the other one, but
         read as the symbol as long as it is not."""
         value, symbol = leaf
         if symbol is None:
             return value
         if type(value) is not TracedArray:
-            return TracedArray(symbol, self.recorder)
+            found = TracedArray(symbol, self.recorder)
+            self.stand_ins.append((found, leaf))
+            return found
         found = TracedArray.__new__(TracedArray)
         found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
         found._atom, found._version = symbol, value._storage.version
         found._recorder = self.recorder
+        self.stand_ins.append((found, leaf))
         return found
+
+    def _release(self) -> None:
+        """Have the arrays in the places of values that the loop has not changed be these values."""
+        for found, (value, symbol) in self.stand_ins:
+            if type(value) is TracedArray:
+                found._version = -1  # it is read from the buffer, where it is
+            elif symbol is not None and found._storage.version == 0:
+                found._storage.atom, found._atom = atom_of(value), atom_of(value)
 
     # ---- the end of the iteration ----------------------------------------------------------------------------------
 
@@ -158,28 +159,37 @@ class Iteration:
         none.  *stops*, *go_on*: as of ``Wanted``."""
         marked, found = self.marked, frame.f_locals
         marked.close()
-        result = marked.reason or self._finish(found, Wanted({}, stops=stops, go_on=go_on))
+        self.length = marked.length
+        result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
-            known = {var: form.at(marked.number, Form(0)) for var, form in marked.forms.items()}
+            known = {var: form.at(marked.number, Affine(0)) for var, form in marked.forms.items()}
             self.recorder.known_forms.update(known)
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         ends = wanted.ends
         values: dict[Any, list[Any]] = {}
-        reasons = [self._end(name, name, found.get(name, _UNSET), ends, values) for name in self.loop.carried]
+        reasons = [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
         reasons += [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons.append(self._written(found))
+        if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
+            reasons.insert(0, Refusal.LOOP_ANSWERS(site=self.marked.site))
+        reasons.insert(0, self.marked.reason)
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
         if reason is not None:
             return reason
-        for storage, symbol in self.buffers.values():
-            _put_ends(ends, symbol, storage.atom)
+        if self.moves and (wanted.stops or set(self.moves) != set(self.moves.values()) or self.length.slopes):  # type: ignore[union-attr]
+            return Refusal.LOOP_SHARED(site=self.marked.site)
+        for key, (_, symbol) in self.buffers.items():
+            _put_ends(ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
         parts = Cut(self.marked, wanted)
-        made: list[Callable[[Found], Any]] = []
+        if self.length is not None and not parts.asks():
+            wanted.stops = False  # the number of iterations is known
+        made: list[Callable[[LoopResults], Any]] = []
+        after = After(self, values, parts, wanted)
         for name in [*self.loop.assigned, *self.places]:
-            value = found.get(name, _UNSET) if isinstance(name, str) else self.places[name].get()
-            result = self._result(name, value, values, parts, wanted)
+            value = found.get(name, UNSET) if isinstance(name, str) else self.places[name].get()
+            result = after.value(name, value)
             if isinstance(result, Reason):
                 return result
             made.append(result)
@@ -189,18 +199,21 @@ class Iteration:
         results = cut(self.marked, wanted)
         if isinstance(results, Reason):
             return results
-        for storage, symbol in self.buffers.values():
+        for key, (_, symbol) in self.buffers.items():
+            storage = self.buffers[self.buffer_after(key)][0]
             if self.recorder.open_loops:
                 self.recorder.open_loops[-1].writes(storage)
-            storage.atom = _final(results, symbol)
+            storage.atom = final_of(results, symbol)
             storage.version += 1
-        self.memo: dict[int, Any] = {}
-        self.asks = results.asks
+        self._release()
+        self.asks, self.taken = results.asks, results.taken
         with building(self.recorder):
             every = [make(results) for make in made]
             lists.extend(results)
         count = len(self.loop.assigned)
         for place, value in zip(self.places.values(), every[count:], strict=True):
+            if isinstance(place, Element):
+                continue
             for outer in self.recorder.open_loops:
                 outer.wrote(place.owner, place.key)
             place.set(value)
@@ -212,11 +225,11 @@ class Iteration:
         """Why the value of *name* is no carry; else what it is goes to *ends* and *values*."""
         if name not in self.starts_of:
             return None  # it was not set, so it is not read before it is assigned
-        if value is _UNSET:
+        if value is UNSET:
             return Refusal.LOOP_UNSET(name=shown)
         start = self.starts_of[name]
-        if start.count is not None:
-            if self._count_of(value) == start.count.plus(Form(self.lessons.steps[name])):
+        if start.counts is not None:
+            if self._count_of(value) == start.counts.plus(Affine(self.lessons.steps[name])):
                 return None
             del self.lessons.steps[name]
             return Refusal.LOOP_VALUE(name=shown)
@@ -232,13 +245,33 @@ class Iteration:
         for leaf, end in zip(start.leaves, leaves, strict=True):
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
-            elif not _is_same_view(leaf.before, end):
-                if not self._is_written(leaf.before):  # but made anew
+            elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
+                if type(end) is TracedArray and self.is_old(end._storage):
+                    self.learned.buffers[id(end._storage)] = end._storage
+                elif not self._is_written(leaf.before):  # but made anew
                     self.lessons.written.discard(name)
                     self.learned.buffers.pop(id(leaf.before._storage), None)
                 return Refusal.LOOP_WRITTEN(name=shown)
         values[name] = leaves
         return None
+
+    def _moved(self, before: TracedArray, end: Any) -> bool:
+        """Whether *end*, in the place of the array *before*, is another one whose buffer is carried (`a, b = b, a`)."""
+        if type(end) is not TracedArray or before._steps or end._steps or id(end._storage) not in self.buffers:
+            return False
+        self.moves[id(before._storage)] = id(end._storage)
+        self.arrays[id(before._storage)] = before
+        return True
+
+    def buffer_after(self, key: int) -> int:
+        """The buffer that is, after all iterations, in the place of the one with this id."""
+        if key in self.moves:
+            assert self.length is not None
+            order = [key]
+            while self.moves[order[-1]] != key:
+                order.append(self.moves[order[-1]])
+            return order[self.length.offset % len(order)]
+        return key
 
     def _unlike(self, name: Any, shown: str, start: Start, value: Any) -> Reason:
         """The reason why *name* is no carry, which is learned from."""
@@ -252,20 +285,34 @@ class Iteration:
             return Refusal.LOOP_VALUE(name=shown)
         if isinstance(value, (list, dict)) or hasattr(value, "__dataclass_fields__"):
             self.lessons.deep.add(name)
+        elif not start.leaves and type(value) is type(start.value) is not TracedArray:
+            return Refusal.LOOP_VALUE(name=shown)
         return Refusal.LOOP_KIND(name=shown)
 
     def _is_written(self, array: TracedArray) -> bool:
         return id(array._storage) in self.marked.written
 
+    def is_old(self, storage: Storage) -> bool:
+        """Whether it was there before the iteration."""
+        return storage.born < self.marked.serial and storage.owner is None
+
     def _written(self, found: dict[str, Any]) -> Reason | None:
         """Note buffers and places that were written, and are not carried."""
-        new = {key: place for key, place in self.marked.places.items() if key not in self.places}
+        marked = self.marked
+        read = {key: e for key, e in marked.elements.items() if id(e.owner) in marked.appends}
+        every: dict[Any, WrittenPlace | Element] = {**marked.places, **read}
+        new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
+        appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
+        grown = appended != self.learned.grows and bool(marked.read)
+        self.learned.grows = appended
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
         for storage in more:
             self.learned.buffers[id(storage)] = storage
             names = [n for n, v in found.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
+        if grown:  # a length, or a position from its end, is known now
+            return Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
@@ -275,111 +322,11 @@ class Iteration:
         seen: dict[int, Any] = {}
         for name, leaves in values.items():
             for leaf, start in zip(leaves, self.starts_of[name].leaves, strict=True):
-                if type(leaf) is TracedArray and start.symbol is not None and class_of(leaf) is np.ndarray:
-                    if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
-                        return Refusal.LOOP_SHARED(site=self.marked.site)
+                if type(leaf) is not TracedArray or start.symbol is None or class_of(leaf) is not np.ndarray:
+                    continue
+                if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
+                    return Refusal.LOOP_SHARED(site=self.marked.site)
         return None
-
-    # ---- after the loop --------------------------------------------------------------------------------------------
-
-    def _result(
-        self, name: Any, value: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted
-    ) -> Callable[[Found], Any] | Reason:
-        """A function that gives the value of *name* after the loop."""
-        if value is _UNSET:
-            return lambda _: Unset(name)
-        start = self.starts_of.get(name)
-        if start is not None and start.count is not None:
-            return self._counted(start.count, 0)
-        if start is not None and start.leaves:
-            leaves = values[name]
-            given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
-            pattern = taken_apart(value, [], name in self.lessons.deep)
-            return lambda results: put_together(pattern, iter([make(results) for make in given]))
-        if start is not None:
-            return lambda _: value
-        return self._last(name, value, parts, wanted)
-
-    def _carried(self, leaf: Leaf, end: Any) -> Callable[[Found], Any]:
-        symbol = leaf.symbol
-        if symbol is None:
-            return lambda _: end
-        kind = like(end)
-        return lambda results: self._wrapped(end, kind, _final(results, symbol))
-
-    def _wrapped(self, end: Any, kind: Like, atom: Atom) -> Any:
-        """The array of *kind* with *atom*; the same one for the same *end* of several names."""
-        found = self.memo.get(id(end))
-        if found is None:
-            found = self.memo[id(end)] = TracedArray(atom, self.recorder)
-            found._storage.c_order = kind.c_order
-            found._storage.array0d = kind.kind is np.ndarray
-        return found
-
-    def _last(self, name: str, value: Any, parts: Cut, wanted: Wanted) -> Callable[[Found], Any] | Reason:
-        """The value in the last iteration of a name that is not carried."""
-        leaves: list[Any] = []
-        pattern = taken_apart(value, leaves, True)
-        atoms = [atom_of(x) if type(x) is TracedArray else None for x in leaves]
-        if not any(x is not None and parts.depends(x) for x in atoms):
-            if self._may_hold(value, parts):
-                return Refusal.LOOP_HELD(name=name)
-            return lambda _: value
-        made = [
-            self._last_leaf(leaf, atom, wanted) if atom is not None and parts.depends(atom) else (lambda _, x=leaf: x)
-            for leaf, atom in zip(leaves, atoms, strict=True)
-        ]
-        return lambda results: put_together(pattern, iter([make(results) for make in made]))
-
-    def _last_leaf(self, leaf: TracedArray, atom: Atom, wanted: Wanted) -> Callable[[Found], Any]:
-        form = self.marked.form(atom) if leaf.aval.weak else None
-        if form is not None:
-            return self._counted(form, -1)
-        kind, at = like(leaf), len(wanted.last)
-        if isinstance(atom, Pair):
-            wanted.last += [(x, None) for x in lanes(atom)]
-            return lambda results: self._wrapped(
-                leaf, kind, Pair(results.last[at], results.last[at + 1], atom.aval.dtype)
-            )
-        wanted.last.append((atom, None))
-        return lambda results: self._wrapped(leaf, kind, results.last[at])
-
-    def _counted(self, form: Form, iterations: int) -> Callable[[Found], Any]:
-        """An integer after so many *iterations* more than there are."""
-
-        def make(results: Found) -> Any:
-            if results.taken is not None:
-                taken = F.add(results.taken, Lit(iterations, INT)) if iterations else results.taken
-                value = value_of(form, {self.marked.number: taken})
-                return TracedArray(cast(value, INT, weak=True), self.recorder)
-            assert self.length is not None
-            end = form.at(self.marked.number, self.length.plus(Form(iterations)))
-            return end.offset if not end.slopes else TracedArray(value_of(end, {}), self.recorder)
-
-        return make
-
-    def _may_hold(self, value: Any, parts: Cut) -> bool:
-        """Whether a value of this iteration is to be found in *value*."""
-        stack, seen = [value], set()
-        while stack and len(seen) < _MOST_LOOKED_AT:
-            x = stack.pop()
-            if id(x) in seen or isinstance(x, (int, float, str, bytes, np.ndarray, type(None))):
-                continue
-            seen.add(id(x))
-            if type(x) is Unset:
-                continue
-            if type(x) is TracedArray:
-                if parts.depends(x.atom):
-                    return True
-            elif type(x) in STAND_INS:
-                return True
-            elif isinstance(x, (list, tuple, set, frozenset)):
-                stack += x
-            elif isinstance(x, dict):
-                stack += [*x.keys(), *x.values()]
-            elif not isinstance(x, type) and not callable(x):
-                stack += getattr(x, "__dict__", {}).values()
-        return len(seen) >= _MOST_LOOKED_AT
 
 
 def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
@@ -392,16 +339,8 @@ def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
         ends[symbol] = end
 
 
-def _final(results: Found, symbol: Var) -> Atom:
-    if isinstance(symbol, Pair):
-        re, im = [results.finals[x] for x in lanes(symbol)]  # type: ignore[index]
-        return Pair(re, im, symbol.aval.dtype)
-    return results.finals[symbol]
-
-
 def _is_same_view(a: Any, b: Any) -> bool:
     if a is b:
         return True
     same = type(a) is type(b) is TracedArray and a._storage is b._storage and len(a._steps) == len(b._steps)
     return same and all(x is y for (x, _), (y, _) in zip(a._steps, b._steps, strict=True))
-

@@ -1,5 +1,5 @@
-"""What runs of a loop statement have taught within one recording: a run of an inner loop begins with what the one before
-it had to find out."""
+"""Lessons that runs of a loop statement have taught within one recording: a run of an inner loop begins with what the
+one before it had to find out."""
 
 from __future__ import annotations
 

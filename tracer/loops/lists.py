@@ -11,8 +11,8 @@ from ..ops.shape import concat, reshape
 from ..record.array import TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of
 from .marked import Marked
-from .parts import Cut, Found, Wanted
-from .positions import Form
+from .parts import Cut, LoopResults, Wanted
+from .positions import Affine
 from .row_writes import value_of
 from .values import NUMBERS
 
@@ -20,7 +20,7 @@ from .values import NUMBERS
 class Lists:
     """The lists to which *marked* has appended, if their elements can be stacked; else the ``reason`` why not."""
 
-    def __init__(self, marked: Marked, length: Form | None, parts: Cut, wanted: Wanted) -> None:
+    def __init__(self, marked: Marked, length: Affine | None, parts: Cut, wanted: Wanted) -> None:
         self.marked, self.length, self.home = marked, length, marked.recorder
         self.reason: Reason | None = None
         self.rows: list[list[tuple[Any, int]]] = []  # of each list: the values, and where the stack of each is
@@ -31,7 +31,12 @@ class Lists:
             self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
             return
         for target, *values in marked.appends.values():
-            if len(target) < len(values) or any(a is not b for a, b in zip(target[-len(values) :], values, strict=True)):
+            if id(target) in marked.read:
+                self.reason = Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
+                return
+            if len(target) < len(values) or any(
+                a is not b for a, b in zip(target[-len(values) :], values, strict=True)
+            ):
                 self.reason = Refusal.LOOP_SEEN(what="a list is appended to and changed", site=marked.site)
                 return
             found = []
@@ -48,12 +53,16 @@ class Lists:
                 self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
             return -1
         atom = value.atom
-        if id(value._storage) in self.marked.written or value._storage.born < self.marked.serial and value._steps:
-            self.reason = Refusal.LOOP_SEEN(what="an array that is written is appended to a list", site=self.marked.site)
+        if id(value._storage) in self.marked.written or (value._storage.born < self.marked.serial and value._steps):
+            self.reason = Refusal.LOOP_SEEN(
+                what="an array that is written is appended to a list", site=self.marked.site
+            )
         if not parts.depends(atom) or self._form(value) is not None:
             return -1
         at = len(wanted.rows)
+        starts: dict[Atom, Atom] = {c.symbol: c.before for c in self.marked.carries}
         before = [to_atom(x) if isinstance(x, (*NUMBERS, TracedArray)) else None for x in earlier]
+        before = [x if x is None else starts.get(x, x) for x in before]
         if isinstance(atom, Pair):
             wanted.rows += lanes(atom)
             wanted.earlier += [(), ()]
@@ -62,16 +71,16 @@ class Lists:
             wanted.earlier.append([x for x in before if x is not None] if None not in before else ())
         return at
 
-    def _form(self, value: Any) -> Form | None:
+    def _form(self, value: Any) -> Affine | None:
         """The form of a Python integer."""
         return self.marked.form(value.atom) if type(value) is TracedArray and value.aval.weak else None
 
-    def _integers(self, form: Form, count: int) -> list[Any]:
+    def _integers(self, form: Affine, count: int) -> list[Any]:
         recorder, number = self.marked.recorder, self.marked.number
-        found = [form.at(number, Form(k)) for k in range(count)]
+        found = [form.at(number, Affine(k)) for k in range(count)]
         return [f.offset if not f.slopes else TracedArray(value_of(f, {}), recorder) for f in found]
 
-    def extend(self, results: Found) -> None:
+    def extend(self, results: LoopResults) -> None:
         """Have the lists hold what all iterations have appended."""
         recorder = self.marked.recorder
         for (target, *values), rows in zip(self.marked.appends.values(), self.rows, strict=True):
@@ -101,7 +110,7 @@ class Lists:
                 for each in zip(*columns, strict=True):
                     target.extend(each)
 
-    def _woven(self, rows: Sequence[tuple[Any, int]], results: Found, count: int) -> list[Any] | None:
+    def _woven(self, rows: Sequence[tuple[Any, int]], results: LoopResults, count: int) -> list[Any] | None:
         """The rows of one stack, where several values of one kind are appended in turn."""
         like = rows[0][0]
         if len(rows) < 2 or not all(at >= 0 and type(x) is TracedArray and x.aval == like.aval for x, at in rows):

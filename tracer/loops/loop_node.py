@@ -12,16 +12,17 @@ from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.reduce import reduce
 from ..ops.shape import reshape, slice_axis, zeros
-from .body import Body
+from .body import IterationBody
 from .fold import folded
-from .parts import Cut, Found
-from .positions import Form, bounds
-from .row_writes import Search, Written, final, value_of
+from .parts import Cut, LoopResults
+from .positions import Affine, bounds
+from .row_writes import PlacewiseArray, Search, final, value_of
 
 
 @dataclass
 class Outputs:
-    """Parallel: inputs of a body that are carried, what they end as, and what they begin with; then stacked ``rows``."""
+    """Parallel: inputs of a body that are carried, what they end as, and what they begin with; then stacked
+    ``rows``."""
 
     inputs: list[Var] = field(default_factory=list)
     ends: list[Atom] = field(default_factory=list)
@@ -34,10 +35,10 @@ class Outputs:
         self.inits.append(init)
 
 
-def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[Found, list[Atom]]:
+def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[LoopResults, list[Atom]]:
     """The results of the loop, and flags that the *conditions* have held in all of its iterations."""
     wanted, marked = parts.wanted, parts.marked
-    body = Body(parts)
+    body = IterationBody(parts)
     pairs = [(body.ended(wanted.ends[s], s.aval), var, body.starts[s]) for s, var in body.carries.items()]
     rows = [body.ended(atom, atom.aval) for atom in wanted.rows]
     before, starts = folded(body, pairs, rows)
@@ -45,11 +46,11 @@ def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[Found, list[Atom]
     by_symbol = {s: starts[var] for s, var in body.carries.items() if var in starts}
     written = _written(body, conditions, before)
     if before or written:
-        body = Body(parts, written, before, by_symbol)
-    return _Loop(body, conditions).make()
+        body = IterationBody(parts, written, before, by_symbol)
+    return _NodeMaker(body, conditions).make()
 
 
-def _written(body: Body, conditions: Sequence[Atom], before: int) -> list[Written]:
+def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> list[PlacewiseArray]:
     """The carries that are arrays which are written place by place."""
     parts, length = body.parts, body.marked.length
     wanted = parts.wanted
@@ -65,17 +66,17 @@ def _written(body: Body, conditions: Sequence[Atom], before: int) -> list[Writte
     return [w for w in found if w is not None]
 
 
-class _Loop:
+class _NodeMaker:
     """One loop, over *body*."""
 
-    def __init__(self, body: Body, conditions: Sequence[Atom]) -> None:
+    def __init__(self, body: IterationBody, conditions: Sequence[Atom]) -> None:
         self.body, self.parts, self.wanted = body, body.parts, body.parts.wanted
         self.out = Outputs()
         with building(body.lines):
             self.asked = [body.atom(condition) for condition in conditions]
         self.flags: list[Atom] = []
 
-    def make(self) -> tuple[Found, list[Atom]]:
+    def make(self) -> tuple[LoopResults, list[Atom]]:
         body, wanted, out = self.body, self.wanted, self.out
         for symbol, var in body.carries.items():
             out.carry(var, body.ended(wanted.ends[symbol], symbol.aval), body.starts[symbol])
@@ -103,7 +104,7 @@ class _Loop:
             found.asks = bool(self.asked)
         return found, self.flags
 
-    def _stacks(self, written: Written) -> list[int | None]:
+    def _stacks(self, written: PlacewiseArray) -> list[int | None]:
         """Where the values of its writes are among the rows; None where a later write takes the place."""
         places = [place for _, place in written.writes]
         found: list[int | None] = []
@@ -204,12 +205,12 @@ class _Loop:
         length = body.marked.length
         if length is None or length.constant is not None:
             return None
-        length = length.plus(Form(body.before))
+        length = length.plus(Affine(body.before))
         steps = cast(value_of(length, {}), INT)
         low = bounds(length, body.recorder.open_loops)[0]
         return strong(F.maximum(steps, structural(0, INT)) if low is None or low < 0 else steps)
 
-    def _found(self, finals: Sequence[Atom], stacked: Sequence[Atom]) -> Found:
+    def _found(self, finals: Sequence[Atom], stacked: Sequence[Atom]) -> LoopResults:
         body, wanted = self.body, self.wanted
         ends: dict[Var, Atom] = {}
         for symbol, end in zip(body.carries, finals, strict=False):
@@ -220,7 +221,7 @@ class _Loop:
             cast(end, atom.aval.dtype, weak=True) if atom.aval.weak else end
             for end, (atom, _) in zip(finals[len(body.carries) :], wanted.last, strict=False)
         ]
-        return Found(ends, last, list(stacked[: len(wanted.rows)]))
+        return LoopResults(ends, last, list(stacked[: len(wanted.rows)]))
 
 
 def _zero(aval: Aval) -> Atom:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple
 
-from ..ir.aval import COMPLEX, INT, Aval
+from ..ir.aval import INT, Aval
 from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
 from ..ir.primitive import PRIMITIVES
 from ..ir.refusals import Reason, Refusal
@@ -19,13 +19,13 @@ from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
-from .places import Place
-from .positions import COMPARISONS, Form, Reader, answer, bounds
+from .places import Element, WrittenPlace
+from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
 
 _ALIAS = PRIMITIVES["alias"]
 
 
-class Carry(NamedTuple):
+class CarriedSymbol(NamedTuple):
     """A symbol, and what it stands for in this iteration."""
 
     symbol: Var
@@ -35,7 +35,7 @@ class Carry(NamedTuple):
 class Marked:
     """The iteration of a loop that goes on for *length* iterations, this one included (None: nobody knows)."""
 
-    def __init__(self, recorder: Recorder, length: Form | None, frame: FrameType) -> None:
+    def __init__(self, recorder: Recorder, length: Affine | None, frame: FrameType) -> None:
         recorder.unfollow()
         recorder.settle_premise()
         recorder.iterations += 1
@@ -44,19 +44,22 @@ class Marked:
         self.site = recorder.site()
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
         self.looked_at, recorder.look_at = recorder.look_at, -1
-        self.carries: list[Carry] = []
+        self.carries: list[CarriedSymbol] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
-        self.places: dict[Any, Place] = {}  # of objects, that are written
+        self.places: dict[Any, WrittenPlace] = {}  # of objects, that are written
         self.appends: dict[int, list[Any]] = {}  # id of a list -> [it, values that are appended]
+        self.grows: dict[int, int] = {}  # id of a list -> how many values each iteration appends to it
         self.made: dict[int, Any] = {}  # objects that the iteration has made
         self.read: dict[int, Any] = {}  # lists that are read
+        self.elements: dict[Any, Element] = {}  # of lists, that are read from the end
         self.reason: Reason | None = None
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
-        self.forms: dict[Var, Form] = {}
+        self.forms: dict[Var, Affine] = {}
+        self.ranges: dict[Var, tuple[int, int]] = {}  # bounds of arrays of positions
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
-        self.forms[self.number] = Form(0, {self.number: 1})
+        self.forms[self.number] = Affine(0, {self.number: 1})
 
     def close(self) -> None:
         """The iteration is over."""
@@ -89,12 +92,12 @@ class Marked:
         if isinstance(symbol, Pair):
             for lane, before in zip(lanes(symbol), lanes(atom), strict=True):
                 assert isinstance(lane, Var)
-                self.carries.append(Carry(lane, before))
+                self.carries.append(CarriedSymbol(lane, before))
         else:
-            self.carries.append(Carry(symbol, atom))
+            self.carries.append(CarriedSymbol(symbol, atom))
         return symbol
 
-    def integer(self, form: Form, value: int) -> TracedArray:
+    def integer(self, form: Affine, value: int) -> TracedArray:
         """The symbol of a Python integer that is *form* in each iteration, and *value* in this one."""
         var = self.alias(Lit(value, INT, weak=True))
         self.forms[var] = form
@@ -102,34 +105,35 @@ class Marked:
 
     # ---- what the recorder asks and tells --------------------------------------------------------------------------
 
-    def form(self, atom: Atom) -> Form | None:
+    def form(self, atom: Atom) -> Affine | None:
         """The form of *atom* in the numbers of the loops that are open."""
         return self.reader().form(atom)
 
     def reader(self, makers: Mapping[Var, Node] = MappingProxyType({})) -> Reader:
         """A reader of forms of values that *makers*, or nodes of the recording, have."""
         recorder = self.recorder
-        places = recorder._producers.index(recorder.nodes)
 
-        def known(var: Var) -> Form | None:
+        def known(var: Var) -> Affine | None:
             if var in self.forms:
                 return self.forms[var]
             found = next((loop.forms[var] for loop in recorder.open_loops if var in loop.forms), None)
             return recorder.known_forms.get(var) if found is None else found
 
-        def maker(var: Var) -> Node | None:
-            found, at = makers.get(var), places.get(var)
-            return found if found is not None or at is None else recorder.nodes[at]
-
-        return Reader(known, maker)
+        return Reader(known, lambda var: makers.get(var) or self.node_of(var))
 
     def node_of(self, atom: Atom) -> Node | None:
         """The node that makes *atom*."""
-        places = self.recorder._producers.index(self.recorder.nodes)
-        at = places.get(atom) if isinstance(atom, Var) else None
-        return None if at is None else self.recorder.nodes[at]
+        nodes = self.recorder.nodes
+        at = self.recorder._producers.index(nodes).get(atom) if isinstance(atom, Var) else None
+        if at is None or at >= len(nodes):
+            return None
+        node = nodes[at]
+        return node if any(out is atom for out in node.outs) else None  # else it was cut out of the recording
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
+        for loop in self.recorder.open_loops:
+            if atom in loop.ranges:
+                return loop.ranges[atom]  # type: ignore[no-any-return]
         form = self.form(atom)
         if form is None:
             return None
@@ -137,8 +141,8 @@ class Marked:
         return None if low is None or high is None else (low, high)
 
     def answer(self, atom: Atom, asked: bool = True) -> bool | None:
-        """What the comparison *atom* of positions gives in all iterations.  Where answers differ, and it is *asked*, no
-        loop is made of this iteration."""
+        """The answer that the comparison *atom* of positions gives in all iterations.  Where answers differ, and it
+        is *asked*, the loop ends before the first iteration that has another one."""
         node = self.node_of(atom)
         if node is None or node.prim.name not in COMPARISONS or node.out.aval.shape:
             return None
@@ -146,11 +150,20 @@ class Marked:
         if left is None or right is None or not (left.slopes or right.slopes):
             return None
         found = answer(node.prim.name, left, right, self.recorder.open_loops)
-        if found is None and asked:
-            for loop in self.recorder.open_loops:
-                if loop.number in left.slopes or loop.number in right.slopes:
-                    loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
-        return found
+        return self._limited(node.prim.name, left.plus(right, -1)) if found is None and asked else found
+
+    def _limited(self, name: str, form: Affine) -> bool | None:
+        """The answer that the comparison *name* of *form* with 0 gives in this iteration; the loop is made of those
+        iterations that have the same answer.  None where that is not known, and no loop is made."""
+        for loop in self.recorder.open_loops:
+            if loop.number in form.slopes:
+                if len(form.slopes) == 1 and loop.length is not None and not loop.length.slopes:
+                    found, count = answers_alike(name, form.offset, form.slopes[loop.number])
+                    assert count is not None
+                    loop.length = Affine(min(count, loop.length.offset))
+                    return found
+                loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
+        return None
 
     def writes(self, storage: Storage) -> None:
         """The buffer *storage* is about to be written."""
@@ -164,7 +177,7 @@ class Marked:
         """Attribute or item *key* of *owner* is about to be written."""
         for loop in self.recorder.open_loops:
             if id(owner) not in loop.made:
-                place = Place(owner, key)
+                place = WrittenPlace(owner, key)
                 if not place.known() or id(owner) in loop.appends:
                     loop.refuse(Refusal.LOOP_SEEN(what=f"{place.name} is written", site=self.recorder.site()))
                 else:
@@ -175,18 +188,27 @@ class Marked:
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
-            if id(target) in loop.read or any(place.owner is target for place in loop.places.values()):
-                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+            if any(place.owner is target for place in loop.places.values()):
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is written and appended to", site=self.recorder.site()))
             loop.appends.setdefault(id(target), [target]).append(value)
         target.append(value)
         return True
 
-    def reads(self, target: Any) -> None:
-        """The list *target* is read: its length, or an item."""
+    def reads(self, target: Any, index: Any = None) -> None:
+        """The list *target* is read: the element at *index*, or all else that it is."""
         for loop in self.recorder.open_loops:
-            loop.read[id(target)] = target
-            if id(target) in loop.appends:
-                loop.refuse(Refusal.LOOP_SEEN(what="a list is read and appended to", site=self.recorder.site()))
+            if id(target) in loop.made:
+                continue
+            key = index + loop.appended_to(target) if type(index) is int and index < 0 else None
+            if key is None or loop is not self:
+                loop.read[id(target)] = target
+            elif key < 0:
+                element = Element(target, key)
+                loop.elements[element.id] = element
+
+    def appended_to(self, target: Any) -> int:
+        """How many values the iteration has appended to *target*."""
+        return len(self.appends[id(target)]) - 1 if id(target) in self.appends else 0
 
     def made_here(self, value: Any) -> None:
         """*value* was made in this iteration."""

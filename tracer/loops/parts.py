@@ -11,9 +11,9 @@ from .marked import Marked
 
 @dataclass
 class Wanted:
-    """What is wanted of an iteration.  ``ends``: the atom after it of each symbol that is carried.  ``last``: further
-    values, of the last iteration, and what each is where there is none.  ``rows``: values of every iteration, and
-    ``earlier`` what they were in the iterations before, the last first.
+    """Values that are wanted of an iteration.  ``ends``: the atom after it of each symbol that is carried.  ``last``:
+    further values, of the last iteration, and what each is where there is none.  ``rows``: values of every iteration,
+    and ``earlier`` what they were in the iterations before, the last first.
     ``stops``: whether the loop ends by itself, where ``go_on`` is False or a question has another answer."""
 
     ends: dict[Var, Atom]
@@ -25,7 +25,7 @@ class Wanted:
 
 
 @dataclass
-class Found:
+class LoopResults:
     """The results of a loop, in the order of what was wanted.  ``taken``: the number of iterations of one that stops;
     ``asks``: whether it may have stopped before its own end, at a question."""
 
@@ -43,7 +43,7 @@ class Cut:
         self.marked, self.wanted, self.recorder = marked, wanted, marked.recorder
         self.known: dict[Atom, Atom] = {c.symbol: c.before for c in marked.carries if wanted.ends[c.symbol] is c.symbol}
         self.carries = [c for c in marked.carries if c.symbol not in self.known]
-        self.inside: set[Atom] = {c.symbol for c in self.carries} | set(marked.forms)
+        self.inside: set[Atom] = {*[c.symbol for c in self.carries], *marked.forms}
         self.body: list[Node] = []
         self.outside: dict[int, Node] = {}  # by the id of the node as it was recorded
         symbols = {*self.known, *self.inside}
@@ -63,5 +63,10 @@ class Cut:
         return any(self.known.get(x, x) in self.inside for x in parts)
 
     def guards(self) -> list[Guard]:
-        """What was asked in this iteration, and may be answered otherwise in another one."""
+        """Guards on what was asked in this iteration, and may be answered otherwise in another one."""
         return [g for g in self.recorder.guards[self.marked.guards :] if self.depends(g.atom)]
+
+    def asks(self) -> bool:
+        """Whether anything was asked, or presumed, that may be answered otherwise in another iteration."""
+        premise = self.recorder.premise
+        return bool(self.guards()) or (premise is not None and self.depends(premise))

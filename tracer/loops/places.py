@@ -5,7 +5,33 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class Element(NamedTuple):
+    """Element ``key`` (negative, from the end) of the list ``owner``, to which each iteration appends.  It is read, and
+    written by nothing but that."""
+
+    owner: list[Any]
+    key: int
+
+    @property
+    def id(self) -> tuple[Any, ...]:
+        return id(self.owner), self.key, "element"
+
+    @property
+    def name(self) -> str:
+        return f"list[{self.key}]"
+
+    def known(self) -> bool:
+        """Whether there is one."""
+        return len(self.owner) >= -self.key
+
+    def get(self) -> Any:
+        return self.owner[self.key]
+
+    def set(self, value: Any) -> None:
+        self.owner[self.key] = value
+
+
+class WrittenPlace(NamedTuple):
     """Attribute or item ``key`` of ``owner``."""
 
     owner: Any

@@ -16,25 +16,25 @@ _MOST_STEPS = 64  # nodes that are looked through for one position
 _NONE: Mapping[Var, int] = MappingProxyType({})
 
 
-class Form(NamedTuple):
+class Affine(NamedTuple):
     """``offset`` and so many times each number."""
 
     offset: int
     slopes: Mapping[Var, int] = _NONE
 
-    def plus(self, other: Form, times: int = 1) -> Form:
+    def plus(self, other: Affine, times: int = 1) -> Affine:
         slopes = dict(self.slopes)
         for var, slope in other.slopes.items():
             slopes[var] = slopes.get(var, 0) + times * slope
-        return Form(self.offset + times * other.offset, {var: slope for var, slope in slopes.items() if slope})
+        return Affine(self.offset + times * other.offset, {var: slope for var, slope in slopes.items() if slope})
 
-    def times(self, factor: int) -> Form:
-        return Form(0).plus(self, factor)
+    def times(self, factor: int) -> Affine:
+        return Affine(0).plus(self, factor)
 
-    def at(self, var: Var, value: Form) -> Form:
+    def at(self, var: Var, value: Affine) -> Affine:
         """The form with *value* in the place of *var*."""
         slope = self.slopes.get(var, 0)
-        return self.plus(value, slope).plus(Form(0, {var: slope}), -1) if slope else self
+        return self.plus(value, slope).plus(Affine(0, {var: slope}), -1) if slope else self
 
     @property
     def constant(self) -> int | None:
@@ -45,19 +45,19 @@ class Counted(Protocol):
     """A loop whose iterations are numbered from 0 on by ``number``; it has ``length`` of them, if that is known."""
 
     number: Var
-    length: Form | None
+    length: Affine | None
 
 
 class Reader:
     """Reads forms off nodes: *known* are those of symbols, *maker* finds the node of a value."""
 
-    def __init__(self, known: Callable[[Var], Form | None], maker: Callable[[Var], Node | None]) -> None:
+    def __init__(self, known: Callable[[Var], Affine | None], maker: Callable[[Var], Node | None]) -> None:
         self.known, self.maker = known, maker
         self.left = _MOST_STEPS
 
-    def form(self, atom: Atom) -> Form | None:
+    def form(self, atom: Atom) -> Affine | None:
         if isinstance(atom, Lit):
-            return Form(int(atom.value)) if atom.aval.dtype.kind in "iu" else None
+            return Affine(int(atom.value)) if atom.aval.dtype.kind in "iu" else None
         if atom.aval.dtype.kind not in "iu" or atom.aval.size != 1:
             return None
         found = self.known(atom)
@@ -67,7 +67,7 @@ class Reader:
         self.left -= 1
         return self._computed(node.prim.name, node.inputs)
 
-    def _computed(self, name: str, inputs: Sequence[Atom]) -> Form | None:
+    def _computed(self, name: str, inputs: Sequence[Atom]) -> Affine | None:
         parts: list[Any] = [self.form(x) for x in inputs]
         if not parts or None in parts:
             return None
@@ -84,23 +84,24 @@ class Reader:
         return None
 
 
-def bounds(form: Form, loops: Sequence[Counted]) -> tuple[int | None, int | None]:
+def bounds(form: Affine, loops: Sequence[Counted]) -> tuple[int | None, int | None]:
     """(least, greatest) value of *form* in *loops*, the innermost last; None where there is no such bound."""
     return _extreme(form, loops, -1), _extreme(form, loops, 1)
 
 
-def _extreme(form: Form, loops: Sequence[Counted], sign: int) -> int | None:
+def _extreme(form: Affine, loops: Sequence[Counted], sign: int) -> int | None:
     for loop in reversed(loops):
         slope = form.slopes.get(loop.number, 0) * sign
         if slope > 0 and loop.length is None:
             return None
         if slope:
-            form = form.at(loop.number, Form(0) if slope < 0 or loop.length is None else loop.length.plus(Form(-1)))
+            form = form.at(loop.number, Affine(0) if slope < 0 or loop.length is None else loop.length.plus(Affine(-1)))
     return form.constant
 
 
-def answer(name: str, left: Form, right: Form, loops: Sequence[Counted]) -> bool | None:
-    """What the comparison *name* gives in all iterations; None where that is not one answer, or not known."""
+def answer(name: str, left: Affine, right: Affine, loops: Sequence[Counted]) -> bool | None:
+    """The answer that the comparison *name* gives in all iterations; None where that is not one answer, or not
+    known."""
     low, high = bounds(left.plus(right, -1), loops)
     sure = {
         "lt": (high is not None and high < 0, low is not None and low >= 0),
@@ -111,6 +112,23 @@ def answer(name: str, left: Form, right: Form, loops: Sequence[Counted]) -> bool
     }
     yes, no = sure["eq"][::-1] if name == "ne" else sure.get(name, (False, False))
     return True if yes else False if no else None
+
+
+def answers_alike(name: str, first: int, slope: int) -> tuple[bool, int | None]:
+    """(what the comparison of ``first + slope * t`` with 0 gives for t = 0, for how many t from there on it gives that;
+    None: for all)"""
+    if name in ("gt", "ge"):
+        first, slope, name = -first, -slope, {"gt": "lt", "ge": "le"}[name]
+    if name == "le":
+        first, name = first - 1, "lt"
+    if name == "lt":
+        if first < 0:
+            return True, None if slope <= 0 else -(first // slope)
+        return False, None if slope >= 0 else first // -slope + 1
+    if first == 0:
+        return name == "eq", 1 if slope else None
+    meets = slope and first % slope == 0 and -first // slope > 0
+    return name == "ne", -first // slope if meets else None
 
 
 COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))

@@ -1,8 +1,8 @@
 """Arrays that a loop writes place by place: ``z[i] = f(z[i - 1])``.
 
 If no place is written in two iterations, and each read finds what this iteration has written, or the one a constant
-number before, or what was there before the loop, the array need not be carried: the loop gives what is written as stacked
-results, and the array is updated once after it.  Positions are forms, so this is proven whatever the number of
+number before, or what was there before the loop, the array need not be carried: the loop gives what is written as
+stacked results, and the array is updated once after it.  Positions are forms, so this is proven whatever the number of
 iterations.  Else the array is carried, and kernels have it in place."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..ops.elementwise import F, cast
 from ..ops.indexing import SCATTER_SET
 from ..ops.shape import UPDATE, iota, move_axis, reshape, take_slice
 from ..record.buffers import PickStep, Spot
-from .positions import Form, bounds
+from .positions import Affine, bounds
 
 MAX_BACK = 16  # iterations back that values are kept
 MAX_WRITES = 8  # of one array in an iteration
-Forms = Callable[[Atom], Form | None]
+Forms = Callable[[Atom], Affine | None]
 
 
-class Read(NamedTuple):
+class PlaceRead(NamedTuple):
     """A read of an array: of what write ``k`` has written ``back`` iterations before (0: in this one), or, where ``k``
     is -1, of what was there before the loop."""
 
@@ -34,7 +34,7 @@ class Read(NamedTuple):
 
 
 @dataclass(eq=False)
-class Written:
+class PlacewiseArray:
     """An array that is written along ``axis`` at ``slope`` positions more in each iteration, at ``fixed`` positions
     along other axes.  ``writes``: the values and the first positions; ``reads`` by their results; ``inner``: the values
     that are nothing but the array, and views of it."""
@@ -43,9 +43,9 @@ class Written:
     number: Var
     axis: int
     slope: int
-    fixed: dict[int, Form]
-    writes: list[tuple[Spot, Form]]
-    reads: dict[Var, Read] = field(default_factory=dict)
+    fixed: dict[int, Affine]
+    writes: list[tuple[Spot, Affine]]
+    reads: dict[Var, PlaceRead] = field(default_factory=dict)
     inner: set[Atom] = field(default_factory=set)
 
     @property
@@ -54,8 +54,8 @@ class Written:
 
 
 class Search:
-    """Looks for such arrays among the carries of a body of *nodes*, which are live; *ends*: the values that are wanted of
-    it.  *loops*: all that are open, the body's own with *number* the last."""
+    """Looks for such arrays among the carries of a body of *nodes*, which are live; *ends*: the values that are
+    wanted of it.  *loops*: all that are open, the body's own with *number* the last."""
 
     def __init__(
         self, nodes: Sequence[Node], ends: Sequence[Atom], spots: dict[Var, Spot], form: Forms, number: Var,
@@ -68,7 +68,7 @@ class Search:
             for x in node.inputs:
                 self.users.setdefault(x, []).append(node)
 
-    def find(self, symbol: Var, end: Atom) -> Written | None:
+    def find(self, symbol: Var, end: Atom) -> PlacewiseArray | None:
         """The carry *symbol* that ends as *end*, if it is such an array."""
         chain = self._chain(symbol, end)
         if not chain:
@@ -107,7 +107,7 @@ class Search:
             at = spot.x
         return found[::-1]
 
-    def _frame(self, symbol: Var, writes: Sequence[Spot]) -> Written | None:
+    def _frame(self, symbol: Var, writes: Sequence[Spot]) -> PlacewiseArray | None:
         """Where the writes are; None where two of them may meet, or their places are not known."""
         first = self._forms(writes[0])
         moving = [a for a, f in first.items() if f is not None and self.number in f.slopes]
@@ -117,7 +117,7 @@ class Search:
         start = first.pop(axis)
         assert start is not None
         fixed = {a: f for a, f in first.items() if f is not None}
-        found = Written(symbol, self.number, axis, start.slopes[self.number], fixed, [])
+        found = PlacewiseArray(symbol, self.number, axis, start.slopes[self.number], fixed, [])
         for spot in writes:
             forms = self._forms(spot)
             place = forms.pop(axis, None)
@@ -132,15 +132,18 @@ class Search:
     def _reaches(self, back: int) -> bool:
         return abs(back) < self.iterations
 
-    def _forms(self, spot: Spot) -> dict[int, Form | None]:
+    def _forms(self, spot: Spot) -> dict[int, Affine | None]:
         return {axis: self.form(x) for axis, x in zip(spot.axes, spot.positions, strict=True)}
 
     def _only_spots(self, inner: set[Atom], results: set[Var]) -> bool:
         """Whether nothing but reads and writes of places sees the array."""
-        return all(set(user.outs) <= inner | results for x in inner for user in self.users.get(x, ()) if x not in results)
+        return all(
+            set(user.outs) <= inner | results for x in inner for user in self.users.get(x, ()) if x not in results
+        )
 
-    def _read(self, written: Written, spot: Spot, version: int) -> Read | None:
-        """What *spot* reads, of the array after so many writes of the iteration; None where that is not known."""
+    def _read(self, written: PlacewiseArray, spot: Spot, version: int) -> PlaceRead | None:
+        """The write that *spot* reads, of the array after so many writes of the iteration; None where that is not
+        known."""
         forms = self._forms(spot)
         for axis, fixed in written.fixed.items():
             here = forms.get(axis)
@@ -148,14 +151,14 @@ class Search:
             if between is not None and between.constant != 0:
                 low, high = bounds(between, self.loops)
                 apart = (low is not None and low > 0) or (high is not None and high < 0)
-                return Read(spot, -1, 0) if apart else None
+                return PlaceRead(spot, -1, 0) if apart else None
             if between is None:
                 return None
         place = forms.get(written.axis)
         if place is None:
             return None
         if place.slopes.get(self.number, 0) != written.slope:
-            return Read(spot, -1, 0) if self._apart(written, place) else None
+            return PlaceRead(spot, -1, 0) if self._apart(written, place) else None
         found: list[tuple[int, int]] = []
         for k, (_, start) in enumerate(written.writes):
             between = start.plus(place, -1)
@@ -165,11 +168,11 @@ class Search:
             if not rest and ((back == 0 and k < version) or 0 < back < self.iterations):
                 found.append((back, -k))
         if not found:
-            return Read(spot, -1, 0)
+            return PlaceRead(spot, -1, 0)
         back, k = min(found)
-        return Read(spot, -k, back) if back <= MAX_BACK else None
+        return PlaceRead(spot, -k, back) if back <= MAX_BACK else None
 
-    def _apart(self, written: Written, place: Form) -> bool:
+    def _apart(self, written: PlacewiseArray, place: Affine) -> bool:
         """Whether what is at *place* is written in no iteration."""
         low, high = bounds(place, self.loops)
         for _, start in written.writes:
@@ -181,22 +184,22 @@ class Search:
         return True
 
 
-def place_of(form: Form) -> Atom:
+def place_of(form: Affine) -> Atom:
     """*form*, which no iteration of the loop changes, as a position."""
     return cast(value_of(form, {}), INT)
 
 
 def picked(x: Atom, positions: Mapping[int, Any]) -> Atom:
-    """*x* at these positions along these axes, forms or values: of an iteration of an open loop, where that may look for
-    them as ``Spot``, else a slice where they are known."""
-    known = {axis: p.constant for axis, p in positions.items() if isinstance(p, Form) and p.constant is not None}
+    """*x* at these positions along these axes, forms or values: of an iteration of an open loop, where that may look
+    for them as ``Spot``, else a slice where they are known."""
+    known = {axis: p.constant for axis, p in positions.items() if isinstance(p, Affine) and p.constant is not None}
     others = {axis: p for axis, p in positions.items() if axis not in known}
     recorder: Any = current_builder()
     if not others and recorder.open_loops:
         known, others = {}, dict(positions)
     if others:
         axes = tuple(sorted(others))
-        places = [place_of(p) if isinstance(p, Form) else p for p in (others[a] for a in axes)]
+        places = [place_of(p) if isinstance(p, Affine) else p for p in (others[a] for a in axes)]
         x = PickStep(axes, tuple(places)).apply(x)
         known = {axis - sum(a < axis for a in axes): p for axis, p in known.items()}
     if known:
@@ -207,7 +210,7 @@ def picked(x: Atom, positions: Mapping[int, Any]) -> Atom:
     return x
 
 
-def final(written: Written, start: Atom, stacks: Sequence[Atom | None], first: int, count: int) -> Atom:
+def final(written: PlacewiseArray, start: Atom, stacks: Sequence[Atom | None], first: int, count: int) -> Atom:
     """The array after the loop, that was *start*: *stacks* are what each write has written in *count* iterations, the
     first of which has the number *first*."""
     fixed = tuple(sorted(written.fixed))
@@ -218,7 +221,7 @@ def final(written: Written, start: Atom, stacks: Sequence[Atom | None], first: i
     for (_, place), stack in zip(written.writes, stacks, strict=True):
         if stack is None:
             continue
-        begin = place.at(written.number, Form(first))
+        begin = place.at(written.number, Affine(first))
         rest = line.aval.shape[1:]
         if begin.constant is None:
             numbers = F.mul(iota(count), Lit(written.slope, INT)) if written.slope != 1 else iota(count)
@@ -233,7 +236,7 @@ def final(written: Written, start: Atom, stacks: Sequence[Atom | None], first: i
     return line if pick is None else pick.put(start, line)
 
 
-def value_of(form: Form, known: dict[Atom, Atom]) -> Atom:
+def value_of(form: Affine, known: dict[Atom, Atom]) -> Atom:
     """The value of *form*, a Python integer."""
     total: Atom | None = None
     for var, slope in form.slopes.items():

@@ -1,4 +1,4 @@
-"""What a local variable holds in a marked iteration that has no value yet."""
+"""The stand-in for a local variable that has no value yet, in a marked iteration."""
 
 from __future__ import annotations
 
@@ -24,3 +24,5 @@ for _method in (
     "rmatmul and rand or ror xor rxor neg pos invert abs eq ne lt le gt ge"
 ).split():
     setattr(Unset, f"__{_method}__", Unset._raise)
+
+UNSET = Unset("")

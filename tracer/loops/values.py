@@ -28,7 +28,7 @@ class Like(NamedTuple):
     c_order: bool
 
 
-class Plain(NamedTuple):
+class PlainValue(NamedTuple):
     """A value that is no number of the run."""
 
     value: Any
@@ -64,14 +64,14 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool) -> Any:
         names = tuple(value) if kind is dict else tuple(range(len(value)))
         return Parts(kind, names, tuple([taken_apart(value[name], leaves, deep) for name in names]))
     if is_dataclass(value) and not isinstance(value, type) and (deep or kind.__dataclass_params__.frozen):
-        names = tuple([f.name for f in fields(value)])
-        return Parts(kind, names, tuple([taken_apart(getattr(value, name), leaves, deep) for name in names]))
-    return Plain(value)
+        of_fields = tuple([f.name for f in fields(value)])
+        return Parts(kind, of_fields, tuple([taken_apart(getattr(value, n), leaves, deep) for n in of_fields]))
+    return PlainValue(value)
 
 
 def put_together(pattern: Any, leaves: Iterator[Any]) -> Any:
     """The value with *pattern* and the numbers *leaves*."""
-    if isinstance(pattern, Plain):
+    if isinstance(pattern, PlainValue):
         return pattern.value
     if not isinstance(pattern, Parts):
         return next(leaves)
@@ -92,7 +92,7 @@ def alike(a: Any, b: Any) -> bool:
     """Whether two patterns are equal."""
     if type(a) is not type(b):
         return False
-    if isinstance(a, Plain):
+    if isinstance(a, PlainValue):
         x, y = a.value, b.value
         return x is y or (type(x) is type(y) and isinstance(x, _IMMUTABLE) and bool(x == y))
     if isinstance(a, Parts):

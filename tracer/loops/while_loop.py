@@ -28,7 +28,7 @@ from .for_loop import MOST_ATTEMPTS, can_mark, note_refusal
 from .iteration import Iteration, Learned
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
-from .positions import COMPARISONS, Form
+from .positions import COMPARISONS, Affine, answers_alike
 
 
 def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
@@ -92,7 +92,7 @@ class WhileLoop:
             if not self.ended:
                 self.rebinds = False
             return not self.ended
-        if type(condition) is TracedArray and not condition.aval.size == 1:
+        if type(condition) is TracedArray and condition.aval.size != 1:
             self._stop()
             return bool(condition)  # an error
         if type(condition) is TracedArray and self._goes_on(iteration, condition):
@@ -107,7 +107,7 @@ class WhileLoop:
         marked = iteration.marked
         count = trip_count(marked, condition.atom)
         if count is not None and count > 0:
-            iteration.length = marked.length = Form(count)
+            iteration.length = marked.length = Affine(count)
             return True
         truth = reshape(condition.atom, ())
         if truth.aval.dtype.kind != "b":
@@ -153,13 +153,5 @@ def trip_count(marked: Marked, condition: Atom) -> int | None:
     slope = form.slopes.get(marked.number)
     if slope is None or len(form.slopes) > 1:
         return None
-    first, name = form.offset, node.prim.name
-    if name in ("gt", "ge"):
-        first, slope, name = -first, -slope, {"gt": "lt", "ge": "le"}[name]
-    if name == "le":
-        first, name = first - 1, "lt"
-    if name == "lt":
-        return None if first < 0 and slope <= 0 else max(0, -(first // slope))
-    if name == "ne":
-        return -first // slope if first * slope <= 0 and first % slope == 0 else None
-    return None
+    met, count = answers_alike(node.prim.name, form.offset, slope)
+    return count if met else 0

@@ -16,7 +16,7 @@ _MOVED = frozenset((RESHAPE, BROADCAST, TRANSPOSE, SLICE, CONCAT))  # views whos
 MOST_ELEMENTS = 2**24  # of a value in all iterations
 
 
-class Whole:
+class AllIterations:
     """The values of *length* iterations of a body, whose nodes *makers* are.  *rows* gives the array of a value that
     the loop steps through, one of those *stepped*, and None for others.  *carried*: those that are carried."""
 
@@ -90,7 +90,7 @@ class Whole:
             return bind(BROADCAST, same, shape=shape, dims=tuple(range(1, len(shape))))
         if node.prim is GATHER:
             return builder.emit(GATHER, tuple([x for x, _ in operands]), node.params)[0]
-        given = []
+        given: list[Atom] = []
         for (x, stacked), inner in zip(operands, node.inputs, strict=True):
             if node.prim.kind == ELEMENTWISE and isinstance(x, Lit):
                 given.append(x)

@@ -1,7 +1,7 @@
 """Rows of a stack as arrays of their own, each made when somebody asks for it.
 
-A loop that appends to a list gives a stack; the list has as many elements as there were iterations.  Who takes the whole
-list finds the stack (``stack_of``)."""
+A loop that appends to a list gives a stack; the list has as many elements as there were iterations.  Who takes the
+whole list finds the stack (``stack_of``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ..ops.elementwise import cast
 from ..ops.shape import concat, reshape, slice_axis
 from .array import TracedArray, class_of
 from .buffers import Storage
-
 
 _FEW = 4  # rows that are not worth a look
 
@@ -57,7 +56,7 @@ def _row(stack: Atom, k: int) -> Atom:
 
 def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any) -> list[TracedArray]:
     """The rows of *stack* as arrays of the kind of *like*."""
-    shown = Var(Aval(like.aval.dtype, like.aval.shape, like.aval.weak))  # which has shape and dtype; the row is asked for where a value is
+    shown = Var(Aval(like.aval.dtype, like.aval.shape, like.aval.weak))  # for shape and dtype; a value is made later
     found = []
     for k in range(count):
         row = TracedArray.__new__(TracedArray)
@@ -97,7 +96,7 @@ def _part(stack: Atom, start: int, count: int) -> Atom:
 
 
 def stack_of(items: Sequence[Any], atom_of: Any) -> Atom | None:
-    """The stack of *items*, where many of them are rows of one; None where they are not.  *atom_of* gives the others."""
+    """The stack of *items*, where many of them are rows of one; else None.  *atom_of* gives the others."""
     if len(items) < _FEW or not any(type(x) is TracedArray and type(x._storage) is RowStorage for x in items):
         return None
     parts: list[Atom] = []

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from converted_loops import converted
-from tracegrad.tracer.ir.text import print_graph
 from tracing import check_gradient, check_value
+
+from tracegrad.tracer.ir.text import print_graph
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(40, 3))
 W = RNG.normal(size=(3, 3)) * 0.3
 V = RNG.normal(size=40)
+K5 = RNG.normal(size=5)
+PLAIN = RNG.normal(size=40)
 
 
 def loops_in(graph: Any) -> list[Any]:
@@ -166,7 +169,7 @@ def whole_number(x):
 
 def zipped(X):
     s = 0.0
-    for k, (row, v) in enumerate(zip(X, X[:, 0])):
+    for k, (row, v) in enumerate(zip(X, X[:, 0], strict=True)):
         s = np.sin(s + row[1] * v * k * 0.01)
     return s, k, v, row
 
@@ -181,7 +184,7 @@ def backwards_zip(x):
 def listed(x):
     ws = [0.1 * k for k in range(40)]
     s = 0.0
-    for w, v in zip(ws, x):
+    for w, v in zip(ws, x, strict=False):
         s = np.tanh(s * w + v)
     return s
 
@@ -230,7 +233,7 @@ def newton(a):
 def counting_while(x):
     s, k = 0.0, 0
     while k < 40:
-        s = s * 0.9 + x[k] * np.sin(s)  + 0.1
+        s = s * 0.9 + x[k] * np.sin(s) + 0.1
         k += 1
     return s, k
 
@@ -309,6 +312,70 @@ def appended_rows(X):
     return s, k[7]
 
 
+def windows(x):
+    s = 0.0
+    z = np.zeros_like(x)
+    for i in range(2, 38):
+        s = np.sin(s + np.sum(x[i - 2 : i + 3] * K5))
+        z[i : i + 2] = s * x[i : i + 2]
+    return s + np.sum(z)
+
+
+def lists_by_index(x):
+    s = 0.0
+    ws = [0.1, 0.2] * 20
+    tables = [x[:3] * k for k in range(40)]
+    for i in range(1, 40):
+        s = np.tanh(s * ws[i] + np.sum(tables[i - 1]) * PLAIN[i])
+    return s
+
+
+def stencil(X):
+    U = np.zeros_like(X, shape=(30, 40))
+    U[0] = X[:, 0]
+    for t in range(29):
+        U[t + 1, 1:-1] = U[t, 1:-1] + 0.1 * (U[t, 2:] - 2 * U[t, 1:-1] + U[t, :-2])
+    return U
+
+
+def history(x):
+    hs = [x[0], x[1] * 0.5]
+    for i in range(2, 40):
+        hs.append(np.sin(hs[-1] * 0.5 + hs[-2]) + x[i])
+    return np.sum(np.stack(hs)), len(hs)
+
+
+def history_by_number(x):
+    hs = [x[0]]
+    for i in range(1, 40):
+        hs.append(hs[i - 1] * 0.5 + x[len(hs)])
+        hs[-1] + 1.0
+    return np.sum(np.stack(hs) ** 2)
+
+
+def first_and_last(x):
+    s, first = 0.0, None
+    for i in range(40):
+        if i == 0:
+            s = x[0] * 2.0
+            first = s
+        elif i == 39:
+            s = s + 1.0
+        elif i < 39:
+            s = s * 0.9 + x[i + 1]
+    return s, i, first
+
+
+def two_halves(x):
+    s = 0.0
+    for i in range(40):
+        if i < 20:
+            s = np.sin(s + x[i])
+        else:
+            s = s * 0.9 + x[i]
+    return s, i
+
+
 def test_number_of_nodes():
     def f(x, n):
         for i in range(n):
@@ -319,13 +386,16 @@ def test_number_of_nodes():
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize(
-    ("f", "arg"),
-    [(counted, 0.3), (counted, X[0]), (two_carries, 0.3), (float_from_int, V), (rows, V), (matrix_rows, X),
-     (neighbours, V), (counter, V), (backwards, V), (tuples, V), (nested, V), (cumulated, V), (cumulated_twice, V), (in_place, X), (wide_table, X), (triangle, V),
-     (whole_number, V), (zipped, X), (backwards_zip, V), (listed, V), (asked, V), (divided, V), (dynamic, X),
-     (complex_carry, V), (newton, 2.0), (counting_while, V), (two_conditions, 0.7), (broken, 0.9), (attributes, V),
-     (items_of_objects, V), (rebuilt, V), (appended, V), (appended_rows, X)],
+OF_NUMBERS = {counted: 0.3, two_carries: 0.3, newton: 2.0, two_conditions: 0.7, broken: 0.9}
+OF_ROWS = (matrix_rows, in_place, wide_table, zipped, dynamic, appended_rows, stencil)
+OF_ELEMENTS = (
+    float_from_int, rows, neighbours, counter, backwards, tuples, nested, cumulated, cumulated_twice, triangle,
+    whole_number, backwards_zip, listed, asked, divided, complex_carry, counting_while, attributes, items_of_objects,
+    rebuilt, appended, windows, history, history_by_number, lists_by_index, first_and_last, two_halves,
 )  # fmt: skip
+CASES = [*OF_NUMBERS.items(), (counted, X[0]), *[(f, X) for f in OF_ROWS], *[(f, V) for f in OF_ELEMENTS]]
+
+
+@pytest.mark.parametrize(("f", "arg"), CASES)
 def test_loop(f, arg):
-    check(f, arg, loops=2 if f in (appended_rows,) else 1)
+    check(f, arg, loops=2 if f in (appended_rows, two_halves) else 1, most=200 if f is lists_by_index else 60)

@@ -1,0 +1,182 @@
+"""Values of names and places after the last iteration of a loop: functions that give them once the loop is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ir.aval import INT
+from ..ir.graph import Atom, Lit, Pair, Var, lanes
+from ..ir.refusals import Reason, Refusal
+from ..ops.elementwise import F, cast
+from ..record.array import STAND_INS, TracedArray
+from ..record.buffers import PickStep
+from .parts import Cut, LoopResults, Wanted
+from .positions import Affine
+from .row_writes import value_of
+from .unset import UNSET, Unset
+from .values import Like, atom_of, like, put_together, taken_apart
+
+_A_PART = "what a loop has taken of another array"
+_MOST_LOOKED_AT = 200  # objects that are looked through for traced values
+
+
+class StartNumber(NamedTuple):
+    """A number in the value of a name, and the symbol in its place; None where the array keeps its object."""
+
+    before: Any
+    symbol: Var | None
+
+
+class Start(NamedTuple):
+    """The value of a name at the start of an iteration.  ``counts``: the form of an integer that counts."""
+
+    value: Any
+    pattern: Any
+    leaves: list[StartNumber]
+    counts: Affine | None = None
+
+
+class After:
+    """The results of the loop that is made of one iteration, *of*.  *values*: the numbers of each carried name at its
+    end.  What the loop has to give for them is added to *wanted*."""
+
+    def __init__(self, of: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted) -> None:
+        self.of, self.values, self.parts, self.wanted = of, values, parts, wanted
+        self.memo: dict[int, Any] = {}  # by the id of what an iteration ends with: the array after the loop
+
+    def value(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
+        """A function that gives the value of *name* after the loop."""
+        if value is UNSET:
+            return lambda _: Unset(name)
+        start = self.of.starts_of.get(name)
+        if start is not None and start.counts is not None:
+            return self._counted(start.counts, 0)
+        if start is not None and start.leaves:
+            leaves = self.values[name]
+            given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
+            pattern = taken_apart(value, [], name in self.of.lessons.deep)
+            return lambda results: put_together(pattern, iter([make(results) for make in given]))
+        if start is not None:
+            return lambda _: value
+        return self._last(name, value)
+
+    def _carried(self, leaf: StartNumber, end: Any) -> Callable[[LoopResults], Any]:
+        symbol = leaf.symbol
+        if symbol is None:
+            key = id(leaf.before._storage)
+            return lambda _: self.of.arrays[self.of.buffer_after(key)] if key in self.of.moves else end
+        kind = like(end)
+        return lambda results: self._wrapped(end, kind, final_of(results, symbol))
+
+    def _wrapped(self, end: Any, kind: Like, atom: Atom) -> Any:
+        """The array of *kind* with *atom*; the same one for the same *end* of several names."""
+        found = self.memo.get(id(end))
+        if found is None:
+            found = self.memo[id(end)] = TracedArray(atom, self.of.recorder)
+            found._storage.c_order = kind.c_order
+            found._storage.array0d = kind.kind is np.ndarray
+            if type(end) is TracedArray and kind.shape and (end._steps or self.of.is_old(end._storage)):
+                found._storage.owner = _A_PART
+        return found
+
+    def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
+        """The value in the last iteration of a name that is not carried."""
+        leaves: list[Any] = []
+        pattern = taken_apart(value, leaves, True)
+        atoms = [atom_of(x) if type(x) is TracedArray else None for x in leaves]
+        if not any(x is not None and self.parts.depends(x) for x in atoms):
+            if self._may_hold(value):
+                return Refusal.LOOP_HELD(name=name)
+            return lambda _: value
+        made = [
+            self._last_leaf(leaf, atom) if atom is not None and self.parts.depends(atom) else (lambda _, x=leaf: x)
+            for leaf, atom in zip(leaves, atoms, strict=True)
+        ]
+        return lambda results: put_together(pattern, iter([make(results) for make in made]))
+
+    def _last_leaf(self, leaf: TracedArray, atom: Atom) -> Callable[[LoopResults], Any]:
+        form = self.of.marked.form(atom) if leaf.aval.weak else None
+        if form is not None:
+            return self._counted(form, -1)
+        view = None if self.wanted.stops else self._view_after(leaf)
+        if view is not None:
+            return lambda _: view
+        kind, at = like(leaf), len(self.wanted.last)
+        if isinstance(atom, Pair):
+            self.wanted.last += [(x, None) for x in lanes(atom)]
+            return lambda results: self._wrapped(
+                leaf, kind, Pair(results.last[at], results.last[at + 1], atom.aval.dtype)
+            )
+        self.wanted.last.append((atom, None))
+        return lambda results: self._wrapped(leaf, kind, results.last[at])
+
+    def _view_after(self, leaf: TracedArray) -> TracedArray | None:
+        """The view that *leaf* is in the last iteration, of an array that was there before; None where it is none, or
+        where in it is not known."""
+        if not leaf._steps or (not self.of.is_old(leaf._storage) and leaf._storage.owner is None):
+            return None
+        if self.of.length is None or self.of.length.slopes:
+            return None
+        steps = []
+        for step, before in leaf._steps:
+            if isinstance(step, PickStep):
+                forms = [self.of.marked.form(x) for x in step.positions]
+                ends = [
+                    None if f is None else f.at(self.of.marked.number, self.of.length.plus(Affine(-1))) for f in forms
+                ]
+                if any(f is None or f.slopes for f in ends):
+                    return None
+                step = PickStep(step.axes, tuple([Lit(f.offset, INT) for f in ends if f is not None]))
+            steps.append((step, before))
+        found = TracedArray.__new__(TracedArray)
+        found._storage, found._steps, found._uncertain = leaf._storage, tuple(steps), leaf._uncertain
+        found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
+        return found
+
+    def _counted(self, form: Affine, iterations: int) -> Callable[[LoopResults], Any]:
+        """An integer after so many *iterations* more than there are."""
+
+        def make(results: LoopResults) -> Any:
+            if results.taken is not None:
+                taken = F.add(results.taken, Lit(iterations, INT)) if iterations else results.taken
+                value = value_of(form, {self.of.marked.number: taken})
+                return TracedArray(cast(value, INT, weak=True), self.of.recorder)
+            assert self.of.length is not None
+            end = form.at(self.of.marked.number, self.of.length.plus(Affine(iterations)))
+            return end.offset if not end.slopes else TracedArray(value_of(end, {}), self.of.recorder)
+
+        return make
+
+    def _may_hold(self, value: Any) -> bool:
+        """Whether a value of this iteration is to be found in *value*."""
+        stack = [value]
+        seen: set[int] = set()
+        while stack and len(seen) < _MOST_LOOKED_AT:
+            x = stack.pop()
+            if id(x) in seen or isinstance(x, (int, float, str, bytes, np.ndarray, type(None))):
+                continue
+            seen.add(id(x))
+            if type(x) is Unset:
+                continue
+            if type(x) is TracedArray:
+                if self.parts.depends(x.atom):
+                    return True
+            elif type(x) in STAND_INS:
+                return True
+            elif isinstance(x, (list, tuple, set, frozenset)):
+                stack += x
+            elif isinstance(x, dict):
+                stack += [*x.keys(), *x.values()]
+            elif not isinstance(x, type) and not callable(x):
+                stack += getattr(x, "__dict__", {}).values()
+        return len(seen) >= _MOST_LOOKED_AT
+
+
+def final_of(results: LoopResults, symbol: Var) -> Atom:
+    if isinstance(symbol, Pair):
+        re, im = [results.finals[x] for x in lanes(symbol)]  # type: ignore[index]
+        return Pair(re, im, symbol.aval.dtype)
+    return results.finals[symbol]

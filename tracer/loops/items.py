@@ -1,0 +1,138 @@
+"""``a[i]`` and ``a[i] = v`` in a marked iteration, where *i* follows from the number of the iteration: of lists and
+plain arrays, which would ask for the number itself, and slices that move, which would do so too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import INT
+from ..ir.graph import Lit, Var
+from ..ops.elementwise import F, cast
+from ..ops.shape import iota
+from ..record.array import TracedArray, constant, wrap, wrap_array
+from ..record.made_arrays import MadeArray
+from ..record.recorder import Recorder
+from .iterables import Counts, Listed, Same, listed, weak
+from .marked import Marked
+from .positions import Affine, bounds
+
+
+def item(recorder: Recorder, container: Any, index: Any) -> Any:
+    """``container[index]``."""
+    if recorder.open_loops:
+        if type(container) is TracedArray:
+            return container[without_slices(recorder, index, container.aval.shape)]
+        if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
+            array = wrap_array(constant(np.asarray(container)))
+            return array[without_slices(recorder, index, array.aval.shape)]
+        if type(container) is list:
+            index = _from_the_end(recorder, container, index)
+            recorder.open_loops[-1].reads(container, index)
+        if type(container) in (list, tuple) and type(index) is TracedArray and index.aval.dtype.kind in "iu":
+            return _of_list(recorder, container, index)
+    return container[index]
+
+
+def length(recorder: Recorder, container: Any) -> Any:
+    """``len(container)``, which counts where an iteration appends to a list."""
+    if type(container) is list and recorder.open_loops:
+        marked: Marked = recorder.open_loops[-1]
+        form = _length(marked, container)
+        if form is not None and form.slopes:
+            return marked.integer(form, len(container))
+        marked.reads(container)
+    return len(container)
+
+
+def _length(marked: Marked, container: list[Any]) -> Affine | None:
+    """The length of a list to which each iteration appends, as far as that is known from iterations before."""
+    step = marked.grows.get(id(container))
+    return None if step is None else Affine(len(container), {marked.number: step})
+
+
+def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
+    """*index* of a list to which each iteration appends, from its end, if the element is always that far from it."""
+    marked: Marked = recorder.open_loops[-1]
+    if type(index) is not TracedArray or (whole := _length(marked, container)) is None:
+        return index
+    form = marked.form(index.atom)
+    back = None if form is None else form.plus(whole, -1).constant
+    return index if back is None or back >= 0 else back
+
+
+def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:
+    """``container[index] = value``."""
+    if recorder.open_loops and type(container) is TracedArray:
+        index = without_slices(recorder, index, container.aval.shape)
+    container[index] = value
+
+
+def _is_traced(index: Any) -> bool:
+    if type(index) is tuple:
+        return any(map(_is_traced, index))
+    if type(index) is slice:
+        return _is_traced((index.start, index.stop, index.step))
+    return type(index) is TracedArray
+
+
+def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
+    """The element of a list or tuple of like values, as a row of their stack."""
+    marked: Marked = recorder.open_loops[-1]
+    form = marked.form(index.atom)
+    source = None if form is None else listed(recorder, list(container))
+    if source is None or form is None:
+        return container[index]
+    low, high = bounds(form, recorder.open_loops)
+    if low is None or high is None or low < 0 or high >= len(container):
+        return container[index]
+    if isinstance(source, Same):
+        return source.value
+    if isinstance(source, Counts):
+        return index * source.step + source.now
+    if not isinstance(source, Listed):
+        return container[index]
+    row = source.stacked()[index]
+    if source.kind.weak:
+        return wrap(weak(row.atom))
+    return row if source.kind.kind is np.ndarray else wrap(row.atom)
+
+
+def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:
+    """*index* of an array of *shape* with positions in the place of a slice that moves from iteration to iteration."""
+    items = index if type(index) is tuple else (index,)
+    moving = [k for k, x in enumerate(items) if type(x) is slice and _is_traced(x)]
+    if len(moving) != 1 or any(x is None or x is Ellipsis or isinstance(x, (np.ndarray, list)) for x in items):
+        return index
+    (k,) = moving
+    places = _places(recorder, items[k], shape[k]) if k < len(shape) else None
+    if places is None or any(type(x) is TracedArray and x.aval.shape for x in items):
+        return index
+    found = (*items[:k], places, *items[k + 1 :])
+    return found if type(index) is tuple else places
+
+
+def _places(recorder: Recorder, moving: slice, size: int) -> TracedArray | None:
+    """The positions of a slice of constant width; None where it is not known to be within *size*."""
+    marked: Marked = recorder.open_loops[-1]
+    ends = [marked.form(x.atom) if type(x) is TracedArray else None if x is None else Affine(int(x))
+            for x in (moving.start, moving.stop)]  # fmt: skip
+    step = 1 if moving.step is None else moving.step
+    if type(step) is not int or step < 1:
+        return None
+    start = Affine(0) if moving.start is None else ends[0]
+    stop = Affine(size) if moving.stop is None else ends[1]
+    if start is None or stop is None:
+        return None
+    width = stop.plus(start, -1).constant
+    low, high = bounds(start, recorder.open_loops)[0], bounds(stop, recorder.open_loops)[1]
+    if width is None or width < 1 or low is None or high is None or low < 0 or high > size:
+        return None
+    count = -(-width // step)
+    numbers = iota(count) if step == 1 else F.mul(iota(count), Lit(step, INT))
+    first = cast(moving.start.atom, INT) if type(moving.start) is TracedArray else Lit(start.offset, INT)
+    places = F.add(numbers, first)
+    assert isinstance(places, Var)
+    marked.ranges[places] = low, high - 1
+    return wrap_array(places)

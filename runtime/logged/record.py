@@ -42,11 +42,8 @@ from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
 from .effects import effects_of
-from .arguments import Given
-from .effects import effects_of
 from .reads import NotClosedError, Reads
 from .run import Run
-from .writes import VariesError
 from .writes import VariesError
 
 _MOST_RUNS = 16

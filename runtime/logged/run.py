@@ -19,11 +19,12 @@ import numpy as np
 
 from ...tracer.bytecode.method_calls import PLAIN_METHODS
 from ...tracer.bytecode.records import dict_of
-from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import Begun, Transparent
+from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
-from ...tracer.loops.items import item as item_of, length, set_item
+from ...tracer.loops.items import item as item_of
+from ...tracer.loops.items import length, set_item
 from ...tracer.loops.while_loop import begin_while
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
@@ -161,10 +162,6 @@ class Run:
             store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
             if isinstance(entry, Names) and self.reads.node_of(store) is not None:
                 raise self.refuse("an assignment of an attribute, which is found in a dict, too")
-
-    def outside(self) -> set[int]:
-        """The ids of the objects that the run has found outside."""
-        return self.reads.ids()
 
     def untouched(self) -> set[int]:
         """The ids of the containers outside that the run has only written to, or asked for their lengths; an error

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.bytecode.records import dict_of
 from ...tracer.record.integers import limit_of
 from ..state.kept_list import LENGTH
 from ..state.pins import MISSING, Pins, can_change
@@ -100,10 +100,6 @@ class Reads:
         """The ids of the dicts that have the names of the objects and modules that were found."""
         named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
         return {id(store) for store in map(dict_of, named) if store is not None}
-
-    def ids(self) -> set[int]:
-        """The ids of the objects that were found."""
-        return {id(node.obj) for node in self._walker.nodes}
 
     def stores(self) -> set[int]:
         """The ids of the dicts that have the names of the objects and modules that were found."""

@@ -19,11 +19,12 @@ import numpy as np
 
 from ...tracer.bytecode.method_calls import PLAIN_METHODS
 from ...tracer.bytecode.records import dict_of
-from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import Begun, Transparent
+from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
-from ...tracer.loops.for_loop import item as item_of
+from ...tracer.loops.items import item as item_of
+from ...tracer.loops.items import length, set_item
 from ...tracer.loops.while_loop import begin_while
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
@@ -161,10 +162,6 @@ class Run:
             store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
             if isinstance(entry, Names) and self.reads.node_of(store) is not None:
                 raise self.refuse("an assignment of an attribute, which is found in a dict, too")
-
-    def outside(self) -> set[int]:
-        """The ids of the objects that the run has found outside."""
-        return self.reads.ids()
 
     def untouched(self) -> set[int]:
         """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
@@ -309,7 +306,7 @@ class Run:
         if kind in CONTAINERS:
             return self._container(value, kind, callbacks, depth)
         if kind is types.FunctionType:
-            if self.reads.trust.owns(value) and not value.__closure__:
+            if self.reads.trust.owns(value) and not self._holds_users(value):
                 return value
             if not callbacks:
                 raise self.refuse("a function that is handed to a library")
@@ -423,12 +420,26 @@ class Run:
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
-        if self.reads.trust.owns(f) and not (f.__closure__ and f.__module__ != "numpy"):
+        if self.reads.trust.owns(f) and not self._holds_users(f):
             check_pure(f, self.reads.trust, self.reads.depends)
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if f.__code__.co_filename == _GENERATED:
             return self._call_generated(f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
+
+    def _holds_users(self, f: types.FunctionType) -> bool:
+        """Whether a library's function is a wrapper around something of the user's."""
+        for cell in f.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                return True
+            inner = value.__func__ if type(value) is types.MethodType else value
+            if type(inner) is types.FunctionType and not (inner is f or self.reads.trust.owns(inner)):
+                return True
+            if not isinstance(inner, type) and not self.reads.trust.cls(type(inner)):
+                return True
+        return False
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
@@ -644,6 +655,8 @@ class Run:
         """``obj[index]``."""
         kind = type(obj)
         if kind in _PLAIN:
+            if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
+                return item_of(self.recorder, obj, index)
             if kind is np.ndarray and is_traced(index):
                 return np.ndarray.__getitem__(obj, index) if not _of_traced(index) else self._of_plain(obj, index)
             return obj[self.handed(index, False) if type(index) in _BUILT else index]
@@ -875,7 +888,7 @@ class Frame(Transparent):
     def locals(self, values: Any) -> Any:
         raise self.run.refuse("locals()")
 
-    def super_(self, cls: Any, first: Any) -> Any:
+    def super(self, cls: Any, first: Any) -> Any:
         if self.load_global("super") is not super:
             raise self.run.refuse("super(), which is not Python's")
         return super(cls, first)
@@ -952,7 +965,7 @@ class Frame(Transparent):
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
         if kind is TracedArray or kind is MadeArray:
-            obj[index] = value
+            set_item(self.run.recorder, value, obj, index)
             return
         outside = self.run.reads.node_of(obj) is not None
         if outside and kind is dict:
@@ -1200,7 +1213,7 @@ def _len(run: Run, x: Any) -> int:
             found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
             return found + len(entry.tail) if isinstance(entry, Items) else found
     if kind in CONTAINERS:
-        return len(run.current(x))
+        return length(run.recorder, run.current(x))
     if kind in _PLAIN or run.reads.trust.cls(kind):
         return len(x)
     if found_in(kind, "__len__")[0] in (tuple, None):

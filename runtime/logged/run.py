@@ -62,6 +62,8 @@ _INERT = frozenset((
     "__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__", "__class_getitem__",
 ))  # fmt: skip
+_HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what they hold, but for comparisons
+_MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 
 
@@ -84,6 +86,8 @@ class Run:
         self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
         self.touched: set[int] = set()  # ids of containers outside that the run has read
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
+        self.shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
+        self.keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
 
     # ---- writes
 
@@ -118,10 +122,23 @@ class Run:
         found = self.writes.get(id(obj)) if self.writes else None
         if found is None:
             return obj
-        if isinstance(found, Keys):
-            return found.read(lambda: {key: self.part(node, "key", key, item) for key, item in obj.items()})
-        assert isinstance(found, Items)
-        return found.read(lambda: type(obj)(self.part(node, "item", k, item) for k, item in enumerate(obj)))
+        assert isinstance(found, Keys | Items)
+        return found.read(lambda: self._contents(obj, node))
+
+    def _contents(self, obj: Any, node: StateNode) -> Any:
+        """What is in a list or dict outside before the run writes there: one object, which its writes change, so that
+        iterations and views that are under way see them."""
+        if id(obj) not in self.shown:
+            if isinstance(obj, dict):
+                made: Any = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            else:
+                made = [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            self.shown[id(obj)] = made if type(obj) is not deque else deque(made, obj.maxlen)
+        return self.shown[id(obj)]
+
+    def _keys_of(self, obj: Any) -> Any:
+        """The keys of a dict outside, to be iterated over."""
+        return self.keys.setdefault(id(obj), dict.fromkeys(obj))
 
     def _parts(self, obj: Any) -> Any:
         """The contents of a container outside as the run has them: a copy."""
@@ -132,6 +149,16 @@ class Run:
         if isinstance(obj, dict):
             return {key: self.part(node, "key", key, item) for key, item in obj.items()}
         return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+
+    def shallow(self, obj: Any) -> Any:
+        """A container outside as a new one with what is in it; anything else as it is."""
+        kind, node = type(obj), self.reads.node_of(obj)
+        if kind not in CONTAINERS or node is None:
+            return obj
+        if kind in (set, frozenset):
+            return kind(obj)
+        now = self._contents(obj, node) if (now := self.current(obj)) is obj else now
+        return deque(now, obj.maxlen) if kind is deque else kind(now)
 
     def write_global(self, space: dict[str, Any], name: str, value: Any) -> None:
         """Write a global variable of a module."""
@@ -193,6 +220,9 @@ class Run:
         """Append to a list outside."""
         found = self.writes.setdefault(id(obj), Items(obj))
         assert isinstance(found, Items)
+        if id(obj) in self.shown:  # it may be iterated over
+            self.current(obj)
+            self.changes(obj)
         target = found.tail if found.whole is None else found.whole
         if not (self.loops and type(target) is list and self.loops[-1].appended(target, value)):
             self.changes(target)
@@ -209,6 +239,10 @@ class Run:
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and _is_number(value):
             raise self.again(VariesError(label))
+        if id(obj) in self.shown:
+            self.current(obj)
+        if id(obj) in self.keys:
+            self.keys[id(obj)][key] = None
         target = found.values if found.whole is None else found.whole
         if self.loops:
             self.loops[-1].wrote(target, key)
@@ -242,6 +276,10 @@ class Run:
         self.writes.setdefault(id(obj), Keys(obj))
         if self.loops:
             self.loops[-1].refuse_seen("a dict outside is changed")
+        if id(obj) in self.keys:
+            keys = [(self.keys.pop(id(obj)), ())]
+            if _is_held(keys):
+                raise self.refuse("a dict outside that is changed while its keys are iterated over")
         return self.current(obj)
 
     # ---- functions
@@ -319,6 +357,8 @@ class Run:
             return types.MethodType(self.copy_of(value.__func__), value.__self__)
         if isinstance(value, type):
             return value
+        if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+            return self._bound_in_c(value, callbacks)
         if self.reads.node_of(value) is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.trust.cls(kind):
@@ -329,12 +369,21 @@ class Run:
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
         return value
 
+    def _bound_in_c(self, method: Any, callbacks: bool) -> Any:
+        """A function in C; a method of an object only where it may be called back."""
+        owner = method.__self__
+        if isinstance(owner, types.ModuleType | type | None) or type(owner) in _PLAIN:
+            return method
+        if not callbacks:
+            raise self.refuse("a method that is handed to a library")
+        return lambda *args, **kwargs: self.call(method, *args, **kwargs)
+
     def _container(self, value: Any, kind: type, callbacks: bool, depth: int) -> Any:
         node = self.reads.node_of(value)
         self.looked_at(value)
         if node is not None and (now := self.current(value)) is not value:
             found = self._container(now, kind, callbacks, depth)
-            return now.copy() if found is now else found
+            return self._copied(now.copy()) if found is now else found
         if kind in (dict,) or issubclass(kind, dict):
             parts = {
                 self.handed(key, callbacks, depth + 1): self.handed(
@@ -361,13 +410,21 @@ class Run:
         self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))
         return made
 
-    def _given_back(self, result: Any) -> Any:
-        """The *result* of code in C, which must not have changed the copies that it was given, nor hand them out."""
-        copies, self._copies = self._copies, []
-        for made, before in copies:
-            now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
-            if made is result or len(now) != len(before) or not all(map(_alike, now, before)):
-                raise self.refuse("code in C that changes, or hands out, a container from outside")
+    def _handing(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+        """What code in C, or a library's, gives for what it is handed; it must not change the copies of containers from
+        outside that it gets, nor keep them."""
+        before, self._copies = self._copies, []
+        try:
+            result = f(*[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()})
+            while self._copies:
+                made, was = self._copies[-1]
+                now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
+                same = made is not result and len(now) == len(was) and all(map(_alike, now, was))
+                del made, was, now
+                if not same or _is_held(self._copies):
+                    raise self.refuse("code in C that changes, or hands out, a container from outside")
+        finally:
+            self._copies = before
         return self.made(result) if self.loops and type(result) not in _PLAIN else result
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
@@ -445,19 +502,13 @@ class Run:
         callbacks = takes_callbacks(f)
         if not kwargs and all(type(x) in _PLAIN and type(x) is not str for x in args):
             return ours(*args)
-        return self._given_back(
-            ours(
-                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
-            )
-        )
+        return self._handing(ours, args, kwargs, callbacks)
 
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
         with_texts = id(f) in _TEXT_MAKERS
         if with_texts and not self._texts(args, kwargs):
             raise self.refuse("a text that is made of values")
-        return self._given_back(
-            f(*[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()})
-        )
+        return self._handing(f, args, kwargs, callbacks)
 
     def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         """Code that dataclasses or named tuples have made of the names of fields."""
@@ -558,9 +609,7 @@ class Run:
         kind = type(obj)
         if kind is TracedArray:
             method = own_answer(getattr)(obj, name) if obj._atom.aval.weak else getattr(obj, name)
-            return method(
-                *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
-            )
+            return self._handing(method, args, kwargs, False)
         if kind is np.ndarray or kind is MadeArray:
             return self._method_of_array(obj, name, args, kwargs)
         if kind in _BUILT or kind in CONTAINERS:
@@ -570,9 +619,7 @@ class Run:
                 "n}" in obj or not self._texts(args, kwargs)
             ):
                 raise self.refuse("a text that is made of values")
-            return getattr(obj, name)(
-                *[self.handed(x, True) for x in args], **{k: self.handed(x, True) for k, x in kwargs.items()}
-            )
+            return self._handing(getattr(obj, name), args, kwargs, True)
         return self.call(load(self, obj, name), *args, **kwargs)
 
     def _texts(self, args: Any, kwargs: Any) -> bool:
@@ -585,9 +632,7 @@ class Run:
                 raise self.refuse(f".{name}() of an array from outside")
             if name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
                 return PLAIN_METHODS[name](obj, *args, **kwargs)
-        return getattr(obj, name)(
-            *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
-        )
+        return self._handing(getattr(obj, name), args, kwargs, False)
 
     def _method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
         node = self.reads.node_of(obj)
@@ -601,7 +646,8 @@ class Run:
                     self.changes(obj)
             callbacks = name == "sort"
             if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
-                args = [self.handed(x, callbacks) for x in args]
+                rest = args[1:] if kind not in (list, deque) else ()
+                args = [*[self.handed(x, callbacks) for x in args[: len(args) - len(rest)]], *rest]
                 kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
                 if name in ("sort", "index", "count", "remove"):
                     self.handed(obj, False)
@@ -616,10 +662,12 @@ class Run:
             key = args[0]
             return self.item(obj, key) if self._has_key(obj, key) else (args[1] if len(args) > 1 else None)
         if name == "keys":
-            return dict.fromkeys(obj).keys()
+            return self._keys_of(obj).keys()
         if name in ("items", "values"):
-            shown = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            shown = self._contents(obj, node)
             return shown.items() if name == "items" else shown.values()
+        if name == "copy":
+            return self.shallow(obj)
         return getattr(self.handed(obj, False), name)(*[self.handed(x, False) for x in args], **kwargs)
 
     def _change(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
@@ -628,7 +676,7 @@ class Run:
             if name == "append":
                 return self.append(obj, *args)
             if name == "extend":
-                for value in self.iterable(*args):
+                for value in list(self.iterable(*args)):
                     self.append(obj, value)
                 return None
             if name in ("insert", "pop", "remove", "clear", "reverse", "popleft", "appendleft", "extendleft", "rotate"):
@@ -724,10 +772,10 @@ class Run:
                 self.looked_at(now)
                 return now
             if issubclass(kind, dict):
-                return dict.fromkeys(obj)
+                return self._keys_of(obj)
             if kind in (set, frozenset):
                 return list(obj)
-            return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            return self._contents(obj, node)
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
@@ -785,6 +833,21 @@ class Run:
             if base is not None:
                 return bool(self.special(x, name)) if not self.reads.trust.cls(base) else bool(x)
         return True
+
+
+def _references(copies: list[tuple[Any, Any]]) -> int:
+    """How many references there are to the last of *copies*, which is taken off."""
+    made, was = copies.pop()
+    del was
+    return sys.getrefcount(made)
+
+
+_ALONE = _references([([], ())])
+
+
+def _is_held(copies: list[tuple[Any, Any]]) -> bool:
+    """Whether anything else has the last of *copies*, which is taken off."""
+    return _references(copies) > _ALONE
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -1110,7 +1173,9 @@ class Frame(Transparent):
         mine, theirs = type(a), type(b)
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:
-            return plain(run.handed(a, False), run.handed(b, False))
+            if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
+                return plain(run.shallow(a), run.shallow(b))
+            return run._handing(plain, (a, b), {}, False)
         first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
         if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:
             first.reverse()

@@ -50,8 +50,9 @@ class Keys:
     def read(self, contents: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
         """The dict as the run has it; *contents* are those from outside."""
         if self.whole is None:
-            self.before = contents()
-            self.whole = {**self.before, **self.values}
+            self.whole = contents()
+            self.before = dict(self.whole)
+            self.whole.update(self.values)
         return self.whole
 
 

@@ -101,11 +101,6 @@ class Reads:
         named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
         return {id(store) for store in map(dict_of, named) if store is not None}
 
-    def stores(self) -> set[int]:
-        """The ids of the dicts that have the names of the objects and modules that were found."""
-        named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
-        return {id(store) for store in map(dict_of, named) if store is not None}
-
     def ids(self) -> set[int]:
         """The ids of the objects that were found."""
         return {id(node.obj) for node in self._walker.nodes}

@@ -29,7 +29,8 @@ from ...tracer.loops.while_loop import begin_while
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
-from ...tracer.record.recorder import RecordAgainError, Recorder, current_recorder
+from ...tracer.record.recorder import Recorder, current_recorder
+from ...tracer.record.retry import Retry
 from ..state.kept_list import LENGTH
 from ..state.libraries import is_moment
 from ..state.pins import MISSING
@@ -47,7 +48,7 @@ from .callees import (
     takes_callbacks,
 )
 from .reads import CONTAINERS, NotClosedError, Reads, not_closed
-from .writes import Items, Keys, Names, VariesError
+from .writes import Items, Keys, Names, Varies
 
 _TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 #: classes whose operators run no code of the user's, and read nothing but the operands
@@ -95,14 +96,14 @@ class Run:
     def write_name(self, owner: Any, name: str, value: Any, label: str, read: bool) -> None:
         """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
         if read and label not in self.reads.varying and _is_number(value):
-            raise self.again(VariesError(label))
+            raise self.again(Varies(label))
         found = self.writes.setdefault(id(owner), Names(owner))
         assert isinstance(found, Names)
         if self.loops:
             self.loops[-1].wrote(found.values, name)
         found.values[name] = value
 
-    def again(self, error: RecordAgainError) -> RecordAgainError:
+    def again(self, error: Retry) -> Retry:
         """End the run, which is made again, whatever becomes of *error* in the function."""
         recorder = current_recorder()
         if recorder is not None and recorder.needed is None:
@@ -148,29 +149,7 @@ class Run:
         for key in only:
             node = self.reads.node_of(self.writes[key].owner)
             if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
-                raise self.again(VariesError(f"len({node.label})"))
-        return only
-
-    def check_ways(self) -> None:
-        """An error where a place was written that is reached by its name and by a dict of names, too."""
-        if not self.writes:
-            return
-        stores = self.reads.stores()
-        for key, entry in self.writes.items():
-            if isinstance(entry, Keys) and key in stores:
-                raise self.refuse("an assignment in a dict that has the names of an object")
-            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
-            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
-                raise self.refuse("an assignment of an attribute, which is found in a dict, too")
-
-    def untouched(self) -> set[int]:
-        """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
-        where such a length is to be a number of the run."""
-        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
-        for key in only:
-            node = self.reads.node_of(self.writes[key].owner)
-            if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
-                raise self.again(VariesError(f"len({node.label})"))
+                raise self.again(Varies(f"len({node.label})"))
         return only
 
     def check_ways(self) -> None:
@@ -208,7 +187,7 @@ class Run:
         label = f"{node.label}[{key!r}]" if node is not None else ""
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and _is_number(value):
-            raise self.again(VariesError(label))
+            raise self.again(Varies(label))
         target = found.values if found.whole is None else found.whole
         if self.loops:
             self.loops[-1].wrote(target, key)

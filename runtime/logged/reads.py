@@ -25,6 +25,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
 from ..state.kept_list import LENGTH
+from ..state.objects import _library_function, _singleton
 from ..state.pins import MISSING, Pins, can_change
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
@@ -286,7 +287,8 @@ class Reads:
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         if self.trust.cls(kind):
             top = kind.__module__.partition(".")[0]
-            if top in ("numpy", "scipy") and callable(value) and hidden_state(kind) is None:
+            known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
+            if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
             if top == "typing":
                 return Leaf(value, False)

@@ -297,6 +297,8 @@ class Run:
                 raise self.refuse("a method that is handed to a library")
             return types.MethodType(self.copy_of(value.__func__), value.__self__)
         if isinstance(value, type):
+            if not self.reads.trust.cls(value) and not issubclass(value, BaseException):
+                raise self.refuse("a class that is handed to a library")
             return value
         if self.reads.node_of(value) is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
@@ -313,7 +315,7 @@ class Run:
         self.looked_at(value)
         if node is not None and (now := self.current(value)) is not value:
             found = self._container(now, kind, callbacks, depth)
-            return now.copy() if found is now else found
+            return self._copied(now.copy()) if found is now else found
         if kind in (dict,) or issubclass(kind, dict):
             parts = {
                 self.handed(key, callbacks, depth + 1): self.handed(
@@ -634,11 +636,13 @@ class Run:
         """``obj[index]``."""
         kind = type(obj)
         if kind in _PLAIN:
+            if type(index) not in _PLAIN:
+                index = self.handed(index, False)
             if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
                 return item_of(self.recorder, obj, index)
             if kind is np.ndarray and is_traced(index):
                 return np.ndarray.__getitem__(obj, index) if not _of_traced(index) else self._of_plain(obj, index)
-            return obj[self.handed(index, False) if type(index) in _BUILT else index]
+            return obj[index]
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
             if node is None:
@@ -943,6 +947,8 @@ class Frame(Transparent):
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
+        if kind in (TracedArray, MadeArray, np.ndarray):
+            index, value = self.run.handed(index, False), self.run.handed(value, False)
         if kind is TracedArray or kind is MadeArray:
             set_item(self.run.recorder, value, obj, index)
             return
@@ -1190,7 +1196,7 @@ def _len(run: Run, x: Any) -> int:
         entry = run.writes.get(id(x))
         if not isinstance(entry, Items) or entry.whole is None:
             found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
-            return found + len(entry.tail) if isinstance(entry, Items) else found
+            return found + length(run.recorder, entry.tail) if isinstance(entry, Items) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))
     if kind in _PLAIN or run.reads.trust.cls(kind):
@@ -1225,7 +1231,7 @@ def _isinstance(run: Run, obj: Any, classes: Any) -> bool:
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in _TRACED:
-        return issubclass(own_answer(type)(obj), classes)
+        return isinstance(obj, classes)
     if not run.reads.trust.cls(type(obj)):
         run.reads.pin(type(obj))
     return isinstance(obj, classes)

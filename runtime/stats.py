@@ -51,9 +51,10 @@ class Stats:
     """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
     (recordings whose kernel was there already); ``kernels_from_disk`` (recordings whose kernel an earlier process has
     compiled); recordings ``derived`` from those of another mode, without running Python; ``guard_misses`` that the slow
-    path met; ``retraces``: why Python ran, with counts; ``live``: why it runs in every call, if it does; ``from_disk``:
-    calls that recordings of other processes have answered; ``not_kept``: why its recordings are not for others;
-    ``paths``: those that are kept, the busiest first."""
+    path met; ``retries``: runs that were dropped, and made again by what they had learned; ``retraces``: why Python
+    ran, with counts; ``live``: why it runs in every call, if it does; ``from_disk``: calls that recordings of other
+    processes have answered; ``not_kept``: why its recordings are not for others; ``paths``: those that are kept, the
+    busiest first."""
 
     name: str
     calls: int = 0
@@ -62,6 +63,7 @@ class Stats:
     kernel_hits: int = 0
     kernels_from_disk: int = 0
     guard_misses: int = 0
+    retries: int = 0
     derived: int = 0
     live: str = ""
     from_disk: int = 0
@@ -75,6 +77,12 @@ class Stats:
         if reason not in self.retraces and len(self.retraces) >= _MAX_REASONS:
             reason = "other reasons"
         self.retraces[reason] += 1
+
+    def retried(self, reason: str) -> None:
+        """Count a run that is dropped, for this *reason*, where it is not told otherwise."""
+        self.retries += 1
+        if reason:
+            self.note(reason)
 
     def count_kernel(self, found: int) -> None:
         """Count the kernel of a recording; *found*: how it was come by (``launch/kernel_cache.py``)."""

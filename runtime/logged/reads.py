@@ -25,6 +25,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
 from ..state.kept_list import LENGTH
+from ..state.objects import _library_function, _singleton
 from ..state.pins import MISSING, Pins, can_change
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
@@ -95,11 +96,6 @@ class Reads:
     def answer(self, owner: StateNode, how: str, key: Any, shown: Any) -> None:
         """The run gets *shown* for a part of an argument."""
         self._edges[id(owner), how, key] = shown
-
-    def stores(self) -> set[int]:
-        """The ids of the dicts that have the names of the objects and modules that were found."""
-        named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
-        return {id(store) for store in map(dict_of, named) if store is not None}
 
     def stores(self) -> set[int]:
         """The ids of the dicts that have the names of the objects and modules that were found."""
@@ -291,7 +287,8 @@ class Reads:
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         if self.trust.cls(kind):
             top = kind.__module__.partition(".")[0]
-            if top in ("numpy", "scipy") and callable(value) and hidden_state(kind) is None:
+            known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
+            if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
             if top == "typing":
                 return Leaf(value, False)

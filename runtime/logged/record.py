@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import STAND_INS, WIDE, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import Integers, IntegersAskedError
-from ...tracer.record.recorder import NeedsContentsError, RecordAgainError, Recorder, recording
+from ...tracer.record.integers import Integers
+from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.retry import Options, Retry
 from ...tracer.reroll.roll import roll
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
@@ -44,7 +46,7 @@ from .arguments import Given
 from .effects import effects_of
 from .reads import NotClosedError, Reads
 from .run import Run
-from .writes import VariesError
+from .writes import Varies
 
 _MOST_RUNS = 16
 _MOST_ANSWERS = 16  # of one question
@@ -78,25 +80,24 @@ class Logged:
             except NotClosedError as error:
                 self.refused[call.key] = error.reason
                 return None
-            except VariesError as error:
+            except Varies as error:
                 self.varying.add(error.label)
-            except IntegersAskedError as error:
-                known = len(self.contents)
-                self.contents |= {place for place in error.asked if type(place) is str}
-                if known == len(self.contents):
+            except Retry as error:
+                if not self._follow(error.options):
                     return None
-            except NeedsContentsError as error:
-                known = len(self.contents)
-                self.contents |= getattr(error, "labels", frozenset())
-                if known == len(self.contents):
-                    return None
-            except RecordAgainError:
-                continue
             except Exception:  # the analysed front end meets it, too, and may know what to do
                 return None
             finally:
                 unrecordable.clear()
         return None
+
+    def _follow(self, options: Options) -> bool:
+        """Keep what a run has learned for the next one; whether there is to be one."""
+        if options.captured or options.ints is not None or options.refused or options.plain or options.apart:
+            return False
+        known = len(self.contents)
+        self.contents |= options.contents
+        return not options.contents or len(self.contents) > known
 
 
 def _record(
@@ -133,11 +134,10 @@ def _record(
     with at_work, fewer_collections(), recording(recorder):
         try:
             out = run.call(fn, *given.args, **given.kwargs)
-        except NeedsContentsError as error:
-            error.labels = frozenset([labels[var] for var in error.captured if var in labels])  # type: ignore[attr-defined]
-            raise
+        except Retry as error:
+            raise _by_labels(error, labels) from None
         out = unlabelled(out) if wrt else out
-        _check(run, recorder, out)
+        _check(run, recorder, out, labels)
         integers.refuse()
         recorder.settle_premise()
         run.check_ways()
@@ -168,6 +168,15 @@ def _record(
     return found, snapshot
 
 
+def _by_labels(error: Retry, labels: dict[Any, str]) -> Retry:
+    """*error* with the labels of the inputs that are to be plain arrays."""
+    options = error.options
+    if not options.captured or not labels.keys() >= options.captured:
+        return error
+    named = frozenset([labels[var] for var in options.captured])
+    return Retry(replace(options, captured=frozenset(), contents=options.contents | named), error.error)
+
+
 def _leaves(recorder: Recorder, call: Call, names: Sequence[str]) -> tuple[list[Any], dict[int, Any]]:
     """(the leaves of the call as the run gets them, the inputs for those that are data)."""
     leaves, inputs = list(call.leaves), {}
@@ -185,12 +194,12 @@ def _leaves(recorder: Recorder, call: Call, names: Sequence[str]) -> tuple[list[
     return leaves, inputs
 
 
-def _check(run: Run, recorder: Recorder, out: Any) -> None:
+def _check(run: Run, recorder: Recorder, out: Any, labels: dict[Any, str]) -> None:
     """An error unless all that the run has done is in its log."""
     if run.refused is not None:
         raise run.refused
     if recorder.needed is not None:
-        raise recorder.needed
+        raise _by_labels(recorder.needed, labels)
     if recorder.reasons:
         raise NotClosedError(recorder.reasons[0])
     refused = unrecordable.last()

@@ -29,7 +29,8 @@ from ...tracer.loops.while_loop import begin_while
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
-from ...tracer.record.recorder import RecordAgainError, Recorder, current_recorder
+from ...tracer.record.recorder import Recorder, current_recorder
+from ...tracer.record.retry import Retry
 from ..state.kept_list import LENGTH
 from ..state.libraries import is_moment
 from ..state.pins import MISSING
@@ -47,7 +48,7 @@ from .callees import (
     takes_callbacks,
 )
 from .reads import CONTAINERS, NotClosedError, Reads, not_closed
-from .writes import Items, Keys, Names, VariesError
+from .writes import Items, Keys, Names, Varies
 
 _TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 #: classes whose operators run no code of the user's, and read nothing but the operands
@@ -99,14 +100,14 @@ class Run:
     def write_name(self, owner: Any, name: str, value: Any, label: str, read: bool) -> None:
         """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
         if read and label not in self.reads.varying and _is_number(value):
-            raise self.again(VariesError(label))
+            raise self.again(Varies(label))
         found = self.writes.setdefault(id(owner), Names(owner))
         assert isinstance(found, Names)
         if self.loops:
             self.loops[-1].wrote(found.values, name)
         found.values[name] = value
 
-    def again(self, error: RecordAgainError) -> RecordAgainError:
+    def again(self, error: Retry) -> Retry:
         """End the run, which is made again, whatever becomes of *error* in the function."""
         recorder = current_recorder()
         if recorder is not None and recorder.needed is None:
@@ -175,29 +176,7 @@ class Run:
         for key in only:
             node = self.reads.node_of(self.writes[key].owner)
             if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
-                raise self.again(VariesError(f"len({node.label})"))
-        return only
-
-    def check_ways(self) -> None:
-        """An error where a place was written that is reached by its name and by a dict of names, too."""
-        if not self.writes:
-            return
-        stores = self.reads.stores()
-        for key, entry in self.writes.items():
-            if isinstance(entry, Keys) and key in stores:
-                raise self.refuse("an assignment in a dict that has the names of an object")
-            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
-            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
-                raise self.refuse("an assignment of an attribute, which is found in a dict, too")
-
-    def untouched(self) -> set[int]:
-        """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
-        where such a length is to be a number of the run."""
-        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
-        for key in only:
-            node = self.reads.node_of(self.writes[key].owner)
-            if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
-                raise self.again(VariesError(f"len({node.label})"))
+                raise self.again(Varies(f"len({node.label})"))
         return only
 
     def check_ways(self) -> None:
@@ -238,7 +217,7 @@ class Run:
         label = f"{node.label}[{key!r}]" if node is not None else ""
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and _is_number(value):
-            raise self.again(VariesError(label))
+            raise self.again(Varies(label))
         if id(obj) in self.shown:
             self.current(obj)
         if id(obj) in self.keys:
@@ -356,6 +335,8 @@ class Run:
                 raise self.refuse("a method that is handed to a library")
             return types.MethodType(self.copy_of(value.__func__), value.__self__)
         if isinstance(value, type):
+            if not self.reads.trust.cls(value) and not issubclass(value, BaseException):
+                raise self.refuse("a class that is handed to a library")
             return value
         if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
             return self._bound_in_c(value, callbacks)
@@ -703,11 +684,13 @@ class Run:
         """``obj[index]``."""
         kind = type(obj)
         if kind in _PLAIN:
+            if type(index) not in _PLAIN:
+                index = self.handed(index, False)
             if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
                 return item_of(self.recorder, obj, index)
             if kind is np.ndarray and is_traced(index):
                 return np.ndarray.__getitem__(obj, index) if not _of_traced(index) else self._of_plain(obj, index)
-            return obj[self.handed(index, False) if type(index) in _BUILT else index]
+            return obj[index]
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
             if node is None:
@@ -781,7 +764,7 @@ class Run:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
             self.changes(obj)  # an iterator, perhaps
             return obj
-        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
             return [self.item(obj, k) for k in range(len(obj))]
         base, raw = found_in(kind, "__iter__")
         if base is not None:
@@ -831,7 +814,7 @@ class Run:
         for name in ("__bool__", "__len__"):
             base, _ = found_in(kind, name)
             if base is not None:
-                return bool(self.special(x, name)) if not self.reads.trust.cls(base) else bool(x)
+                return len(x) > 0 if base is tuple else bool(self.special(x, name))
         return True
 
 
@@ -1027,6 +1010,8 @@ class Frame(Transparent):
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
+        if kind in (TracedArray, MadeArray, np.ndarray):
+            index, value = self.run.handed(index, False), self.run.handed(value, False)
         if kind is TracedArray or kind is MadeArray:
             set_item(self.run.recorder, value, obj, index)
             return
@@ -1276,7 +1261,7 @@ def _len(run: Run, x: Any) -> int:
         entry = run.writes.get(id(x))
         if not isinstance(entry, Items) or entry.whole is None:
             found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
-            return found + len(entry.tail) if isinstance(entry, Items) else found
+            return found + length(run.recorder, entry.tail) if isinstance(entry, Items) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))
     if kind in _PLAIN or run.reads.trust.cls(kind):
@@ -1311,7 +1296,7 @@ def _isinstance(run: Run, obj: Any, classes: Any) -> bool:
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in _TRACED:
-        return issubclass(own_answer(type)(obj), classes)
+        return isinstance(obj, classes)
     if not run.reads.trust.cls(type(obj)):
         run.reads.pin(type(obj))
     return isinstance(obj, classes)

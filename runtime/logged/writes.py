@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.errors import UnsupportedError
-from ...tracer.record.recorder import RecordAgainError
+from ...tracer.record.retry import Options, Retry
 
+_NOTE = "a number outside is changed by the run: it is made again with a number of the run"
 DELETED = type("Deleted", (), {"__repr__": lambda self: "DELETED"})()
 
 
-class VariesError(RecordAgainError):
+class Varies(Retry):
     """A number that the run has read, and then written, is to be a number of the run."""
 
-    note = "a number outside is changed by the run: it is made again with a number of the run"
-
     def __init__(self, label: str) -> None:
-        super().__init__(UnsupportedError.here(f"`{label}` is changed"))
+        super().__init__(Options(_NOTE), UnsupportedError.here(f"`{label}` is changed"))
         self.label = label
 
 

@@ -4,8 +4,9 @@ It goes down until a step answers:
 
 1. the variants of its call key: if the state is the same, its verified paths, most recent first; a guard that fails
    moves on to the next;
-2. recording: Python runs once more.  Where a path is not verified that denotes the same program it is now; else the
-   recording becomes a new one, whose kernel is found by signature or compiled.
+2. recording: Python runs once more, and again where a run has learned something (``tracer/record/retry.py``).  Where
+   a path is not verified that denotes the same program it is now; else the recording becomes a new one, whose kernel is
+   found by signature or compiled.
 
 A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
 analysed) stays at step 2 for good: its Python runs in every call, and only kernels are reused (``fallback.py``).  No
@@ -18,9 +19,8 @@ A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 from ...codegen.cpu.program import Program
@@ -29,13 +29,12 @@ from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError, OnlyPythonError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.interrupts import put_back, state
-from ...tracer.ir.refusals import Refusal, listed
+from ...tracer.ir.refusals import Reason, Refusal, listed
 from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
-from ...tracer.ir.site import Site
 from ...tracer.ir.working import Working
 from ...tracer.random.stream import DEFAULT
-from ...tracer.record.integers import IntegersAskedError
-from ...tracer.record.recorder import RecordAgainError, current_recorder
+from ...tracer.record.recorder import current_recorder
+from ...tracer.record.retry import MAX_RUNS, Options, Retry
 from .. import log, profiling, progress  # noqa: F401  (progress shows what is recorded and compiled)
 from ..config import config
 from ..cuda.arrays import on_device
@@ -50,8 +49,7 @@ from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.derive import derived, is_second_run
-from ..record.differentiable import leaf_names
-from ..record.effects import NotCountersError, OutsideEffect
+from ..record.effects import OutsideEffect
 from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
@@ -68,7 +66,7 @@ from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
 from .family import Family, Variant
 from .fast_path import make_slot
-from .int_arguments import IntArguments, describe_dropped, now_numbers
+from .int_arguments import IntArguments, now_numbers
 from .paths import (
     Missed,
     Path,
@@ -137,8 +135,8 @@ class Dispatcher:
             return profiling.timed_call(self.stats.name, self.dispatch, own, args, kwargs)
         except BaseException as error:
             put_back(before, error)
-            if isinstance(error, RecordAgainError):  # of a run that nobody makes again
-                raise error.error from None
+            if isinstance(error, Retry):  # of a run that nobody makes again
+                raise error.error or error from None
             raise
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None = None) -> Call:
@@ -181,35 +179,39 @@ class Dispatcher:
     # ---- the ladder ----------------------------------------------------------------------------------------------
 
     def answer(self, endpoint: Endpoint, call: Call) -> Any:
-        """The answer to *call*, which no slot has given."""
-        with ExitStack() as pause:
-            return self._answer(endpoint, call, pause)
+        """The answer to *call*, which no slot has given: a run that has learned something is dropped, and made anew."""
+        found: Any = None
+        for _ in range(MAX_RUNS):
+            with ExitStack() as pause:
+                found = self._attempt(endpoint, call, pause)
+            if type(found) is not Options:
+                return found
+            self.stats.retried(found.note)
+            self.plans.get(call).follow(found)
+            if found.plain is not None:
+                return self._unrecorded(endpoint, call.by_value or call, found.plain)
+            if found.ints is not None and call.by_value is not None:
+                with self.lock:
+                    endpoint.integers.refuse(call, found.ints, found.raised)
+                call = call.by_value
+        why = Refusal.REPLAY_RESTARTS(count=MAX_RUNS, what=found.note)
+        self.plans.get(call).refuse(why)
+        return self._unrecorded(endpoint, call.by_value or call, (why,))
 
-    def _answer(self, endpoint: Endpoint, call: Call, pause: ExitStack) -> Any:
-        """The same, with a *pause* of the garbage collector while what is kept is made; not while Python answers."""
+    def _attempt(self, endpoint: Endpoint, call: Call, pause: ExitStack) -> Any:
+        """The same, or the options of another try; with a *pause* of the garbage collector while what is kept is made,
+        not while Python answers."""
         with self.lock:
             live = endpoint.live.get(call.key)
             known = tuple(endpoint.variants.find(call.key) or ())
         if live is not None:
             return self._run_live(endpoint, call, live)
-        reason = ""
-        paths: Sequence[Path] = ()
         variant, arrays, snapshot = self._find(call, known)
-        if variant is not None and any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
-            answer = self._elsewhere(endpoint, call, self.plans.state(call)[1])
-            if answer is not MISS:
-                return answer
-        if variant is not None:
-            paths = [p for p in variant.paths if not (p.verified and p.numbers)]
-            answer, reason = self._try_families(endpoint, call, variant, arrays)
-            if answer is not MISS:
-                return answer
+        answer, reason = self._replay(endpoint, call, variant, arrays)
+        if answer is MISS and variant is not None:
             answer = self._by_another_log(endpoint, call, known, variant)
-            if answer is not MISS:
-                return answer
-        elif known:
+        elif answer is MISS and known:
             reason = "the outside state that the function reads has changed"
-        answer = self._derived(endpoint, call, variant)
         if answer is not MISS:
             return answer
         answer = self._by_log(endpoint, call, known, variant, reason)
@@ -219,24 +221,53 @@ class Dispatcher:
             plan, snapshot = self.plans.state(call, None if variant is None else variant.snapshot, arrays)
         else:
             plan = self.plans.get(call)
-        if variant is None and known and call.device is None:
-            before, snapshot = snapshot, plan.vary([v.snapshot for v in known], snapshot, call.objects)
+        if variant is None and known:
+            reason = "the outside state that the function reads has changed"
+            before = snapshot
+            if call.device is None:
+                snapshot = plan.vary([v.snapshot for v in known], snapshot, call.objects)
             if snapshot is not before:
                 varying = [f"`{node.label}`" for node in snapshot.inputs if node.kind == "number" and node.extra]
                 reason = now_numbers(varying)
-        answer = self._elsewhere(endpoint, call, snapshot)
+        answer = self._elsewhere(endpoint, call, plan, snapshot)
         if answer is not MISS:
             return answer
         if plan.asks_identity and plan.keep_contents(numbers_elsewhere(snapshot)):
             snapshot.release()
-            return self.answer(endpoint, call)
+            return Options()
         pause.enter_context(fewer_collections())
-        floats = floats_compared(snapshot) if plan.asks_identity else ()
-        data = [*call.data, *snapshot.arrays, *floats]
-        same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
+        new = _new_variant(call, plan, snapshot)
+        paths = () if variant is None else [p for p in variant.paths if not (p.verified and p.numbers)]
+        recording = self._run_recorded(endpoint, call, plan, snapshot, paths)
+        if isinstance(recording, Live):
+            pause.close()
+            return self._plainly(endpoint, call, recording)
+        if isinstance(recording, Options):
+            return recording
+        return self._settle(endpoint, call, plan, recording, variant, new, paths, reason)
+
+    def _replay(
+        self, endpoint: Endpoint, call: Call, variant: Variant | None, arrays: Sequence[Any]
+    ) -> tuple[Any, str]:
+        """The answer by what is known of calls in the state of *variant*, or MISS and why a recording is needed."""
+        reason = ""
+        if variant is not None:
+            if any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
+                answer = self._elsewhere(endpoint, call, *self.plans.state(call))
+                if answer is not MISS:
+                    return answer, ""
+            answer, reason = self._try_families(endpoint, call, variant, arrays)
+            if answer is not MISS:
+                return answer, ""
+        return self._derived(endpoint, call, variant), reason
+
+    def _run_recorded(
+        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, paths: Sequence[Path]
+    ) -> Recording | Options | Live:
+        """A recorded run, the options of another one, or how plain Python answers.  (An answer is not found here: what
+        the function raises would have an exception for its context.)"""
         self.stats.traces += 1
         plan.choices.known_paths = len(paths)
-        again: Callable[[], Any] | None = None
         try:
             first = [p for p in paths if not p.verified] or [
                 p for _, theirs, _ in self._in_other_modes(endpoint, call) for p in theirs.paths if not p.verified
@@ -244,51 +275,37 @@ class Dispatcher:
             capacities = first[0].recording.capacities if first else ()
             recording = self._record(endpoint, call, plan, snapshot, capacities)
             recording.known_of_code = plan.known_of_code
-        except (NotCountersError, RecordAgainError) as error:  # its effects have gone to copies
-            self.stats.note(error.note)
-            again = partial(self.answer, endpoint, call)
-        except IntegersAskedError as error:  # as above
-            self.stats.note(describe_dropped(error, leaf_names(self.fn, call)))
-            outside = {place for place in error.asked if type(place) is str}
-            plan.keep_contents(outside)
-            arguments = {place: site for place, site in error.asked.items() if type(place) is int}
-            again = partial(self.answer, endpoint, call)
-            if arguments or not outside:
-                again = partial(self._by_value, endpoint, call, arguments, error.raised)
+            return recording
+        except Retry as retry:  # its effects have gone to copies
+            return retry.options
         except OnlyPythonError as error:
             only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
             if error.done or only_recorded:
                 raise
             unrecordable.discard(error)
             if isinstance(error, HeldError):
-                live = Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
-                again = partial(self._plainly, endpoint, call, live)
-            else:  # of these arguments alone
-                self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
-                again = partial(self._run_live, endpoint, call, Live("", plain=True))
+                return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
+            self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
+            return Live("", plain=True)  # of these arguments alone
         finally:
             snapshot.release()
-        if again is not None:  # not above: what the function raises would have this exception for its context
-            pause.close()
-            return again()
+
+    def _settle(
+        self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, variant: Variant | None,
+        new: Variant, paths: Sequence[Path], reason: str,
+    ) -> Any:  # fmt: skip
+        """The answer to a recorded call: the *recording*, made in the state of *new* for this *reason*, verifies one of
+        the *paths* of *variant*, becomes another path, or is not kept."""
         match = next((p for p in paths if recording.same_program(p.recording)), None)
         keeps = plan.provable and not recording.changes
-        new = Variant(snapshot, same, floats)
-        verified = match is not None or (
-            keeps
-            and (
-                self._verifies_another(endpoint, call, plan, recording, new)
-                or self._verifies_stored(endpoint, call, recording)
-            )
-        )
+        verified = match is not None or (keeps and self._verifies_another(endpoint, call, plan, recording, new))
         if verified and not (match is not None and match.verified):
             reason = "second call: verifies that the recording can be replayed"
         self.stats.note(reason or endpoint.integers.reason(call))
         if not keeps:
             return self._not_kept(endpoint, call, recording, plan)
-        alike = variant is not None and new.of_same_state(
-            variant
-        )  # else another thread has made numbers vary meanwhile
+        # else another thread has made numbers vary meanwhile
+        alike = variant is not None and new.of_same_state(variant)
         if match is None and alike and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
         if recording.transient is not None and not verified:
@@ -363,7 +380,7 @@ class Dispatcher:
     def _verifies_another(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, mine: Variant
     ) -> bool:
-        """Whether the *recording* is a second run of one that another mode has, which is verified by it."""
+        """Whether the *recording* is a second run of one of another mode, or on disk, which is verified by it."""
         others = [
             (mode, variant, path)
             for mode, known in self._others(endpoint, call)
@@ -377,7 +394,7 @@ class Dispatcher:
                     path.verify(recording.run)
                     variant.join(path)
                 return True
-        return False
+        return self._verifies_stored(endpoint, call, recording)
 
     def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
         """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
@@ -430,7 +447,7 @@ class Dispatcher:
                         _to_front(endpoint.variants.get(call.key, []), variant)
                     self._install(endpoint, call, family)
                     if draws and not DEFAULT.advance(start, draws):
-                        return self._again(endpoint, call), ""
+                        return Options(), ""  # another thread has drawn these numbers
                     return self._finish(path, call, values, found), ""
                 missed = found.guard
                 if profiling.PROFILES and missed >= 0:  # a slot has told of its own
@@ -463,11 +480,12 @@ class Dispatcher:
                 return self._go_live(endpoint, call, recording, live)
             path = self._bind(recording, call)
         values, found = self._run(path, path.launch, call, recording.captured, recording)
-        if type(found) is Missed and not ran:
-            return MISS
-        if type(found) is Missed and found.guard < 0:
-            return self._go_live(endpoint, call, recording, Live(str(Refusal.STEP_LAYOUT())))
-        if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
+        if type(found) is Missed:
+            if not ran:
+                return MISS
+            if found.guard < 0:
+                return self._go_live(endpoint, call, recording, Live(str(Refusal.STEP_LAYOUT())))
+            # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             return self._by_numpy(endpoint, call, recording, path, values)
         with self.lock:
@@ -483,13 +501,9 @@ class Dispatcher:
                 self._store(endpoint, call, path, variant)
         recording.release()
         if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
-            return self._again(endpoint, call)
+            return Options()  # as above
         self.stats.derived += not ran
         return self._finish(path, call, values, found, recorded=ran)
-
-    def _again(self, endpoint: Endpoint, call: Call) -> Any:
-        """Answer the call anew, since another thread has drawn its random numbers."""
-        return self.dispatch(endpoint, *call.arguments)
 
     def _install(self, endpoint: Endpoint, call: Call, family: Family) -> None:
         """Make *family* the first of the endpoint's slots, in place of those that have paths of it."""
@@ -516,7 +530,7 @@ class Dispatcher:
         """Make Python run in each call of this kind from now on."""
         if not recording.changes and (call.by_value is not None or self.plans.get(call).stop_varying()):
             self._drop(recording)
-            return self._by_value(endpoint, call, {})
+            return Options(ints={})
         with self.lock:
             endpoint.integers.refuse(call, {})
             endpoint.live.keep(call.key, live)
@@ -527,20 +541,14 @@ class Dispatcher:
         return self._run_once(endpoint, call, recording, live)
 
     def _plainly(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
-        """Answer the call by plain Python, and those of its kind from now on."""
-        if call.by_value is not None:
-            return self._by_value(endpoint, call, {})
-        with self.lock:
-            endpoint.live.keep(call.key, live)
-        self.stats.live = live.why
-        return self._run_live(endpoint, call, live)
-
-    def _by_value(self, endpoint: Endpoint, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> Any:
-        """The answer to a call whose recording has been dropped, because ints can't be numbers of the run."""
-        if call.by_value is not None:
+        """Answer the call by plain Python, and those of its kind from now on, if there is a reason."""
+        if live.why:
+            if call.by_value is not None:
+                return Options(ints={})
             with self.lock:
-                endpoint.integers.refuse(call, asked, raised)
-        return self.answer(endpoint, call.by_value or call)
+                endpoint.live.keep(call.key, live)
+            self.stats.live = live.why
+        return self._run_live(endpoint, call, live)
 
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 
@@ -558,8 +566,8 @@ class Dispatcher:
     def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
         """Keep a path that has been verified on disk, if it can be."""
 
-    def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
-        """The answer to a call that another dispatcher has to give, seen by its state; else MISS."""
+    def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
+        """The answer to a call that no recording gives, seen by its state; else MISS."""
         return MISS
 
     def _record(
@@ -617,6 +625,10 @@ class Dispatcher:
         """The answer to a recorded call of that kind."""
         raise NotImplementedError
 
+    def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
+        """The answer to a call that can't be recorded for replay, by these *reasons* and those of its plan."""
+        raise NotImplementedError
+
 
 class FunctionDispatcher(Dispatcher):
     """The slow path of a function of arrays."""
@@ -648,7 +660,7 @@ class FunctionDispatcher(Dispatcher):
             form = self._tensor_form = TENSORS.form(self.fn, self.static, self.target, self.stats)
         return form.answer(endpoint.mode, args, kwargs)
 
-    def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
+    def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
         if not snapshot.graph.tensors:
             shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
             return MISS if shared is None else self.answer(endpoint, shared)
@@ -743,6 +755,11 @@ class FunctionDispatcher(Dispatcher):
             return self._run_live(endpoint, call, live)
         return self._run_whole(call, recording, live)
 
+    def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
+        self.stats.traces += 1
+        plan = self.plans.get(call)
+        return self._not_kept(endpoint, call, record(self.fn, call, endpoint.mode, plan, None), plan)
+
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         hits = self.stats.kernel_hits
         path = self._bind(recording, call)
@@ -773,6 +790,15 @@ def _drop_all_slots() -> None:
 
 SETTINGS_CHANGED.append(_drop_all_slots)
 profiling.CHANGED.append(_drop_all_slots)
+
+
+def _new_variant(call: Call, plan: StatePlan, snapshot: Snapshot) -> Variant:
+    """The variant of *call* in the state of *snapshot*, without paths."""
+    if not plan.asks_identity:
+        return Variant(snapshot)
+    floats = floats_compared(snapshot)
+    data = [*call.data, *snapshot.arrays, *floats]
+    return Variant(snapshot, partition(data) if len(data) > 1 and call.device is None else None, floats)
 
 
 def _differs(known: Recording, recording: Recording) -> bool:

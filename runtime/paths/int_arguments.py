@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tracer.bytecode.concretize import ranges_over
 from ...tracer.ir.site import Site
-from ...tracer.record.integers import IntegersAskedError, limit_of
+from ...tracer.record.integers import limit_of
 from ..config import config
 from ..recent import Recent
 from ..record.call_key import VALUE, Call, unwrap
@@ -101,21 +101,6 @@ class IntArguments:
 def now_numbers(names: Sequence[str]) -> str:
     """The reason to record a call because numbers have other values than before."""
     return f"another value of {', '.join(names)}: from now on a number of the run"
-
-
-def describe_dropped(error: IntegersAskedError, names: Sequence[str]) -> str:
-    """A note on a recording that was dropped."""
-    if error.raised:
-        return "an exception: the call is made again with ints by value"
-    if not error.asked:
-        return "ints that vary are compared by value: another program, or an error, came of them as numbers"
-    told = [(names[k] if type(k) is int else k, site) for k, site in error.asked.items()]
-    return "; ".join(
-        [
-            f"`{name}` is compared by value" if site is None else f"the value of `{name}` is asked for at {site}"
-            for name, site in told
-        ]
-    )
 
 
 def _asked(form: _Form, leaf: int) -> str:

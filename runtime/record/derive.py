@@ -32,7 +32,8 @@ from ...tracer.ir.working import Working
 from ...tracer.ops.custom import runs_python
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.recorder import NotHeldError, Recorder, recording
+from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.retry import Retry
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..mode import GRAD, VALUE, Mode
@@ -133,8 +134,8 @@ def recording_of(
             found = vjp(nodes, loss, cotangent, wrt)
         try:
             recorder.settle_premise()  # what the rules of derivation rely on
-        except NotHeldError as unmet:
-            raise unmet.error from None
+        except Retry as unmet:
+            raise unmet.error or unmet from None
         return [conjugated(g) if k in lanes else g for k, g in enumerate(found)]
 
     atoms, output = outputs_of(

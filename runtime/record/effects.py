@@ -31,6 +31,7 @@ from ...tracer.record.array import STAND_INS, TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
+from ...tracer.record.retry import Options, Retry
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.c_state import keeps_c_state
 from ..state.effect_places import SINKS, is_input, place_of
@@ -213,7 +214,8 @@ def find_effects(
     if texts is not None and len(found.arrays) > MAX_RESULTS:
         found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:
-        raise NotCountersError(not_counters)
+        note = "a counter is also changed otherwise: the run is made again"
+        raise Retry(Options(note, counters=frozenset(not_counters)))
     for c in given.containers:  # which may lie elsewhere in them afterwards
         found_at[id(c.original)] = None if c.place is None else _Way(("argument", c.place), _text(c.place))
     for c in written:
@@ -240,16 +242,6 @@ def _named(container: Any, names: dict[int, str], found: Effects, values: _Value
         else:
             found.effects.append(OutsideEffect(("result", name, known[0]), _text(name), known[1], "{} = {}"))
     return Whole(values.originals.get(id(container), container), names[id(container)])
-
-
-class NotCountersError(Exception):
-    """``places`` hold an int, and are counted up by something else: the recording is to be made again, for places that
-    are read."""
-
-    note = "a counter is also changed otherwise: the run is made again"
-
-    def __init__(self, places: set[tuple[str, str]]) -> None:
-        self.places = places
 
 
 def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:

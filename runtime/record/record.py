@@ -12,6 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -27,7 +28,7 @@ from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
-from ...tracer.ir.refusals import Reason, Refusal, listed
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ir.working import Working
@@ -37,20 +38,12 @@ from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import STAND_INS, WIDE, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
+from ...tracer.record.integers import ITEMS, Integers, TracedInt, by_value
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.named_arrays import ByLines
-from ...tracer.record.recorder import (
-    HasCopyError,
-    KnowValuesError,
-    NotHeldError,
-    NotSelectedError,
-    RecordAgainError,
-    Recorder,
-    RowsApartError,
-    recording,
-)
+from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.reports import filters
+from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.shown_text import Texts
 from ...tracer.record.undecided import Undecided
 from ...tracer.reroll.loop_monitor import follow_loops
@@ -62,13 +55,12 @@ from ..mode import VALUE, Mode
 from ..state.rebuild import Pictures, changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
-from ..state.untaken_arms import ArmTakenError
 from .arguments import explain_lists, positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
-from .effects import Effects, NotCountersError, OtherEffects, find_effects
+from .effects import Effects, OtherEffects, find_effects
 from .held_values import HeldError, refuse_held, refuse_kept
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import flatten_result, leaf_text, returned
@@ -91,17 +83,17 @@ def record(
 ) -> Recording:  # fmt: skip
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
-    is kept.  *capacities*: of the recording that this one is to verify.  IntegersAskedError where an int that is a
-    number of the run has to be a plain one: nothing has been done outside.  *look*: the recording is to be looked at,
-    and not to be run."""
+    is kept.  *capacities*: of the recording that this one is to verify.  *look*: the recording is to be looked at, and
+    not to be run.
+
+    Raises:
+        Retry: the run is to be made again; nothing has been done outside."""
     integers = Integers(Recorder())
     if snapshot is None and INTEGER in call.kinds:
-        raise IntegersAskedError({}, False)
+        raise Retry(by_value({}))
     try:
         found = _record(fn, call, mode, plan, snapshot, capacities, integers, look=look)
         integers.refuse()
-    except (IntegersAskedError, NotCountersError):
-        raise
     except HeldError as error:
         if error.done or mode.kind == VALUE:
             raise
@@ -113,10 +105,8 @@ def record(
         integers.refuse(raised=True)
         if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
             return record(fn, call, mode, plan, snapshot if plan.provable else None, capacities, look)
-        if not isinstance(error, UnseenReaderError):
-            explain_lists(error, fn, call)
-            raise
-        found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
+        explain_lists(error, fn, call)
+        raise
     assert isinstance(found, Recording)
     return found
 
@@ -156,7 +146,7 @@ def _record(
     recorder.known_capacities, recorder.rolls = capacities, not in_pieces
     recorder.trusts = plan.trusts
     recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.graph.nodes)
-    names = leaf_names(fn, call)
+    names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
@@ -342,18 +332,10 @@ def _own_words() -> Iterator[None]:
         raise
 
 
-class UnseenReaderError(Exception):
-    """Code that was not analysed has run, and may have read places that were taken for never read; or a run has
-    written where it reads on another way."""
-
-
-class RunAgainError(Exception):
-    """A run over tensors has done what can't be recorded, for these *reasons*, and nothing to the caller's objects; or
-    it has not begun."""
-
-    def __init__(self, *reasons: Reason) -> None:
-        super().__init__(listed(reasons))
-        self.reason = reasons[0]
+def unrecorded(*reasons: Reason) -> Retry:
+    """A run has done what can't be recorded, for these *reasons*, and nothing to the caller's objects: code that was
+    not analysed may have read places that were taken for never read."""
+    return Retry(Options(plain=reasons))
 
 
 def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Var]) -> TracedArray | TracedInt:
@@ -464,25 +446,8 @@ def _run_frozen(
     except BaseException:  # an interrupt, before it had begun
         surely(settled)
         raise
-    interrupted = raised is not None and not isinstance(raised, Exception | RecordAgainError)
-    refused = unrecordable.last() if recorder.guessed else None
-    if refused is not None:
-        with suppress(RecordAgainError):
-            take_back_guesses(recorder, refused)
-    written = recorder.written_choice() if recorder.frozen else None
-    if written is not None and recorder.needed is None:
-        with suppress(RecordAgainError):
-            recorder.refuse_choice(written, Refusal.CHOICE_WRITTEN())
-    if recorder.arms and recorder.needed is None:  # one has raised
-        with suppress(RecordAgainError):
-            recorder.arms[0].give_up(Refusal.CHOICE_RAISES())
-    if (
-        recorder.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised)
-    ):  # it takes numbers alone
-        plan.choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))
-        with suppress(RecordAgainError):
-            recorder.again(NotSelectedError())
-    again = None if interrupted else recorder.needed
+    interrupted = raised is not None and not isinstance(raised, Exception | Retry)
+    again = None if interrupted else _needed(recorder, plan, raised)
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
@@ -500,13 +465,13 @@ def _run_frozen(
         changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
     pictures.kept = integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
-        _make_again(again, raised, bool(changed), plan, recorder, snapshot, substitution)
+        _end(again, raised, bool(changed), plan, recorder, snapshot, substitution)
     if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
-        raise NotSelectedError
+        raise chosen_anew()
     if torn is not None:
         plan.refuse(torn)
     if not (changed or interrupted) and (torn is not None or _unseen(watch, substitution)):
-        raise UnseenReaderError from raised
+        raise unrecorded(*(plan.reasons or recorder.reasons)) from raised
     if isinstance(raised, OnlyPythonError) and not changed:
         raised.done = False
         raise raised
@@ -519,7 +484,7 @@ def _run_frozen(
         integers.refuse()
     objection = None if others is None else others.objection()
     if objection is not None and not (changed or interrupted) and plan.provable:
-        raise RunAgainError(objection)
+        raise unrecorded(objection)
 
     def write_back() -> None:
         given.write_back(plain)
@@ -538,15 +503,11 @@ def _run_frozen(
     if not snapshot.graph.roots:
         changes = changes or [Refusal.REPLAY_CHANGES(name=c.name) for c in written]
     elif raised is None and not changes:
-        try:
-            inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-            effects = find_effects(
-                call, snapshot.graph, given, written, substitution, inputs, recorder.texts, plain, others,
-                [*watch.draws.ends()], out if named else None,
-            )  # fmt: skip
-        except NotCountersError as error:
-            plan.read(error.places)
-            raise
+        inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
+        effects = find_effects(
+            call, snapshot.graph, given, written, substitution, inputs, recorder.texts, plain, others,
+            [*watch.draws.ends()], out if named else None,
+        )  # fmt: skip
         changes = effects.refused
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
@@ -580,31 +541,40 @@ def _run_frozen(
     return plain.whole(out, elsewhere), changes, effects
 
 
-def _make_again(
-    again: RecordAgainError, raised: BaseException | None, changed: bool, plan: StatePlan, recorder: Recorder,
+def _needed(recorder: Recorder, plan: StatePlan, raised: BaseException | None) -> Retry | None:
+    """Why a run that has *raised* this is to be made again: what it has said itself, whatever became of it, or how it
+    has ended."""
+    with suppress(Retry):
+        if recorder.guessed and (refused := unrecordable.last()) is not None:
+            take_back_guesses(recorder, refused)
+        if recorder.needed is None and (written := recorder.written_choice()) is not None:
+            recorder.refuse_choice(written, Refusal.CHOICE_WRITTEN())
+        if recorder.needed is None and recorder.arms:  # one has raised
+            recorder.arms[0].give_up(Refusal.CHOICE_RAISES())
+    if recorder.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised):
+        plan.choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))  # it takes numbers alone
+        with suppress(Retry):
+            recorder.again(chosen_anew())
+    return recorder.needed
+
+
+def _end(
+    again: Retry, raised: BaseException | None, changed: bool, plan: StatePlan, recorder: Recorder,
     snapshot: Snapshot, substitution: Substitution,
 ) -> NoReturn:  # fmt: skip
-    """End a run that is to be made again, by what was learned from it; by an error where it has *changed* the caller's
-    own objects."""
-    plan.trusts &= not isinstance(again, NotHeldError)
-    if isinstance(again, KnowValuesError):
-        plan.know_values()
-    if isinstance(again, ArmTakenError):
-        plan.take(again.arm)
-    if isinstance(again, RowsApartError):
-        plan.rows_apart.update(again.codes)
-    if isinstance(again, HasCopyError):
-        asked = substitution.asked()
-        learned = plan.learn_grown(asked)
-        if again.reason is not None or not learned:  # else the next run is as this one
-            plan.refuse(again.reason or Refusal.REPLAY_CHANGES(name=next(iter(asked), "a list")))
-    names = _captured_names(recorder, snapshot, again.captured)
-    if changed or (names and not plan.keep_contents(names)):
-        if raised is None or isinstance(raised, RecordAgainError) or again in (raised.__cause__, raised.__context__):
-            raise again.error  # of which NumPy says something else where a number is refused
+    """End a run that is to be made *again*; by an error where it has *changed* the caller's own objects, or has known
+    what it asks for."""
+    options = again.options
+    if options.grown is not None:
+        options = replace(options, grown=substitution.asked())
+    contents = frozenset(_captured_names(recorder, snapshot, options.captured))
+    if changed or (contents and contents <= snapshot.graph.names.contents):
+        plan.follow(options)
+        if raised is None or isinstance(raised, Retry) or again in (raised.__cause__, raised.__context__):
+            raise again.error or again  # of which NumPy says something else where a number is refused
         raise raised
-    if recorder.choices is not None and recorder.choices.wanted:
-        plan.choose(recorder.guards)
+    wanted = recorder.choices is not None and recorder.choices.wanted
+    again.options = replace(options, contents=contents, guards=tuple(recorder.guards) if wanted else None)
     raise again
 
 

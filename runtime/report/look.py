@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Reason
-from ...tracer.record.integers import IntegersAskedError
-from ...tracer.record.recorder import RecordAgainError
+from ...tracer.record.retry import MAX_RUNS, Retry
 from ..mode import VALUE, Mode
 from ..paths.dispatcher import FunctionDispatcher
 from ..record.call_key import Call
-from ..record.effects import NotCountersError
 from ..record.record import record
 from ..record.recording import Look, Recording
 from ..state.state_plan import Snapshot, StatePlan
@@ -38,19 +36,16 @@ def recorded(
     dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None
 ) -> tuple[StatePlan, Snapshot, Recording]:
     """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is to be looked at."""
-    while True:
+    frozen = True
+    for runs in range(MAX_RUNS + 1):
         plan, snapshot = dispatcher.plans.state(call)
+        frozen &= plan.provable and runs < MAX_RUNS
         try:
-            return (
-                plan,
-                snapshot,
-                record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None, look=how),
-            )
-        except (NotCountersError, RecordAgainError):  # the next run knows what this one has found
-            continue
-        except IntegersAskedError as error:
-            if not plan.keep_contents({place for place in error.asked if type(place) is str}):
-                raise
+            return plan, snapshot, record(dispatcher.fn, call, mode, plan, snapshot if frozen else None, look=how)
+        except Retry as retry:
+            plan.follow(retry.options)
+            frozen = retry.options.plain is None
+    raise AssertionError
 
 
 def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:

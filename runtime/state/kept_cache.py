@@ -19,7 +19,8 @@ from ...tracer.ir.errors import UnsupportedError, unrecordable
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, class_of
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.recorder import HasCopyError, current_recorder, nothing_recorded
+from ...tracer.record.recorder import current_recorder, nothing_recorded
+from ...tracer.record.retry import found_twice
 from ...tracer.record.stands_for import StandsFor
 from .c_state import keeps_c_state
 from .code_scan import scan
@@ -175,7 +176,7 @@ class KeptCache(StandsFor):
             return self._known[key][1]
         if self._only_leaves and not all(is_leaf(x) or type(x) is TracedInt for x in values):
             if recorder is not None:
-                recorder.again(HasCopyError(self._why()))
+                recorder.again(found_twice(refused=self._why()))
             self._unkept()
             return self._function(*args, **kwargs)
         args = tuple(map(self._plain, args))
@@ -183,12 +184,12 @@ class KeptCache(StandsFor):
         if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
             self._unkept()
         if recorder is not None and self._is_torn([x for x in (*args, *kwargs.values()) if not is_leaf(x)]):
-            recorder.again(HasCopyError(self._why()))
+            recorder.again(found_twice(refused=self._why()))
         with nothing_recorded():
             answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
             if recorder is not None and (self._only_leaves or self._has_copy(answer)):
-                recorder.again(HasCopyError(self._why()))
+                recorder.again(found_twice(refused=self._why()))
             self._unkept()
         elif recorder is not None:
             found = Cached(self._real, args, kwargs, answer, recorder.from_outside)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.record.recorder import HasCopyError, current_recorder
+from ...tracer.record.recorder import current_recorder
+from ...tracer.record.retry import found_twice
 from ..tensor_library import TENSORS
 from .values import is_leaf
 
@@ -65,7 +66,7 @@ class KeptList(list):
         recorder = current_recorder()
         if recorder is not None and not all(map(_has_no_parts, items)):
             self.asked.add(part)
-            recorder.again(HasCopyError())
+            recorder.again(found_twice(grown={}))  # the run knows which ones
 
     def take_all(self) -> None:
         if not self.whole:

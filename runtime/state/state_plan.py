@@ -22,7 +22,7 @@ from __future__ import annotations
 import builtins
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -43,6 +43,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.float_errors import sets_float_errors
 from ...tracer.record.integers import ITEMS
+from ...tracer.record.retry import Options
 from ..config import config
 from .checker import REGISTRATIONS, Checker, Digest, digest, is_constant
 from .kept_list import LENGTH, WHOLE, Part
@@ -50,8 +51,8 @@ from .rebuild import Substitution
 from .seeded_draws import may_seed
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
-from .untaken_arms import ALL_ARMS, Arm, original_of
-from .uses import READ, Place
+from .untaken_arms import ALL_ARMS, original_of
+from .uses import READ
 from .values import is_nan
 from .walk import build, reached
 from .watch import Watch
@@ -281,11 +282,6 @@ class StatePlan:
         whole.lean = False  # (what has been taken stays known, for the next try without other arms)
         return made(whole, False)
 
-    def take(self, arm: Arm) -> None:
-        """Analyse an arm of a branch, too, from now on."""
-        names = self._revised()
-        names.taken.add(arm if len(names.taken) < _MAX_TAKEN else (arm[0], ALL_ARMS))
-
     def _labels_of(self, objects: Sequence[Any]) -> tuple[str, ...]:
         """Names of these objects: those given, or else of the first parameters."""
         if len(self._labels) == len(objects):
@@ -321,11 +317,24 @@ class StatePlan:
         self._names = self._names.copy()
         return self._names
 
-    def read(self, places: Iterable[Place]) -> None:
-        """Take places for read from now on, which code was found to count up."""
-        uses = self._revised().uses
-        for place in places:
-            uses.setdefault(place, set()).add(READ)
+    def follow(self, options: Options) -> None:
+        """Make further runs by what one has learned."""
+        self.trusts &= options.trusts
+        self.rows_apart |= options.apart
+        if options.values or options.contents or options.counters or options.arms:
+            names = self._revised()
+            names.values |= options.values
+            names.contents |= options.contents
+            for place in options.counters:
+                names.uses.setdefault(place, set()).add(READ)
+            for arm in options.arms:
+                names.taken.add(arm if len(names.taken) < _MAX_TAKEN else (arm[0], ALL_ARMS))
+        if options.guards is not None:
+            self.choose(options.guards)
+        if options.refused is not None:
+            self.refuse(options.refused)
+        if options.grown is not None and not self.learn_grown(options.grown):  # else the next run is as this one
+            self.refuse(Refusal.REPLAY_CHANGES(name=next(iter(options.grown), "a list")))
 
     def keep_contents(self, names: Iterable[str]) -> bool:
         """Take these arrays and numbers for what a run has as they are, guarded by their contents, from now on; whether
@@ -346,10 +355,6 @@ class StatePlan:
     def knows_values(self) -> bool:
         """Whether runs know functions as values, too."""
         return self._names.values
-
-    def know_values(self) -> None:
-        """Have runs know functions as values from now on."""
-        self._revised().values = True
 
     def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
         """The state as it is *now*, with numbers that were others in *known* states as inputs from now on."""
@@ -380,7 +385,7 @@ class StatePlan:
         """Have Python run in each call from now on."""
         self._found.append(reason)
 
-    def learn_grown(self, asked: dict[str, set[Part]]) -> bool:
+    def learn_grown(self, asked: Mapping[str, set[Part]]) -> bool:
         """Take the lists with these names for ones that only grow, of which no more is read than this and what is
         known; whether that is new."""
         known = self._revised().grown if asked else {}

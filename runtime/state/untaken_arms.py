@@ -4,7 +4,7 @@ A function whose state can't all be compared may have what is to blame in an arm
 plt.figure()``, ``if USE_JAX: return lax...``.  Whatever decides about the branch is read before it, and so is compared
 in each call.  Start reading at ``without_arms``: code in which the first instruction of each arm raises, so that the
 scan (``code_scan.py``) need not look further.  A run is made by that code, and one that gets there is made again, by
-code that has the arm (``StatePlan.take``).
+code that has the arm (``StatePlan.follow``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 from ...tracer.bytecode.control_flow import Flow, flow_of
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.errors import UnsupportedError
-from ...tracer.record.recorder import RecordAgainError, current_recorder
+from ...tracer.record.recorder import current_recorder
+from ...tracer.record.retry import Options, Retry
 
 Arm = tuple[int, int]  # (id of a code, offset of the first instruction); of the code as a whole, (id, ALL_ARMS)
 ALL_ARMS = -1
@@ -30,18 +31,18 @@ _made: dict[tuple[int, frozenset[int]], tuple[CodeType, CodeType | None]] = {}
 _left_out: dict[int, tuple[CodeType, frozenset[int], CodeType]] = {}
 
 
-class ArmTakenError(RecordAgainError):
-    """A run has come to an arm that its code was made without."""
+def _trap(arm: Arm) -> type[Retry]:
+    """The class that a run raises which has come to an *arm* that its code was made without."""
 
-    note = "an arm of a branch that no run had taken: the run is made again"
-
-    arm: Arm = (0, ALL_ARMS)
-
-    def __init__(self) -> None:
-        super().__init__(UnsupportedError.here("this run takes an arm of a branch that none has taken before"))
+    def taken(retry: Retry) -> None:
+        note = "an arm of a branch that no run had taken: the run is made again"
+        error = UnsupportedError.here("this run takes an arm of a branch that none has taken before")
+        Retry.__init__(retry, Options(note, arms=frozenset([arm])), error)
         recorder = current_recorder()
         if recorder is not None:
-            recorder.again(self)
+            recorder.again(retry)
+
+    return type(Retry.__name__, (Retry,), {"__init__": taken})
 
 
 def without_arms(code: CodeType, taken: Iterable[Arm]) -> CodeType | None:
@@ -81,11 +82,10 @@ def _trapped(code: CodeType, taken: frozenset[int]) -> CodeType | None:
         return None
     text, constants = bytearray(code.co_code), list(code.co_consts)
     for offset in outer:
-        trap = type(ArmTakenError.__name__, (ArmTakenError,), {"arm": (id(code), offset)})
         text[offset : offset + 4] = bytes(
             (dis.opmap["LOAD_CONST"], len(constants), dis.opmap["RAISE_VARARGS"], 1)
         )  # of the class, so that making the exception tells the recorder
-        constants.append(trap)
+        constants.append(_trap((id(code), offset)))
     absent = frozenset().union(*outer.values())
     made = code.replace(
         co_code=bytes(text), co_consts=tuple(constants), co_stacksize=code.co_stacksize + 1,

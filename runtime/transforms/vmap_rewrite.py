@@ -20,7 +20,8 @@ from ...tracer.ir.graph import Atom, Guard
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.shape import move_axis, reshape, slice_axis
 from ...tracer.record.array import FUNCTIONS, TracedArray, to_atom, wrap_array
-from ...tracer.record.recorder import Recorder, RowsApartError
+from ...tracer.record.recorder import Recorder
+from ...tracer.record.retry import Options, Retry
 from ..record.arguments import positional_names
 from ..record.call_key import ARRAY, COMPLEX_DATA, TRACED, Call
 from ..record.differentiable import leaf_names, name_of, unlabelled
@@ -79,7 +80,8 @@ def _vmap(rule: Vmap, fn: Function, recorder: Recorder, args: tuple[Any, ...], k
         if guard.site is None or not _ends_a_loop(guard.site.file, guard.site.line) or recorder.parent is not None:
             return
         if guard.kind == "bool" and math.prod(sizes) <= MAX_APART:
-            recorder.again(RowsApartError([code, *[c for c, _ in around]], error))
+            note = "a loop ends elsewhere in other rows of a batch: the run is made again row by row"
+            recorder.again(Retry(Options(note, apart=frozenset([code, *[c for c, _ in around]])), error))
 
     recorder.batches = [*around, (code, size)]
     try:

@@ -28,7 +28,6 @@ from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
-from ..runtime.record.record import RunAgainError
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats, short_name
@@ -38,7 +37,7 @@ from ..tensors.modes import STATE
 from ..tensors.node import epoch
 from ..tracer.ir.errors import need_function
 from ..tracer.ir.gc_pause import imported_to_stay
-from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.refusals import Reason, Refusal, listed
 from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.recorder import current_recorder
 from .device_program import StepProgram
@@ -130,18 +129,7 @@ class StepDispatcher(Dispatcher):
             self._seen.add(call.key)
             self.stats.note(f"{endpoint.integers.reason(call)}: runs eagerly")
             return self.fn(*args, **kwargs)
-        try:
-            return self.answer(endpoint, call)
-        except RunAgainError as error:
-            code, why = error.reason.code, str(error)
-        out = self._eagerly(call)  # which may raise what is the user's own error
-        with self.lock:
-            self._not_recorded[call.key] += 1
-            if self._not_recorded[call.key] >= _OFTEN or code is not Refusal.STEP_SHARES:
-                endpoint.live.keep(call.key, Live(why))
-                self.stats.live = why
-        self.stats.note(why)
-        return out
+        return self.answer(endpoint, call)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         _, snapshot = self.plans.state(call)
@@ -149,12 +137,16 @@ class StepDispatcher(Dispatcher):
         variant = next((v for v in known if v.snapshot.key == snapshot.key and v.alike(call, arrays)), None)
         return variant, arrays, snapshot
 
-    def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
-        if _place(call, snapshot) is not None:
-            shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
-            return MISS if shared is None else self.answer(endpoint, self.numbers(_keyed(shared)))
-        self.stats.live = str(Refusal.STEP_TWO_DEVICES())
-        return self._eagerly(call)
+    def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
+        if _place(call, snapshot) is None:
+            self.stats.live = str(Refusal.STEP_TWO_DEVICES())
+            return self._eagerly(call)
+        if (shared := self._shared(endpoint.mode, call, snapshot.graph.nodes)) is not None:
+            return self.answer(endpoint, self.numbers(_keyed(shared)))
+        if plan.provable:
+            return MISS
+        snapshot.release()  # the step may be asked whether an object is still there
+        return self._unrecorded(endpoint, call, plan.reasons)
 
     def _eagerly(self, call: Call) -> Any:
         args, kwargs = call.arguments
@@ -165,8 +157,6 @@ class StepDispatcher(Dispatcher):
     ) -> TensorRecording:
         place = _place(call, snapshot)
         assert place is not None
-        if not plan.provable:
-            raise RunAgainError(*plan.reasons)
         return record_tensors(self.fn, call, plan, snapshot, place, capacities)
 
     def _drop(self, recording: Any) -> None:
@@ -230,6 +220,17 @@ class StepDispatcher(Dispatcher):
 
     def _run_once(self, endpoint: Endpoint, call: Call, recording: Any, live: Live) -> Any:
         return self._take_as_it_is(recording)
+
+    def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
+        out = self._eagerly(call)  # which may raise what is the user's own error
+        why, lasts = listed(reasons), any(reason.code is not Refusal.STEP_SHARES for reason in reasons[:1])
+        with self.lock:
+            self._not_recorded[call.key] += 1
+            if lasts or self._not_recorded[call.key] >= _OFTEN:
+                endpoint.live.keep(call.key, Live(why))
+                self.stats.live = why
+        self.stats.note(why)
+        return out
 
     def _take_as_it_is(self, recording: Any) -> Any:
         """The result of a recorded run that is not kept, which takes effect by NumPy."""

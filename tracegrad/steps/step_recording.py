@@ -32,10 +32,10 @@ from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Cal
 from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
-from ..runtime.record.effects import Effects, Expression, NotCountersError
+from ..runtime.record.effects import Effects, Expression
 from ..runtime.record.held_values import HeldError, holds_traced
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
-from ..runtime.record.record import RunAgainError, UnseenReaderError, run_frozen, stand_in_of
+from ..runtime.record.record import run_frozen, stand_in_of, unrecorded
 from ..runtime.record.recording import Effect, Recording
 from ..runtime.record.trees import Source, make_function
 from ..runtime.state.state_graph import StateNode
@@ -60,9 +60,10 @@ from ..tracer.ir.site import at_site
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
-from ..tracer.record.integers import Integers, IntegersAskedError
-from ..tracer.record.recorder import RecordAgainError, Recorder
+from ..tracer.record.integers import Integers
+from ..tracer.record.recorder import Recorder
 from ..tracer.record.reports import filters
+from ..tracer.record.retry import Retry
 from ..tracer.record.shown_text import Shown, Texts
 from ..tracer.reroll.loop_monitor import follow_loops
 from ..tracer.reroll.roll import rolled
@@ -71,7 +72,6 @@ from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
-_DROPPED = NotCountersError, RecordAgainError, RunAgainError, IntegersAskedError
 LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
 
@@ -436,8 +436,10 @@ def record_tensors(
     """A run of *fn*, recorded.  *place*: the device that it will run on; *capacities*: of the recording that this one
     is to verify.
 
-    Where the function raises, its effects so far are kept, and the exception goes on.  RunAgainError where nothing has
-    been done, and plain Python is to run.
+    Where the function raises, its effects so far are kept, and the exception goes on.
+
+    Raises:
+        Retry: the run is to be made again, or by plain Python; nothing has been done outside.
     """
     recorder = Recorder()
     recorder.rolls = True
@@ -450,7 +452,7 @@ def record_tensors(
         follow_loops(recorder, LONG_RUN)
     if place.type == "cuda":
         recorder.backend = Unwatched(require_cuda("a step on the device"))
-    names = leaf_names(fn, call)
+    names = integers.names = leaf_names(fn, call)
     arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
     capture = Capture(recorder, {**arguments, **snapshot.graph.tensors}, place)
     outside = Outside(capture, snapshot, call.leaves)
@@ -492,10 +494,7 @@ def record_tensors(
             )
             derive(capture, out)
             integers.refuse()
-        except UnseenReaderError:  # code that was not analysed may change the caller's own objects
-            capture.undo()
-            raise RunAgainError(*plan.reasons) from None
-        except _DROPPED:  # its effects have gone to copies
+        except Retry:  # its effects have gone to copies
             capture.undo()
             raise
         except OnlyPythonError as error:
@@ -504,7 +503,7 @@ def record_tensors(
                 raise
             capture.undo()
             if isinstance(error, HeldError):
-                raise RunAgainError(Refusal.REPLAY_HOLDS(what=error.what)) from None
+                raise unrecorded(Refusal.REPLAY_HOLDS(what=error.what)) from None
             raise
         except BaseException:
             capture.settle(found.write_back)
@@ -518,7 +517,7 @@ def record_tensors(
             raise TracegradError(at_site(f"{objection}: make one of them a clone()"))
         try:
             recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
-        except IntegersAskedError:
+        except Retry:
             capture.undo()
             raise
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
@@ -530,7 +529,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     proxy = t
     if t._base is not None:
         if t._requires:
-            raise RunAgainError(Refusal.STEP_VIEW(name=name))
+            raise unrecorded(Refusal.STEP_VIEW(name=name))
         proxy = object.__new__(Tensor)
         proxy._data, proxy._counter = t._data, t._counter
         capture.originals[id(proxy)] = t

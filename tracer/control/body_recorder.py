@@ -23,7 +23,8 @@ from ..ops.closure_conversion import closed
 from ..ops.custom import runs_python
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE, take_slice
-from ..record.recorder import NotSelectedError, Recorder, as_complex
+from ..record.recorder import Recorder, as_complex
+from ..record.retry import chosen_anew
 from ..reroll.roll import roll
 
 _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
@@ -147,7 +148,7 @@ class BodyRecorder(Recorder):
             site, outermost = self.site(), self.outermost()
             choices = self.choices if kind == "bool" and outermost.repeatable else None
             if choices is not None and site is not None and choices.want((site.file, site.line)):
-                outermost.again(NotSelectedError())
+                outermost.again(chosen_anew())
             asks, hint = _ASKS.get(kind, _ASKS["item"]), self.hint.format(self.what)
             if kind in ("item", "index") and atom.aval.dtype.kind in "iu":
                 hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"

@@ -164,6 +164,7 @@ class Refusal(enum.Enum):
     REPLAY_REPLACES = "replaces the array `{name}` while it runs"
     REPLAY_RETURNS = "returns an object ({what}), of which the caller may ask which one it is"
     REPLAY_HOLDS = "returns {what}, which reads values of the run later: plain NumPy runs in each call"
+    REPLAY_RESTARTS = "learns something new in each of {count} runs of one call, in the last: {what}"
     REPLAY_STREAM = "draws from the default stream of tracegrad.random at {site}"
 
     # Is a step over tensors replayed?

@@ -36,7 +36,8 @@ from ..ops.complex import real_atoms
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
 from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep
-from .recorder import RecordAgainError, Recorder, current_recorder
+from .recorder import Recorder, current_recorder
+from .retry import LEARNED, Retry
 from .shown_text import PRINT, Shown, Texts
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
@@ -633,7 +634,7 @@ class TracedArray(metaclass=_StandIn):
             return np.array(self._recorder.value(self.atom), dtype)
         error = array_refusal()
         if expect_lists():
-            self._recorder.again(RecordAgainError(error))
+            self._recorder.again(Retry(LEARNED, error))
         if (found := plain_operand()) is not None:
             self._recorder.refuse_plain(found[0], error, writes=found[1])
         self._recorder.know_values(error)

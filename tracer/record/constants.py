@@ -4,7 +4,7 @@ Start reading at ``by_numpy``.  An array from outside the function is an input o
 between calls; no gradient is taken of it.  So what is computed from such inputs alone may be computed by NumPy.  Its
 result is an input too, with a ``Recipe`` by which a replay computes it again when the contents of its sources have
 changed.  Where the result is no array of numbers, or code needs the array itself (SciPy's, a conversion), the recording
-is made again over the array as it is, whose contents are guarded then (``NeedsContentsError``).
+is made again over the array as it is, whose contents are guarded then (``Retry``).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ from ..ops.elementwise import F, cast
 from ..ops.shape import reshape
 from .array import UFUNCS, TracedArray, shown_to, wrap, written_by
 from .recorder import Recorder, current_recorder
+from .retry import Options, Retry
 from .shown_text import Shown
 
 Place = int | str  # of an int: the number of a leaf, the label of a part of the outside state
@@ -55,25 +56,35 @@ def limit_of(value: int) -> int:
     return next((limit for limit in LIMITS if -limit <= value <= limit), 0)
 
 
-class IntegersAskedError(Exception):
-    """A recording is to be dropped, because ints can't be numbers of the run: those that are *asked* for (a leaf by its
-    number, one of the outside state by its label), or all arguments.  *raised*: the function has raised an exception,
-    which may be its own."""
-
-    def __init__(self, asked: dict[Place, Site | None], raised: bool) -> None:
-        self.asked, self.raised = asked, raised
+def by_value(asked: Mapping[Place, Site | None], raised: bool = False, names: Sequence[str] = ()) -> Options:
+    """Ints that can't be numbers of the run: those that are *asked* for (a leaf by its number, one of the outside state
+    by its label), or all arguments.  *raised*: the function has raised an exception, which may be its own; *names*: of
+    the leaves."""
+    note = "ints that vary are compared by value: another program, or an error, came of them as numbers"
+    if raised:
+        note = "an exception: the call is made again with ints by value"
+    elif asked:
+        told = {names[k] if type(k) is int else k: site for k, site in asked.items()}
+        parts = [
+            f"the value of `{k}` is asked for at {v}" if v else f"`{k}` is compared by value" for k, v in told.items()
+        ]
+        note = "; ".join(parts)
+    outside = frozenset(place for place in asked if type(place) is str)
+    arguments = {place: site for place, site in asked.items() if type(place) is int}
+    return Options(note, contents=outside, ints=arguments if arguments or not outside else None, raised=raised)
 
 
 class Integers:
     """The ints of one recording that are numbers of the run.
 
-    ``places``: theirs.  ``asked``: those whose values were asked for, with the user's line.  ``made``: what was
-    computed from them.  ``kept``: whether the run has changed objects of the user's, so that it must not be run
-    again; ``has_items``: whether some are elements of arrays."""
+    ``places``: theirs.  ``names``: of the leaves of the call.  ``asked``: those whose values were asked for, with the
+    user's line.  ``made``: what was computed from them.  ``kept``: whether the run has changed objects of the user's,
+    so that it must not be run again; ``has_items``: whether some are elements of arrays."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.places: list[Place] = []
+        self.names: Sequence[str] = ()
         self.asked: dict[Place, Site | None] = {}
         self.made: list[Var] = []
         self.kept = False
@@ -106,7 +117,7 @@ class Integers:
         or has *raised*."""
         arguments = (drop or raised) and any(type(place) is int for place in self.places)
         if (self.asked or arguments) and not self.kept:
-            raise IntegersAskedError(self.asked, raised)
+            raise Retry(by_value(self.asked, raised, self.names))
 
     def ask(self, places: Iterable[Place]) -> None:
         """Have them compared by value."""

@@ -2,7 +2,7 @@
 
 ``np.zeros(n)`` in recorded code gives a ``MadeArray``: a plain array, which serves as index, size and condition as any
 other, and knows its *place*, the call that has made it.  It can't hold a traced value.  So where one is to be written
-into it, or into what NumPy has made of it, the run ends (``HoldsTracedError``) and is made again, with a traced array
+into it, or into what NumPy has made of it, the run ends (``Retry``) and is made again, with a traced array
 from that place on.
 """
 
@@ -24,23 +24,16 @@ from ..ir.site import is_own
 from ..ops.elementwise import broadcast_to, cast
 from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
 from .integers import recorded
-from .recorder import RecordAgainError, Recorder, current_recorder
+from .recorder import Recorder, current_recorder
+from .retry import Options, Retry
 
 _Places = WeakKeyDictionary[Any, set[int | str]]  # code -> calls in it
 _traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
 _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
 
 
-class HoldsTracedError(RecordAgainError):
-    """The arrays that a call makes are to be traced ones."""
-
-    note = "an array that the code makes holds traced values: the run is made again with a traced one"
-
-
-class NotTracedError(RecordAgainError):
-    """The arrays that were traced ones by a guess are to be plain ones."""
-
-    note = "an array that the code makes is to be a plain one: the run is made again"
+_NOW_TRACED = Options("an array that the code makes holds traced values: the run is made again with a traced one")
+_NOW_PLAIN = Options("an array that the code makes is to be a plain one: the run is made again")
 
 
 def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
@@ -72,7 +65,7 @@ def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:
     for place in recorder.guessed:
         _plain.setdefault(place.code, set()).add(place.offset)
     if recorder.guessed:
-        recorder.again(NotTracedError(error))
+        recorder.again(Retry(_NOW_PLAIN, error))
 
 
 def _with_traced(name: str) -> Callable[..., Any]:
@@ -247,7 +240,7 @@ def refuse_write(array: Any, what: str) -> NoReturn:
     recorder = current_recorder()
     if type(array) is MadeArray and array.place is not None and recorder is not None:
         _traced.setdefault(array.place.code, set()).add(array.place.offset)
-        recorder.again(HoldsTracedError(error))
+        recorder.again(Retry(_NOW_TRACED, error))
     if recorder is not None:
         recorder.refuse_plain(array, error)
     raise error

@@ -44,80 +44,12 @@ from ..ops.loop_pruning import prune_loops
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 from .python_numbers import Number, note_number, numbers_of
+from .retry import LEARNED, Options, Retry, chosen_anew
 from .shown_text import Texts
 
 _TRUE = Lit(True, np.dtype(bool), structural=True)
 _PRESUMED = "what an operation presumes holds", "what an operation presumes does not hold"
 _SMALL = 2048  # bytes of a constant that is known again by its contents
-
-
-class RecordAgainError(BaseException):
-    """The run is to be made again, by what was learned from it; ``error`` is raised where that can't be.  No ``except``
-    clause of the function's is to see it.  *note*: what ``stats`` says of the run that is dropped."""
-
-    note = "what was learned in a run: it is made again"
-    captured: frozenset[Var] = frozenset()  # inputs that are to be plain arrays then
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class NeedsContentsError(RecordAgainError):
-    """The inputs ``captured`` are to be plain arrays."""
-
-    note = "arrays or numbers from outside are asked for as they are: the run is made again with these"
-
-    def __init__(self, captured: frozenset[Var], error: UnsupportedError) -> None:
-        super().__init__(error)
-        self.captured = captured
-
-
-class NotHeldError(RecordAgainError):
-    """A condition that the run relied on does not hold: each is to be asked for at once."""
-
-    note = "a condition that the run relied on does not hold: it is made again"
-
-
-class HasCopyError(RecordAgainError):
-    """The function was to get an object of the outside of which it has, or may have, a copy: what is done to the one
-    would not be seen at the other.  *reason*: why no other run can be recorded; None where one may."""
-
-    note = "an object is found on another way than before: the run is made again"
-
-    def __init__(self, reason: Reason | None = None) -> None:
-        super().__init__(
-            UnsupportedError.here(
-                "this run has changed arguments, and then found an object of the outside on another way than before; "
-                "take it as an argument"
-            )
-        )
-        self.reason = reason
-
-
-class KnowValuesError(RecordAgainError):
-    """Functions are to be known as values, too (shown_names.py)."""
-
-    note = "functions are used as values: the run is made again"
-
-
-class RowsApartError(RecordAgainError):
-    """The batches of functions with these *codes* are to be run row by row: a loop ends elsewhere in other rows."""
-
-    note = "a loop ends elsewhere in other rows of a batch: the run is made again row by row"
-
-    def __init__(self, codes: Sequence[Any], error: Exception) -> None:
-        super().__init__(error)
-        self.codes = codes
-
-
-class NotSelectedError(RecordAgainError):
-    """A choice, both of whose arms have run, is to be a question; or questions are to be choices (control/arms.py)."""
-
-    note = "which branches run both arms was decided anew: the run is made again"
-
-    def __init__(self) -> None:
-        super().__init__(UnsupportedError.here("this run of both arms of an `if` is made again"))
 
 
 class Question(NamedTuple):
@@ -188,7 +120,7 @@ class Recorder(Builder):
         self.repeatable = False  # whether the run has no effects before it is over
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
-        self.needed: RecordAgainError | None = None  # raised in the function, whatever became of it
+        self.needed: Retry | None = None  # raised in the function, whatever became of it
         self.refused_plain: Callable[..., TracegradError | None] | None = None  # asks to know it (named_arrays.py)
         self.keep_lines: Callable[[], None] | None = None  # further runs are to be made line by line
         self._alive: list[Any] = []
@@ -580,9 +512,7 @@ class Recorder(Builder):
     def refuse_choice(self, place: Any, reason: Reason) -> NoReturn:
         """End the run, which is made again with a question at the *place* of a choice."""
         self.choices.refused.setdefault(place, reason)
-        found = NotSelectedError()
-        self.again(found)
-        raise found.error
+        self._choose_anew()
 
     def written_choice(self) -> Any:
         """The choice between plain arrays of which one has been written into since; None where there is none."""
@@ -614,7 +544,8 @@ class Recorder(Builder):
                 holds = unmet is None or self.value(premise)
             if unmet is not None and not holds:
                 error = unmet()
-                self.again(NotHeldError(error))
+                note = "a condition that the run relied on does not hold: it is made again"
+                self.again(Retry(Options(note, trusts=False), error))
                 raise error
             self.add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes), said=_PRESUMED))
 
@@ -653,9 +584,12 @@ class Recorder(Builder):
         """End the run, which is made again with the question that is asked now as a choice, unless it can't be one."""
         site = self.site()
         if site is not None and self.choices.want((site.file, site.line)):
-            found = NotSelectedError()
-            self.again(found)
-            raise found.error
+            self._choose_anew()
+
+    def _choose_anew(self) -> NoReturn:
+        found = chosen_anew()
+        self.again(found)
+        raise found.error or found
 
     @contextmanager
     def differentiating(self, variables: Iterable[Var]) -> Iterator[None]:
@@ -753,14 +687,15 @@ class Recorder(Builder):
 
     def need_contents(self, origin: Origin, error: UnsupportedError) -> NoReturn:
         """End the run, which is to be made again over plain arrays; *error* tells why."""
-        self.again(NeedsContentsError(origin.captured, error))
+        note = "arrays or numbers from outside are asked for as they are: the run is made again with these"
+        self.again(Retry(Options(note, captured=origin.captured), error))
         raise error
 
     def outermost(self) -> Recorder:
         """The recording around all others."""
         return self if self.parent is None else self.parent.outermost()
 
-    def again(self, raised: RecordAgainError) -> None:
+    def again(self, raised: Retry) -> None:
         """End the run by *raised*, if it is one that can be made again."""
         outermost = self.outermost()
         if outermost.repeatable and outermost.active and outermost.thread == threading.get_ident():
@@ -775,7 +710,7 @@ class Recorder(Builder):
         ask = self.outermost().refused_plain
         found = error if ask is None else ask(array, error, writes)
         if found is None:
-            self.again(RecordAgainError(error))
+            self.again(Retry(LEARNED, error))
         elif found is not error:
             raise found
 
@@ -794,7 +729,7 @@ class Recorder(Builder):
     def know_values(self, error: TracegradError) -> None:
         """End the run, which is refused by *error*, if it may help that functions are known as values, too."""
         if self.outermost().may_know_values:
-            self.again(KnowValuesError(error))
+            self.again(Retry(Options("functions are used as values: the run is made again", values=True), error))
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""

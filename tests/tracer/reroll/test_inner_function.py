@@ -21,7 +21,7 @@ from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
 from tracegrad.tracer.ir.primitive import LOOP
-from tracegrad.tracer.record.recorder import RecordAgainError
+from tracegrad.tracer.record.retry import Retry
 from tracegrad.tracer.reroll import loop_monitor
 from tracegrad.tracer.reroll.inner_function import InnerFunction
 
@@ -34,7 +34,7 @@ def recorded(fn, *args):
     call = flatten(args, {}, f._dispatcher.static)
     for _ in range(3):  # plain arrays that are written into are learned of
         plan = f._dispatcher.plans.get(call)
-        with suppress(RecordAgainError):
+        with suppress(Retry):
             recording = record(f._fn, call, Mode(VALUE_AND_GRAD), plan, plan.snapshot(call.objects))
             break
     results = interpret(recording, call, recording.values(call, recording.captured))

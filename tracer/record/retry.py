@@ -1,0 +1,72 @@
+"""A run that is to be made again, and what it has learned for the next one.
+
+Some things show only while a function runs: that an array from outside is wanted as it is, that an array which the code
+makes will hold traced values, that an arm of a branch is taken after all.  Such a run ends by a ``Retry``.  It has no
+effect, and its ``Options`` are followed (``StatePlan.follow``) before the next run of the one loop in
+``Dispatcher.answer``, which ends after ``MAX_RUNS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.errors import UnsupportedError
+from ..ir.graph import Guard, Var
+from ..ir.refusals import Reason
+from ..ir.site import Site
+
+MAX_RUNS = 256  # of one call: each arm of a branch (64), helper that makes an array, or array from outside may take one
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The findings of a run, and what ``stats`` says of them (*note*; nothing where that is told otherwise)."""
+
+    note: str = ""
+    captured: frozenset[Var] = frozenset()  # inputs that are wanted as plain arrays or numbers, until they have names
+    contents: frozenset[str] = frozenset()  # arrays and numbers from outside that are wanted as they are
+    counters: frozenset[tuple[str, str]] = frozenset()  # places that are not only counted up: they are read
+    trusts: bool = True  # whether what operations need to hold is looked at once, when the run is over
+    values: bool = False  # whether functions are known as values, too (shown_names.py)
+    arms: frozenset[tuple[int, int]] = frozenset()  # of branches, which the code of the run was made without
+    apart: frozenset[Any] = frozenset()  # code of functions whose batches are run row by row
+    guards: Sequence[Guard] | None = None  # questions, where some are wanted as choices
+    grown: Mapping[str, set[Any]] | None = None  # parts that were read of lists that only grow
+    ints: Mapping[int, Site | None] | None = None  # arguments that are compared by value; all, where there are none
+    raised: bool = False  # whether the function has raised an exception, which may be its own, and not due to *ints*
+    refused: Reason | None = None  # why no run of the function can be recorded
+    plain: tuple[Reason, ...] | None = None  # this one can't be: it is made over the objects themselves
+
+
+LEARNED = Options("what was learned in a run: it is made again")  # of the code, and kept elsewhere
+
+
+class Retry(BaseException):
+    """The run is to be made again by these *options*; *error* is raised where that can't be.  No ``except`` clause of
+    the function's is to see it."""
+
+    def __init__(self, options: Options, error: Exception | None = None) -> None:
+        super().__init__(options.note)
+        self.options, self.error = options, error
+
+
+def chosen_anew() -> Retry:
+    """A choice, both of whose arms have run, is to be a question; or questions are to be choices (control/arms.py)."""
+    return Retry(
+        Options("which branches run both arms was decided anew: the run is made again"),
+        UnsupportedError.here("this run of both arms of an `if` is made again"),
+    )
+
+
+def found_twice(**learned: Any) -> Retry:
+    """The function was to get an object of the outside of which it has, or may have, a copy: what is done to the one
+    would not be seen at the other."""
+    return Retry(
+        Options("an object is found on another way than before: the run is made again", **learned),
+        UnsupportedError.here(
+            "this run has changed arguments, and then found an object of the outside on another way than before; "
+            "take it as an argument"
+        ),
+    )

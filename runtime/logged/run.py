@@ -345,10 +345,29 @@ class Run:
         if self.reads.trust.cls(kind):
             if kind is functools.partial:
                 raise self.refuse("a partial that is handed to a library")
-            return value
-        if isinstance(value, np.ndarray) or not self.inert(kind):
+            if hasattr(kind, "__next__"):
+                return self._checked_items(value)
+        elif isinstance(value, np.ndarray) or not self.inert(kind):
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
+        self._check_parts(value, kind, depth)
         return value
+
+    def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """What an iterator gives to code that is not seen: nothing that is read there."""
+        for value in iterator:
+            if self.handed(value, False) is not value:
+                raise self.refuse("an iterator over containers from outside that is handed to a library")
+            yield value
+
+    def _check_parts(self, obj: Any, kind: type, depth: int) -> None:
+        """An error where an object that the run has made holds a container from outside."""
+        parts = list((dict_of(obj) or {}).values())
+        for base in kind.__mro__ if not self.reads.trust.cls(kind) else ():
+            slots = [raw for raw in vars(base).values() if type(raw) is types.MemberDescriptorType]
+            parts += [getattr(obj, raw.__name__) for raw in slots if hasattr(obj, raw.__name__)]
+        for value in parts:
+            if self.handed(value, True, depth + 1) is not value and type(value) in CONTAINERS:
+                raise self.refuse("an object with a container from outside that is handed to a library")
 
     def _bound_in_c(self, method: Any, callbacks: bool) -> Any:
         """A function in C; a method of an object only where it may be called back."""

@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Lit, Node, Pair, Var, strong
 from ..ir.primitive import PRIMITIVES
+from ..ops.control import LOOP_OVER
 from ..ops.elementwise import CAST, cast
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE
@@ -109,12 +110,22 @@ class Match:
             return self._row(self.rows[b], _unshaped(p, self.outside))
         if node is None:
             return () if b is p else None
+        if node.prim is LOOP_OVER and node.params.get("counted") and (before := self._before(node, b)) is not None:
+            return [(before, p)]
         made = self.outside(p) if isinstance(p, Var) else None
         if made is None or made.prim is not node.prim or len(made.inputs) != len(node.inputs):
             return None
         if node.outs.index(b) != made.outs.index(p) or not same_params(node.params, made.params):  # type: ignore[arg-type]
             return None
         return list(zip(node.inputs, made.inputs, strict=True))
+
+    def _before(self, node: Node, b: Atom) -> Atom | None:
+        """The value with which the carry *b* of the loop *node* begins, where that has no iteration; else None."""
+        steps = self.form(node.inputs[0])
+        k = next(k for k, out in enumerate(node.outs) if out is b)
+        if steps is None or steps.constant is None or steps.constant > 0 or k >= node.params["carries"]:
+            return None
+        return node.inputs[1 + node.params["consts"] + k]
 
     def _bind(self, carry: Var, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
         if isinstance(p, Lit) and p.aval.dtype.kind in "iub" and carry.aval.is_float:

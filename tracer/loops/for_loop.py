@@ -65,6 +65,13 @@ def worth_marking(length: Affine) -> bool:
     return length.constant is None or length.constant >= MIN_TRIPS
 
 
+def refuse_outer(recorder: Recorder, length: Affine) -> None:
+    """Have no loop node made of the iterations that are marked, in others of which a loop has another *length*."""
+    for outer in recorder.open_loops:
+        if outer.number in length.slopes:
+            outer.refuse(Refusal.LOOP_COUNT(site=recorder.site()))
+
+
 class PlainLoop:
     """A loop that is recorded iteration by iteration."""
 
@@ -78,8 +85,7 @@ class PlainLoop:
     def __iter__(self) -> Iterator[Any]:
         iterable = self.iterable
         if type(iterable) is SymbolicRange:
-            for outer in self.recorder.open_loops:
-                outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+            refuse_outer(self.recorder, iterable.counts.length)
         return iter(iterable)
 
     def leave(self) -> None:
@@ -169,8 +175,7 @@ class ForLoop:
 
     def _stands_alone(self) -> None:
         """An iteration, or the end, of a loop that other iterations of the loops around may not have."""
-        for outer in self.recorder.open_loops:
-            outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+        refuse_outer(self.recorder, self.source.length)
 
     def _finished(self, frame: FrameType) -> bool:
         """Whether the iteration that has been made stands for all that remain."""

@@ -115,7 +115,8 @@ class ForLoop:
         self.pieces = 0  # loop nodes that stand for a part of the iterations
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) is SymbolicRange
-        self.needs_positive = self.uncertain and iterable.needs_positive
+        self.may_be_none = self.uncertain and iterable.needs_positive
+        self.before: dict[str, Any] | None = None  # names that keep their values where there is no iteration
 
     def __iter__(self) -> ForLoop:
         return self
@@ -160,6 +161,11 @@ class ForLoop:
         length = self.source.length.plus(Affine(-k))
         values = dict(zip(self.loop.assigned, self.values, strict=True)) if self.pending else {}
         iteration = Iteration(self.recorder, length, frame, self.loop, self.lessons, self.learned, values)
+        if self.may_be_none:
+            found = frame.f_locals
+            if self.before is None:
+                self.before = {name: found[name] for name in self.loop.assigned if name in found}
+            iteration.before, iteration.total = self.before, self.source.length
         iteration.begin()
         iteration.marked.earlier = self.streak
         self.attempts += 1

@@ -61,6 +61,8 @@ class Iteration:
         self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
+        self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
+        self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
         self.taken: Atom | None = None  # after how many iterations, then
 

@@ -35,7 +35,9 @@ ROOMS = {
         "memory", "progress", "stats", "notebook", "mode", "config", "threads", "recent", "wrapper",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
-    "tracer": ("rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),
+    "tracer": (
+        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "bytecode", "ir",
+    ),
 }  # fmt: skip
 LAYERS = list(ROOMS)
 

@@ -144,9 +144,10 @@ class Match:
 
     def _before(self, node: Node, b: Atom) -> Atom | None:
         """The value with which the carry *b* of the loop *node* begins, where that has no iteration; else None."""
-        counted = self.inside.get(node.inputs[0])
+        given = node.inputs[0]
+        counted = self.inside.get(given) if isinstance(given, Var) else None
         least = counted is not None and counted.prim.name == "maximum"
-        steps = self.form(counted.inputs[0] if counted is not None and least else node.inputs[0])
+        steps = self.form(counted.inputs[0] if counted is not None and least else given)
         k = next(k for k, out in enumerate(node.outs) if out is b)
         if steps is None or steps.constant is None or steps.constant > 0 or k >= node.params["carries"]:
             return None

@@ -18,7 +18,6 @@ from .parts import Cut, LoopResults
 from .positions import Affine, bounds
 from .row_writes import PlacewiseArray, Search, final, value_of
 
-
 _SURE = 64  # iterations that are not taken for none
 
 

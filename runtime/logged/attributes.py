@@ -204,7 +204,8 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
 
 def _of_super(run: Any, obj: super, name: str) -> Any:
     reads: Reads = run.reads
-    kind, this, own = obj.__self_class__, obj.__thisclass__, obj.__self__
+    known: Any = obj
+    kind, this, own = known.__self_class__, known.__thisclass__, known.__self__
     assert kind is not None
     order = kind.__mro__
     reads.pin(kind)
@@ -238,7 +239,7 @@ def _of_member(reads: Reads, node: Any, obj: Any, name: str) -> Any:
 
 
 def _of_library(reads: Reads, node: Any, obj: Any, kind: type, name: str) -> Any:
-    """Of an instance of a class of Python's, or of a library's: its attributes are those of C, or the run has made it."""
+    """Of an instance of a class of Python's, or of a library's: those of C, or of what the run has made."""
     if node is None:
         if kind is types.FunctionType and name not in _OF_FUNCTIONS:
             raise not_closed(f"`.{name}` of a function")

@@ -18,7 +18,7 @@ import numpy as np
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
 from ...tracer.ir.refusals import Refusal
-from ..state.libraries import verdict
+from ..state.libraries import LOCAL_TIME, verdict
 from ..state.trust import Trust, impurity, setting_of
 from .reads import not_closed
 
@@ -49,7 +49,7 @@ PURE_METHODS: dict[type, frozenset[str]] = {
 
 
 def own_answer(f: Any) -> Any:
-    """The function that recorded code finds in place of *f* (``np.zeros``, ``float``, ``math.sin``); None for others."""
+    """The function that recorded code finds in place of *f* (``np.zeros``, ``float``); None for others."""
     known = CALLED_AS.get(id(f))
     if known is not None and known[0] is f:
         return known[1]
@@ -73,7 +73,7 @@ def is_refused(f: Any) -> bool:
     if id(f) in _REFUSED_IDS or getattr(f, "__module__", None) in _REPORTERS:
         return True
     name = getattr(f, "__name__", "")
-    return name in _OF_CONTEXTS or (name.startswith("set") and setting_of(f) is not None)
+    return name in _OF_CONTEXTS or name in LOCAL_TIME or (name.startswith("set") and setting_of(f) is not None)
 
 
 def loses_traces(f: Any) -> bool:

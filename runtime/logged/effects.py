@@ -86,7 +86,8 @@ def _write(run: Run, entry: Names | Keys | Items, found: Effects, values: _Value
     node = run.reads.node_of(owner)
     if at is None or node is None:
         raise not_closed("a container that was found on a way that has no text")
-    way = _Way(at[0], at[1])
+    key: Any = at[0]
+    way = _Way(key, at[1])
     made: list[Any]
     if entry.whole is not None:
         made = list(_rewriting(owner, at, (entry.before, entry.whole), values))
@@ -109,15 +110,16 @@ def _sink(owner: Any) -> StateNode:
 
 def _write_names(run: Run, entry: Names, found: Effects, values: _Values, graph: StateGraph) -> None:
     owner = entry.owner
+    made: list[Any] = found.effects
     if isinstance(owner, types.CellType):
         stored = values.expression(entry.values[""])
         place = lambda source, texts: f"{source.constant(owner)}.cell_contents"  # noqa: E731
-        found.effects.append(stored and OutsideEffect(("cell", id(owner), stored[0]), place, stored[1], "{} = {}"))
+        made.append(stored and OutsideEffect(("cell", id(owner), stored[0]), place, stored[1], "{} = {}"))
         return
     if type(owner) is dict:
         for name, value in entry.values.items():
             stored = values.expression(value)
-            found.effects.append(
+            made.append(
                 stored
                 and OutsideEffect(
                     ("global", id(owner), name, stored[0]), _item(_constant(owner), name), stored[1], "{} = {}"
@@ -129,4 +131,4 @@ def _write_names(run: Run, entry: Names, found: Effects, values: _Values, graph:
         raise not_closed("an object that was found on a way that has no text")
     for name, value in entry.values.items():
         now = {} if value is DELETED else {name: value}
-        found.effects.append(_attribute(at, name, now, values))
+        made.append(_attribute(at, name, now, values))

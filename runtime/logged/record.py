@@ -46,6 +46,7 @@ from .arguments import Given
 from .effects import effects_of
 from .reads import NotClosedError, Reads
 from .run import Run
+from .warned import warnings_refused
 from .writes import Varies
 
 _MOST_RUNS = 16
@@ -133,7 +134,8 @@ def _record(
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder):
         try:
-            out = run.call(fn, *given.args, **given.kwargs)
+            with warnings_refused(run.refuse):
+                out = run.call(fn, *given.args, **given.kwargs)
         except Retry as error:
             raise _by_labels(error, labels) from None
         out = unlabelled(out) if wrt else out

@@ -30,14 +30,15 @@ ROOMS = {
         "nn.functional", "tensors", "faces",
     ),
     "runtime": (
-        "ahead", "inspection", "transforms", "compiled", "ahead_of_time", "report", "paths", "stored", "record",
+        "ahead", "inspection", "transforms", "compiled", "ahead_of_time", "report", "paths", "stored", "logged",
+        "record",
         "cuda", "state", "launch", "profiling", "chrome_trace", "log", "disk", "declare", "tensor_library", "memo",
         "memory", "progress", "stats", "notebook", "mode", "config", "threads", "recent", "wrapper",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": (
-        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "bytecode", "convert",
-        "ir",
+        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "bytecode",
+        "convert", "ir",
     ),
 }  # fmt: skip
 LAYERS = list(ROOMS)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import textwrap
@@ -136,8 +137,15 @@ class _Names(ast.NodeVisitor):
 
 
 class _Convert(ast.NodeTransformer):
-    def __init__(self) -> None:
+    def __init__(self, function: ast.AST) -> None:
         self.loops: list[LoopStatement] = []
+        self.function = copy.deepcopy(function)
+
+    @staticmethod
+    def reads(name: str, tree: ast.AST) -> int:
+        """How often *name* is read in *tree*."""
+        every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+        return sum(isinstance(node.ctx, ast.Load) for node in every)
 
     def _describe(self, statements: Iterable[ast.AST], line: int) -> tuple[str, LoopStatement]:
         names = _Names()
@@ -145,8 +153,9 @@ class _Convert(ast.NodeTransformer):
             names.visit(statement)
         early = names.early
         assigned = tuple(names.assigned)
-        # a name that is not assigned in each iteration goes on being what it was
-        carried = tuple(n for n in assigned if n in early or n not in names.sure)
+        # a name that is not assigned in each iteration goes on being what it was, if anybody reads it elsewhere
+        elsewhere = {n for n in assigned if self.reads(n, self.function) > sum(self.reads(n, s) for s in statements)}
+        carried = tuple(n for n in assigned if n in early or (n not in names.sure and n in elsewhere))
         every = [node for statement in statements for node in ast.walk(statement)]
         leaves = [any(isinstance(node, kind) for node in every) for kind in (ast.Break, ast.Return)]
         yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in every)
@@ -285,17 +294,17 @@ def _as_list(found: Any) -> list[ast.stmt]:
 def converted(f: Callable[..., Any], source: str | None = None) -> Callable[..., Any]:
     """*f*, which while something is recorded runs with converted loops."""
     tree = ast.parse(textwrap.dedent(source or inspect.getsource(f)))
-    convert = _Convert()
+    convert = _Convert(tree)
     tree = ast.fix_missing_locations(convert.visit(tree))
     definition: Any = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
     definition.decorator_list = []
     scope = {**f.__globals__, **inspect.getclosurevars(f).nonlocals, "_tg": Calls, "_tg_loops": convert.loops}
     exec(compile(tree, f.__code__.co_filename, "exec"), scope)
-    copy = scope[f.__name__]
+    twin = scope[f.__name__]
 
     @functools.wraps(f)
     def either(*args: Any, **kwargs: Any) -> Any:
-        return (f if current_recorder() is None else copy)(*args, **kwargs)
+        return (f if current_recorder() is None else twin)(*args, **kwargs)
 
     either.loops = convert.loops  # type: ignore[attr-defined]
     return either

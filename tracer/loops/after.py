@@ -17,7 +17,7 @@ from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .row_writes import value_of
 from .unset import UNSET, Unset
-from .values import Like, atom_of, like, put_together, taken_apart
+from .values import Like, alike, atom_of, like, put_together, taken_apart
 
 _A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
@@ -91,20 +91,35 @@ class After:
             if self._may_hold(value):
                 return Refusal.LOOP_HELD(name=name)
             return lambda _: value
+        befores: list[Atom | None] = [None] * len(leaves)
+        if name in self.of.before and type(self.of.before[name]) is not Unset:
+            given: list[Any] = []
+            if not alike(taken_apart(self.of.before[name], given, True), pattern) and not (
+                type(self.of.before[name]) is int and like(value).kind is int
+            ):
+                return Refusal.LOOP_KIND(name=name)
+            befores = [atom_of(x) for x in given or [self.of.before[name]]]
         made = [
-            self._last_leaf(leaf, atom) if atom is not None and self.parts.depends(atom) else (lambda _, x=leaf: x)
-            for leaf, atom in zip(leaves, atoms, strict=True)
+            self._last_leaf(leaf, atom, before)
+            if atom is not None and self.parts.depends(atom)
+            else (lambda _, x=leaf: x)
+            for leaf, atom, before in zip(leaves, atoms, befores, strict=True)
         ]
         return lambda results: put_together(pattern, iter([make(results) for make in made]))
 
-    def _last_leaf(self, leaf: TracedArray, atom: Atom) -> Callable[[LoopResults], Any]:
+    def _last_leaf(self, leaf: TracedArray, atom: Atom, before: Atom | None) -> Callable[[LoopResults], Any]:
+        kind = like(leaf)
         form = self.of.marked.form(atom) if leaf.aval.weak else None
         if form is not None:
-            return self._counted(form, -1)
+            return self._counted(form, -1) if before is None else self._or_before(form, before)
+        if before is not None:
+            at = len(self.wanted.last)
+            self.wanted.last.append((atom, before))
+            return lambda results: self._wrapped(leaf, kind, results.last[at])
         view = None if self.wanted.stops else self._view_after(leaf)
         if view is not None:
             return lambda _: view
-        kind, at = like(leaf), len(self.wanted.last)
+        at = len(self.wanted.last)
         if isinstance(atom, Pair):
             self.wanted.last += [(x, None) for x in lanes(atom)]
             return lambda results: self._wrapped(
@@ -135,6 +150,17 @@ class After:
         found._storage, found._steps, found._uncertain = leaf._storage, tuple(steps), leaf._uncertain
         found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
         return found
+
+    def _or_before(self, form: Affine, before: Atom) -> Callable[[LoopResults], Any]:
+        """An integer in the last iteration, or *before* the loop, where there is none."""
+        of = self.of
+
+        def make(results: LoopResults) -> Any:
+            end = value_of(form.at(of.marked.number, of.length.plus(Affine(-1))), {})
+            some = F.gt(value_of(of.total, {}), Lit(0, INT, weak=True))
+            return TracedArray(cast(F.select(some, end, before), INT, weak=True), of.recorder)
+
+        return make
 
     def _counted(self, form: Affine, iterations: int) -> Callable[[LoopResults], Any]:
         """An integer after so many *iterations* more than there are."""

@@ -50,6 +50,7 @@ class IterationBody:
             if carry.symbol not in self.written:
                 aval = carry.symbol.aval
                 self.carries[carry.symbol] = self.known[carry.symbol] = Var(Aval(aval.dtype, aval.shape, aval.weak))
+        self.spot_of: dict[Atom, tuple[Atom, dict[int, Any]]] = {}  # reads of arrays from outside, and where they are
         self.backs: dict[
             tuple[PlacewiseArray, int, int], tuple[Var, Atom]
         ] = {}  # earlier values: (input, what it begins with)
@@ -141,11 +142,15 @@ class IterationBody:
                 fixed.append((axis, self.parts.known.get(position, position)))
         if len(moving) > 1 or (moving and len(moving[0][1].slopes) > 1):
             return None
-        x = picked(x, dict(fixed))
-        if not moving:
-            return x
-        axis, form = moving[0]
-        return self._row(move_axis(x, axis - sum(a < axis for a, _ in fixed), 0), form)
+        every: dict[int, Any] = dict([*fixed, *moving])
+        part = picked(x, dict(fixed))
+        found: Atom | None = part
+        if moving:
+            axis, form = moving[0]
+            found = self._row(move_axis(part, axis - sum(a < axis for a, _ in fixed), 0), form)
+        if found is not None:
+            self.spot_of[found] = x, every
+        return found
 
     def sliced(self, row: Row) -> Atom:
         """The array that the loop steps through for *row*."""

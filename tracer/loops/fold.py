@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Lit, Node, Pair, Var, strong
 from ..ir.primitive import PRIMITIVES
+from ..ops.control import LOOP_OVER
 from ..ops.elementwise import CAST, cast
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE
@@ -42,7 +43,9 @@ def folded(
             return None if found is None else found.at(body.row, Affine(at))
 
         moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
-        match = Match(body.carries.values(), inside, marked.node_of, moved, form, marked.reader().form)
+        match = Match(
+            body.carries.values(), inside, marked.node_of, moved, form, marked.reader().form, body, -1 - before
+        )
         pairs = [(end, starts.get(var, init)) for end, var, init in carries]
         if not match.all([*pairs, *[(row, was[before]) for row, was in zip(rows, earlier, strict=True)]]):
             break
@@ -64,11 +67,12 @@ class Match:
 
     def __init__(
         self, carries: Iterable[Var], inside: Mapping[Var, Node], outside: Makers, rows: Mapping[Var, Row],
-        form: Callable[[Atom], Affine | None], formed: Callable[[Atom], Affine | None],
+        form: Callable[[Atom], Affine | None], formed: Callable[[Atom], Affine | None], body: IterationBody, at: int,
     ):  # fmt: skip
         self.carries, self.inside, self.outside, self.rows = set(carries), inside, outside, rows
         self.form, self.formed = form, formed
         self.bound: dict[Var, Atom] = {}
+        self.body, self.at = body, at
 
     def all(self, pairs: Sequence[tuple[Atom, Atom]]) -> bool:
         """Whether the values of the body, the first of each pair, can have been the others."""
@@ -94,6 +98,8 @@ class Match:
         b, p = _plain(b, self.inside.get), _plain(p, self.outside)
         if isinstance(b, Var) and b in self.carries:
             return self._bind(b, p)
+        if b in self.body.spot_of and self._same_spot(*self.body.spot_of[b], p):
+            return ()
         if isinstance(b, Lit):
             same = isinstance(p, Lit) and p.aval.dtype == b.aval.dtype and p.value.tobytes() == b.value.tobytes()
             return () if same else None
@@ -109,12 +115,43 @@ class Match:
             return self._row(self.rows[b], _unshaped(p, self.outside))
         if node is None:
             return () if b is p else None
+        if node.prim is LOOP_OVER and node.params.get("counted") and (before := self._before(node, b)) is not None:
+            return [(before, p)]
         made = self.outside(p) if isinstance(p, Var) else None
         if made is None or made.prim is not node.prim or len(made.inputs) != len(node.inputs):
             return None
         if node.outs.index(b) != made.outs.index(p) or not same_params(node.params, made.params):  # type: ignore[arg-type]
             return None
         return list(zip(node.inputs, made.inputs, strict=True))
+
+    def _same_spot(self, x: Atom, positions: Mapping[int, Any], p: Atom) -> bool:
+        """Whether *p* was read of *x*, at *positions* one iteration before the first."""
+        spot = self.body.recorder.spots.get(p) if isinstance(p, Var) else None
+        if (
+            spot is None
+            or set(spot.axes) != set(positions)
+            or _plain(spot.x, self.outside) is not _plain(x, self.outside)
+        ):
+            return False
+        for axis, position in zip(spot.axes, spot.positions, strict=True):
+            here = positions[axis]
+            if not isinstance(here, Affine):
+                if here is not position:
+                    return False
+            elif here.at(self.body.marked.number, Affine(self.at)) != self.formed(position):
+                return False
+        return True
+
+    def _before(self, node: Node, b: Atom) -> Atom | None:
+        """The value with which the carry *b* of the loop *node* begins, where that has no iteration; else None."""
+        given = node.inputs[0]
+        counted = self.inside.get(given) if isinstance(given, Var) else None
+        least = counted is not None and counted.prim.name == "maximum"
+        steps = self.form(counted.inputs[0] if counted is not None and least else given)
+        k = next(k for k, out in enumerate(node.outs) if out is b)
+        if steps is None or steps.constant is None or steps.constant > 0 or k >= node.params["carries"]:
+            return None
+        return node.inputs[1 + node.params["consts"] + k]
 
     def _bind(self, carry: Var, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
         if isinstance(p, Lit) and p.aval.dtype.kind in "iub" and carry.aval.is_float:

@@ -65,6 +65,13 @@ def worth_marking(length: Affine) -> bool:
     return length.constant is None or length.constant >= MIN_TRIPS
 
 
+def refuse_outer(recorder: Recorder, length: Affine) -> None:
+    """Have no loop node made of the iterations that are marked, in others of which a loop has another *length*."""
+    for outer in recorder.open_loops:
+        if outer.number in length.slopes:
+            outer.refuse(Refusal.LOOP_COUNT(site=recorder.site()))
+
+
 class PlainLoop:
     """A loop that is recorded iteration by iteration."""
 
@@ -78,8 +85,7 @@ class PlainLoop:
     def __iter__(self) -> Iterator[Any]:
         iterable = self.iterable
         if type(iterable) is SymbolicRange:
-            for outer in self.recorder.open_loops:
-                outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+            refuse_outer(self.recorder, iterable.counts.length)
         return iter(iterable)
 
     def leave(self) -> None:
@@ -109,7 +115,8 @@ class ForLoop:
         self.pieces = 0  # loop nodes that stand for a part of the iterations
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) is SymbolicRange
-        self.needs_positive = self.uncertain and iterable.needs_positive
+        self.may_be_none = self.uncertain and iterable.needs_positive
+        self.before: dict[str, Any] | None = None  # names that keep their values where there is no iteration
 
     def __iter__(self) -> ForLoop:
         return self
@@ -154,6 +161,11 @@ class ForLoop:
         length = self.source.length.plus(Affine(-k))
         values = dict(zip(self.loop.assigned, self.values, strict=True)) if self.pending else {}
         iteration = Iteration(self.recorder, length, frame, self.loop, self.lessons, self.learned, values)
+        if self.may_be_none:
+            found = frame.f_locals
+            if self.before is None:
+                self.before = {name: found[name] for name in self.loop.assigned if name in found}
+            iteration.before, iteration.total = self.before, self.source.length
         iteration.begin()
         iteration.marked.earlier = self.streak
         self.attempts += 1
@@ -169,8 +181,7 @@ class ForLoop:
 
     def _stands_alone(self) -> None:
         """An iteration, or the end, of a loop that other iterations of the loops around may not have."""
-        for outer in self.recorder.open_loops:
-            outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+        refuse_outer(self.recorder, self.source.length)
 
     def _finished(self, frame: FrameType) -> bool:
         """Whether the iteration that has been made stands for all that remain."""

@@ -61,6 +61,8 @@ class Iteration:
         self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
+        self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
+        self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
         self.taken: Atom | None = None  # after how many iterations, then
 
@@ -243,6 +245,8 @@ class Iteration:
         if not alike(start.pattern, pattern):
             return self._unlike(name, shown, start, value)
         for leaf, end in zip(start.leaves, leaves, strict=True):
+            if leaf.symbol is not None and _is_integer(end):  # Python's have no bounds
+                return Refusal.LOOP_VALUE(name=shown)
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
             elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
@@ -327,6 +331,13 @@ class Iteration:
                 if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
                     return Refusal.LOOP_SHARED(site=self.marked.site)
         return None
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether *value* is a traced integer of Python's."""
+    if type(value) is int:
+        return True
+    return type(value) is TracedArray and value.aval.weak and value.aval.dtype.kind == "i"
 
 
 def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:

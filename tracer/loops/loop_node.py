@@ -18,6 +18,8 @@ from .parts import Cut, LoopResults
 from .positions import Affine, bounds
 from .row_writes import PlacewiseArray, Search, final, value_of
 
+_SURE = 64  # iterations that are not taken for none
+
 
 @dataclass
 class Outputs:
@@ -208,7 +210,8 @@ class _NodeMaker:
         length = length.plus(Affine(body.before))
         steps = cast(value_of(length, {}), INT)
         low = bounds(length, body.recorder.open_loops)[0]
-        return strong(F.maximum(steps, structural(0, INT)) if low is None or low < 0 else steps)
+        # iterations that become the first ones of a loop around this one may have fewer than that loop knows of
+        return strong(F.maximum(steps, structural(0, INT)) if low is None or low < _SURE else steps)
 
     def _found(self, finals: Sequence[Atom], stacked: Sequence[Atom]) -> LoopResults:
         body, wanted = self.body, self.wanted

@@ -157,10 +157,10 @@ class Marked:
         iterations that have the same answer.  None where that is not known, and no loop is made."""
         for loop in self.recorder.open_loops:
             if loop.number in form.slopes:
-                if len(form.slopes) == 1 and loop.length is not None and not loop.length.slopes:
+                if len(form.slopes) == 1 and (loop.length is None or not loop.length.slopes):
                     found, count = answers_alike(name, form.offset, form.slopes[loop.number])
                     assert count is not None
-                    loop.length = Affine(min(count, loop.length.offset))
+                    loop.length = Affine(count if loop.length is None else min(count, loop.length.offset))
                     return found
                 loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
         return None

@@ -50,6 +50,7 @@ class WhileLoop:
         self.values: tuple[Any, ...] = ()
         self.learned = Learned()
         self.final = not marks
+        self.count: Affine | None = None  # how many iterations its condition allows, if that is known
         self.closed = False  # whether a loop node was made, and a question is to be asked again
 
     def __iter__(self) -> WhileLoop:
@@ -67,7 +68,7 @@ class WhileLoop:
             iteration.begin()
             iteration.marked.earlier = self.attempts
             self.attempts += 1
-            self.iteration, self.rebinds, self.go_on = iteration, True, None
+            self.iteration, self.rebinds, self.go_on, self.count = iteration, True, None, None
 
     def _finished(self, frame: FrameType) -> bool:
         """Whether the iteration that has been made stands for all that remain."""
@@ -79,7 +80,8 @@ class WhileLoop:
                 self.recorder.guard(self.go_on, "bool")
             note_refusal(self.recorder, found, self.attempts)
             return False
-        self.values, self.rebinds, self.final, self.closed = found, True, True, iteration.asks
+        self.closed = iteration.asks or iteration.length != self.count  # there may be more
+        self.values, self.rebinds, self.final = found, True, True
         return True
 
     # ---- for the code of the loop ----------------------------------------------------------------------------------
@@ -107,7 +109,9 @@ class WhileLoop:
         marked = iteration.marked
         count = trip_count(marked, condition.atom)
         if count is not None and count > 0:
-            iteration.length = marked.length = Affine(count)
+            self.count = Affine(count)
+            if marked.length is None or count < marked.length.offset:
+                marked.length = self.count
             return True
         truth = reshape(condition.atom, ())
         if truth.aval.dtype.kind != "b":

@@ -327,6 +327,16 @@ def lower_solve(x):
     return np.sum(y)
 
 
+def last_of_none(x):
+    s, j, t = 0.0, 7, 1.0
+    for i in range(30):
+        for j in range(i - 3):
+            t = x[j] * 2.0
+        s = s * 0.9 + x[i] * j * 0.1 + t
+        t = 0.5
+    return s, j
+
+
 def diagonal(x):
     D = np.outer(x, x) * 0.1
     for i in range(1, 29):
@@ -346,7 +356,7 @@ def swapped(x):
 AS_PYTHON_DOES = (
     broken, converges, finds, broken_by_number, returned, caught, out_of_bounds, other_name, other_name_in_place,
     view_of_what_is_written, previous_row, row_after, two_names_of_one, nothing_to_do, inner_while, inner_converges,
-    iterator_goes_on, generator, three_deep, lower_solve, diagonal, swapped, uneven_numbers,
+    iterator_goes_on, generator, three_deep, lower_solve, last_of_none, diagonal, swapped, uneven_numbers,
 )  # fmt: skip
 
 

@@ -1,0 +1,303 @@
+"""Calls: of functions of the user's, of classes, of methods, and of what is not converted."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+from ...tracer.bytecode.method_calls import PLAIN_METHODS
+from ...tracer.convert.copies import Copy, convert
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.recorder import Recorder
+from ..state.state_graph import StateNode
+from ..state.trust import setting_of
+from ..state.values import is_leaf
+from .attributes import found_in, load
+from .callees import (
+    C_FUNCTIONS,
+    PURE_METHODS,
+    SINGLES,
+    check_pure,
+    is_refused,
+    loses_traces,
+    own_answer,
+    takes_callbacks,
+)
+from .containers import Containers
+from .frame import Frame
+from .kinds import BUILT, PLAIN, has_known_text
+from .python_functions import HANDLERS
+from .reads import CONTAINERS, Reads
+
+_GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
+_WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
+_TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
+
+
+class Calls(Containers):
+    """The part of a run that calls."""
+
+    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+        super().__init__(reads, recorder)
+        self.frame = Frame(self, _NOWHERE, None)
+        self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
+        self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
+        self._judged: dict[int, Any] = {}  # functions of ours, by id, whose settings are known
+
+    def copy_of(self, fn: types.FunctionType) -> Any:
+        """The converted copy of a function of the user's."""
+        known = self._functions.get(id(fn))
+        if known is not None:
+            return known[1]
+        if id(fn) in self._twins:
+            return fn
+        copy = convert(fn.__code__)
+        if not isinstance(copy, Copy):
+            raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
+        node = self.reads.node_of(fn)
+        made = copy.function_of(fn, Frame(self, fn, node, copy.loops))
+        if node is not None:
+            made.__defaults__ = self._defaults(node, fn)
+            if fn.__kwdefaults__ and not node.extra:
+                known = self.reads.read(node, "attr", "__kwdefaults__", fn.__kwdefaults__, "default")
+                of = self.reads.node_of(known)
+                assert of is not None
+                made.__kwdefaults__ = {name: self.part(of, "key", name, value) for name, value in known.items()}
+        self._functions[id(fn)] = fn, made
+        self._twins[id(made)] = fn
+        return made
+
+    def _defaults(self, node: StateNode, fn: types.FunctionType) -> Any:
+        values = fn.__defaults__
+        if not values:
+            return values
+        names = fn.__code__.co_varnames[: fn.__code__.co_argcount][-len(values) :]
+        return tuple([self._default(node, name, value) for name, value in zip(names, values, strict=True)])
+
+    def _default(self, node: StateNode, name: str, value: Any) -> Any:
+        if is_leaf(value):
+            return value  # of a tuple that is compared by identity
+        return self.reads.read(node, "const", name, value, f"default {name}")
+
+    # ---- calls
+
+    def call(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        """``f(*args, **kwargs)``."""
+        kind = type(f)
+        if kind is types.FunctionType:
+            return self._call_function(f, args, kwargs)
+        if kind is types.MethodType:
+            return self.call(f.__func__, f.__self__, *args, **kwargs)
+        handler = HANDLERS.get(id(f))
+        if handler is not None:
+            return handler(self, *args, **kwargs)
+        if kind in C_FUNCTIONS:
+            return self._call_c(f, args, kwargs)
+        if isinstance(f, type):
+            return self._call_class(f, args, kwargs)
+        if kind is functools.partial:
+            if self.reads.node_of(f) is not None:
+                raise self.refuse("a partial from outside")
+            return self.call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+        if self.reads.trust.cls(kind):
+            return self._call_library_object(f, kind, args, kwargs)
+        base, raw = found_in(kind, "__call__")
+        if base is None or type(raw) is not types.FunctionType:
+            raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
+        self.reads.read_class(base, "__call__", raw)
+        return self.call(raw, f, *args, **kwargs)
+
+    def _call_function(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
+        if id(f) in self._twins:
+            return f(*args, **kwargs)
+        if is_refused(f):
+            raise self.refuse(f"{f.__module__}.{f.__name__}()")
+        ours = own_answer(f)
+        if ours is not None:
+            return self._call_own(ours, f, args, kwargs)
+        if self.reads.trust.owns(f) and not self.holds_users(f):
+            check_pure(f, self.reads.trust, self.reads.depends)
+            return self._natively(f, args, kwargs, takes_callbacks(f))
+        if f.__code__.co_filename == _GENERATED:
+            return self._call_generated(f, args, kwargs)
+        return self.copy_of(f)(*args, **kwargs)
+
+    def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
+        callbacks = takes_callbacks(f)
+        if id(f) not in self._judged:
+            self._judged[id(f)] = f
+            if (setting := setting_of(f)) is not None:
+                self.reads.depends(setting)
+        if not kwargs and all(type(x) in PLAIN and type(x) is not str for x in args):
+            return ours(*args)
+        return self.given_back(
+            ours(
+                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
+            )
+        )
+
+    def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+        with_texts = id(f) in _TEXT_MAKERS
+        if with_texts and not self._texts(args, kwargs):
+            raise self.refuse("a text that is made of values")
+        if with_texts and f is format and len(args) > 1 and str(args[1]).endswith("n"):
+            raise self.refuse("a text that depends on the locale")
+        return self.given_back(
+            f(*[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()})
+        )
+
+    def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
+        """Code that dataclasses or named tuples have made of the names of fields."""
+        owner: Any = type(args[0]) if args and f.__name__ != "__new__" else args[0] if args else None
+        fields = getattr(owner, "__dataclass_fields__", None)
+        if f.__name__ == "__init__" and fields is not None:
+            factories = [field.default_factory for field in fields.values()]
+            plain = all(
+                not callable(x) or x in (list, dict, set, tuple) for x in factories if x is not dataclasses.MISSING
+            )
+            if plain and found_in(owner, "__post_init__")[0] is None and self.reads.node_of(args[0]) is None:
+                return f(*args, **kwargs)
+        if f.__name__ == "__new__" and hasattr(owner, "_fields"):
+            return f(*args, **kwargs)
+        raise self.refuse(f"{f.__qualname__}, which has no source")
+
+    def _call_c(self, f: Any, args: Any, kwargs: Any) -> Any:
+        owner = getattr(f, "__self__", None)
+        if owner is not None and not isinstance(owner, types.ModuleType | type):
+            return self._call_bound(f, owner, args, kwargs)
+        if is_refused(f):
+            raise self.refuse(f"{f.__name__}()")
+        ours = own_answer(f)
+        if ours is not None:
+            return self._call_own(ours, f, args, kwargs)
+        check_pure(f, self.reads.trust, self.reads.depends)
+        if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
+            foreign = self.reads.node_of(args[0]) is not None
+            if foreign and f.__name__ not in PURE_METHODS.get(type(args[0]), ()):
+                raise self.refuse(f"{f.__name__}() of an object from outside")
+        elif loses_traces(f) and is_traced([*args, *kwargs.values()]):
+            raise self.refuse(f"{f.__name__}(), which takes plain numbers")
+        return self._natively(f, args, kwargs, takes_callbacks(f))
+
+    def _call_bound(self, f: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+        """A method in C of an object."""
+        if type(owner) in PLAIN or type(owner) in CONTAINERS:
+            return self.call_method(owner, f.__name__, *args, **kwargs)
+        if self.reads.node_of(owner) is not None:
+            raise self.refuse(f"{f.__name__}() of an object from outside")
+        if is_refused(f):
+            raise self.refuse(f"{f.__name__}()")
+        self.handed(owner, False)
+        check_pure(f, self.reads.trust, self.reads.depends)
+        ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
+        if ours is not None:
+            return self._call_own(ours, f, args, kwargs)
+        self.changes(owner)
+        return self._natively(f, args, kwargs, False)
+
+    def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
+        """An object of a library's class that can be called: NumPy's functions, Cython's."""
+        if kind in SINGLES:
+            raise self.refuse(f"a {kind.__name__} object")
+        top = kind.__module__.partition(".")[0]
+        if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
+            ours = own_answer(f)
+            if ours is not None:
+                return self._call_own(ours, f, args, kwargs)
+            check_pure(f, self.reads.trust, self.reads.depends)
+            return self._natively(f, args, kwargs, False)
+        raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
+
+    def _call_class(self, cls: Any, args: Any, kwargs: Any) -> Any:
+        reads = self.reads
+        if found_in(cls, "__del__")[0] is not None:
+            raise self.refuse(f"an object of the class {cls.__qualname__}, which has a `__del__`")
+        if reads.trust.cls(cls):
+            ours = own_answer(cls)
+            if ours is not None:
+                return self._call_own(ours, cls, args, kwargs)
+            check_pure(cls, reads.trust, reads.depends)
+            return self._natively(cls, args, kwargs, takes_callbacks(cls))
+        if type(cls).__call__ is not type.__call__:
+            raise self.refuse(f"the class {cls.__qualname__}, whose metaclass makes its objects")
+        reads.pin(cls)
+        base: Any
+        base, new = found_in(cls, "__new__")
+        start, init = found_in(cls, "__init__")
+        if base is object:
+            made = self.made(object.__new__(cls) if start is not object else cls(*args, **kwargs))
+        elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.trust.cls(base):
+            reads.read_class(base, "__new__", new)
+            made = self.call(new.__func__, cls, *args, **kwargs)
+            if type(made) is not cls:
+                return made
+        elif issubclass(cls, BaseException):
+            made = self.made(cls.__new__(cls, *args, **kwargs))
+        else:
+            raise self.refuse(f"the class {cls.__qualname__}, a subclass of a class in C")
+        if start is object or start is None:
+            return made
+        if type(init) is not types.FunctionType:
+            if issubclass(cls, BaseException):
+                init(made, *args, **kwargs)
+                return made
+            raise self.refuse(f"`__init__` of the class {cls.__qualname__}")
+        reads.read_class(start, "__init__", init)
+        self.call(init, made, *args, **kwargs)
+        return made
+
+    # ---- methods
+
+    def call_method(self, obj: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        """``obj.name(*args, **kwargs)``."""
+        kind = type(obj)
+        if kind is TracedArray:
+            method = own_answer(getattr)(obj, name) if obj._atom.aval.weak else getattr(obj, name)
+            return method(
+                *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
+            )
+        if kind is np.ndarray or kind is MadeArray:
+            return self._method_of_array(obj, name, args, kwargs)
+        if kind in BUILT or kind in CONTAINERS:
+            return self.method_of_container(obj, kind, name, args, kwargs)
+        if kind in PLAIN:
+            if (
+                kind is str
+                and name in ("format", "format_map", "join", "__mod__", "__format__")
+                and ("n}" in obj or not self._texts(args, kwargs))
+            ):
+                raise self.refuse("a text that is made of values")
+            return getattr(obj, name)(
+                *[self.handed(x, True) for x in args], **{k: self.handed(x, True) for k, x in kwargs.items()}
+            )
+        return self.call(load(self, obj, name), *args, **kwargs)
+
+    def _texts(self, args: Any, kwargs: Any) -> bool:
+        """Whether texts of these values are known: no traced ones, no arrays, and nothing that depends on a setting."""
+        return all(map(has_known_text, (*args, *kwargs.values())))
+
+    def _method_of_array(self, obj: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if type(obj) is np.ndarray:
+            if not obj.flags.writeable and name in _WRITERS:
+                raise self.refuse(f".{name}() of an array from outside")
+            if name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
+                return PLAIN_METHODS[name](obj, *args, **kwargs)
+        return getattr(obj, name)(
+            *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
+        )
+
+
+def _anywhere() -> None:
+    """No function of the user's."""
+
+
+_NOWHERE: Any = _anywhere
+
+
+FOR_THE_USER.add(__file__)

@@ -1,0 +1,225 @@
+"""Items, iteration, methods of containers, and truth."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...tracer.loops.items import item as item_of
+from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.made_arrays import MadeArray
+from ..state.values import is_leaf
+from .attributes import found_in
+from .callees import (
+    PURE_METHODS,
+)
+from .handing import Handing
+from .kinds import PLAIN, of_traced
+from .reads import CONTAINERS
+from .writes import Items, Keys
+
+
+class Containers(Handing):
+    """The part of a run that looks into containers."""
+
+    def item(self, obj: Any, index: Any) -> Any:
+        """``obj[index]``."""
+        kind = type(obj)
+        if kind in PLAIN:
+            if type(index) not in PLAIN:
+                index = self.handed(index, False)
+            if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
+                return item_of(self.recorder, obj, index)
+            if kind is np.ndarray and is_traced(index):
+                return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self._of_plain(obj, index)
+            return obj[index]
+        if kind in CONTAINERS:
+            node = self.reads.node_of(obj)
+            if node is None:
+                if self.loops:
+                    self.looked_at(obj)
+                    return item_of(self.recorder, obj, index)
+                return obj[index]
+            written = self.writes.get(id(obj)) if self.writes else None
+            if isinstance(written, Keys) and written.whole is None and is_leaf(index) and index in written.values:
+                return written.values[index]
+            tail = written.tail if isinstance(written, Items) and written.whole is None else ()
+            if type(index) is int and -len(tail) <= index < 0:
+                return tail[index]
+            if (now := self.current(obj)) is not obj:
+                return now[index]
+            found = obj[index]
+            if issubclass(kind, dict):
+                return self.part(node, "key", index, found)
+            if type(index) is slice:
+                return kind([self.part(node, "item", k, obj[k]) for k in range(*index.indices(len(obj)))])
+            place = operator.index(index)
+            return self.part(node, "item", place + len(obj) if place < 0 else place, found)
+        if isinstance(obj, type):
+            found = obj  # `list[int]`
+            return found[index]
+        if self.reads.trust.cls(kind):
+            if self.reads.node_of(obj) is not None:
+                raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
+            return obj[index]
+        if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:
+            node = self.reads.node_of(obj)
+            found = tuple.__getitem__(obj, index)
+            if node is None:
+                return found
+            if type(index) is slice:
+                raise self.refuse("a slice of a named tuple")
+            place = operator.index(index)
+            return self.part(node, "item", place + len(obj) if place < 0 else place, found)
+        return self.special(obj, "__getitem__", index)
+
+    def _of_plain(self, obj: Any, index: Any) -> Any:
+        return self.call(np.asarray, obj)[index]
+
+    def special(self, obj: Any, name: str, *args: Any) -> Any:
+        """A special method of an object of the user's class."""
+        base, raw = found_in(type(obj), name)
+        if base is None or type(raw) is not types.FunctionType or self.reads.trust.cls(base):
+            raise self.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
+        self.reads.read_class(base, name, raw)
+        return self.call(raw, obj, *args)
+
+    # ---- iteration
+
+    def iterable(self, obj: Any) -> Any:
+        """*obj*, to be iterated over by code that is not converted: what it gives are objects as the run has them."""
+        kind = type(obj)
+        if kind in PLAIN:
+            return obj
+        if kind in CONTAINERS:
+            node = self.reads.node_of(obj)
+            if node is None:
+                self.looked_at(obj)
+                return obj
+            if (now := self.current(obj)) is not obj:
+                self.looked_at(now)
+                return now
+            if issubclass(kind, dict):
+                return dict.fromkeys(obj)
+            if kind in (set, frozenset):
+                return list(obj)
+            return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+        if self.reads.trust.cls(kind):
+            if self.reads.node_of(obj) is not None:
+                raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
+            self.changes(obj)  # an iterator, perhaps
+            return obj
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            return [self.item(obj, k) for k in range(len(obj))]
+        if found_in(kind, "__iter__")[0] is not None:
+            return self._iterator(self.special(obj, "__iter__"))
+        if found_in(kind, "__getitem__")[0] is None:
+            return iter(obj)  # raises
+        return self._by_items(obj)
+
+    def _iterator(self, found: Any) -> Any:
+        if self.reads.trust.cls(type(found)):
+            return found
+        return self._by_next(found)
+
+    def _by_next(self, it: Any) -> Iterator[Any]:
+        while True:
+            try:
+                value = self.special(it, "__next__")
+            except StopIteration:
+                return
+            yield value
+
+    def _by_items(self, obj: Any) -> Iterator[Any]:
+        k = 0
+        while True:
+            try:
+                value = self.special(obj, "__getitem__", k)
+            except IndexError:
+                return
+            yield value
+            k += 1
+
+    # ---- methods
+
+    def method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
+        node = self.reads.node_of(obj)
+        if node is None:
+            if self.loops:
+                if kind is list and name == "append" and len(args) == 1 and not kwargs:
+                    self.loops[-1].appended(obj, *args)
+                    return None
+                self.looked_at(obj)
+                if name not in PURE_METHODS.get(kind, ()):
+                    self.changes(obj)
+            callbacks = name == "sort"
+            if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
+                args = [self.handed(x, callbacks) for x in args]
+                kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
+                if name in ("sort", "index", "count", "remove"):
+                    self.handed(obj, False)
+            elif name in ("extend", "update", "union", "difference", "intersection"):
+                args = [self.iterable(x) for x in args]
+            return getattr(obj, name)(*args, **kwargs)
+        if name not in PURE_METHODS.get(kind, PURE_METHODS.get(kind.__base__ or kind, frozenset())):
+            return self._change(obj, kind, name, args, kwargs)
+        if (now := self.current(obj)) is not obj:
+            return self.method_of_container(now, kind, name, args, kwargs)
+        if name == "get" and kind is dict and len(args) <= 2 and not kwargs:
+            key = args[0]
+            return self.item(obj, key) if self.has_key(obj, key) else (args[1] if len(args) > 1 else None)
+        if name == "keys":
+            return dict.fromkeys(obj).keys()
+        if name in ("items", "values"):
+            shown = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            return shown.items() if name == "items" else shown.values()
+        return getattr(self.handed(obj, False), name)(*[self.handed(x, False) for x in args], **kwargs)
+
+    def _change(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
+        """A method that changes a container outside."""
+        if kind is list or kind is deque:
+            if name == "append":
+                return self.append(obj, *args)
+            if name == "extend":
+                for value in self.iterable(*args):
+                    self.append(obj, value)
+                return None
+            if name in ("insert", "pop", "remove", "clear", "reverse", "popleft", "appendleft", "extendleft", "rotate"):
+                return self.method_of_container(self.whole_list(obj), kind, name, args, kwargs)
+        if kind is dict and name in ("update", "pop", "setdefault", "clear", "popitem"):
+            if name == "update" and len(args) <= 1 and all(type(x) is dict for x in args):
+                for key, value in [*(self.parts_of(args[0]) if args else {}).items(), *kwargs.items()]:
+                    self.set_key(obj, key, value)
+                return None
+            return self.method_of_container(self.whole_dict(obj), kind, name, args, kwargs)
+        raise self.refuse(f".{name}() of an object from outside")
+
+    def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
+        if type(key) not in PLAIN and not is_leaf(key):
+            raise self.refuse("a key that is compared by a method")
+        found = self.writes.get(id(obj)) if self.writes else None
+        if isinstance(found, Keys) and found.whole is None and key in found.values:
+            return True
+        return key in self.current(obj)
+
+    def test(self, x: Any) -> bool:
+        """The truth of *x*."""
+        kind = type(x)
+        if kind is TracedArray:
+            return bool(x._concrete("bool"))
+        if kind in PLAIN:
+            return bool(x)
+        if kind in CONTAINERS:
+            return bool(self.current(x))
+        if self.reads.trust.cls(kind):
+            return bool(x)
+        for name in ("__bool__", "__len__"):
+            base, _ = found_in(kind, name)
+            if base is not None:
+                return bool(self.special(x, name)) if not self.reads.trust.cls(base) else bool(x)
+        return True

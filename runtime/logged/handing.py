@@ -1,0 +1,141 @@
+"""What code that is not converted gets.
+
+Containers from outside are handed over as copies of all that they hold, which is read; the user's functions as their
+copies, where they are only called.  What else such code might look into is refused."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from typing import Any
+
+import numpy as np
+
+from ...tracer.record.recorder import Recorder
+from ..state.libraries import is_moment, leaf_setting
+from .kinds import PLAIN, alike
+from .reads import CONTAINERS, Reads
+from .writing import Writing
+
+_INERT = frozenset((
+    "__init__", "__new__", "__post_init__", "__module__", "__doc__", "__qualname__", "__dict__", "__weakref__",
+    "__annotations__", "__repr__", "__str__", "__call__", "__init_subclass__", "__slots__", "__match_args__",
+    "__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
+    "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
+    "__class_getitem__",
+))  # fmt: skip
+
+
+class Handing(Writing):
+    """The part of a run that hands values to libraries."""
+
+    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+        super().__init__(reads, recorder)
+        self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
+
+    def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
+        """*value* for code that is not seen: containers from outside as copies of all that they hold, which is read;
+        functions of the user's as their copies, where *callbacks* may be handed over."""
+        kind = type(value)
+        if kind in PLAIN:
+            if kind is str and is_moment(value):
+                raise self.refuse("a text that is a clock to NumPy")
+            return value
+        if depth > 50:
+            raise self.refuse("a structure that is nested deeply")
+        if kind in CONTAINERS:
+            return self._container(value, kind, callbacks, depth)
+        if kind is types.FunctionType:
+            if self.reads.trust.owns(value) and not self.holds_users(value):
+                return value
+            if not callbacks:
+                raise self.refuse("a function that is handed to a library")
+            return self.copy_of(value)
+        if kind is types.MethodType:
+            if self.reads.trust.cls(type(value.__self__)) and self.reads.node_of(value.__self__) is None:
+                return value
+            if not callbacks or type(value.__func__) is not types.FunctionType:
+                raise self.refuse("a method that is handed to a library")
+            return types.MethodType(self.copy_of(value.__func__), value.__self__)
+        if isinstance(value, type):
+            if not self.reads.trust.cls(value) and not issubclass(value, BaseException):
+                raise self.refuse("a class that is handed to a library")
+            return value
+        if self.reads.node_of(value) is not None:
+            raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
+        if self.reads.trust.cls(kind):
+            if kind is functools.partial:
+                raise self.refuse("a partial that is handed to a library")
+            if (setting := leaf_setting(value)) is not None:
+                self.reads.depends(setting)
+            return value
+        if isinstance(value, np.ndarray) or not self.inert(kind):
+            raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
+        return value
+
+    def _container(self, value: Any, kind: type, callbacks: bool, depth: int) -> Any:
+        node = self.reads.node_of(value)
+        self.looked_at(value)
+        if node is not None and (now := self.current(value)) is not value:
+            found = self._container(now, kind, callbacks, depth)
+            return self._copied(now.copy()) if found is now else found
+        if kind in (dict,) or issubclass(kind, dict):
+            parts = {
+                self.handed(key, callbacks, depth + 1): self.handed(
+                    item if node is None else self.part(node, "key", key, item), callbacks, depth + 1
+                )
+                for key, item in value.items()
+            }
+            if node is None and all(parts[key] is value[key] for key in value):
+                return value
+            made: Any = kind
+            return self._copied(parts if kind is dict else made(parts))
+        if kind in (set, frozenset):
+            for item in value:
+                self.handed(item, callbacks, depth + 1)
+            return value if node is None else self._copied(kind(value))
+        found = [
+            self.handed(item if node is None else self.part(node, "item", k, item), callbacks, depth + 1)
+            for k, item in enumerate(value)
+        ]
+        if node is None and all(map(operator.is_, found, value)):
+            return value
+        return tuple(found) if kind is tuple else self._copied(kind(found))
+
+    def _copied(self, made: Any) -> Any:
+        self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))
+        return made
+
+    def given_back(self, result: Any) -> Any:
+        """The *result* of code in C, which must not have changed the copies that it was given, nor hand them out."""
+        copies, self._copies = self._copies, []
+        for made, before in copies:
+            now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
+            if made is result or len(now) != len(before) or not all(map(alike, now, before)):
+                raise self.refuse("code in C that changes, or hands out, a container from outside")
+        return self.made(result) if self.loops and type(result) not in PLAIN else result
+
+    def inert(self, kind: type) -> bool:
+        """Whether code that is handed an object of the user's class *kind* runs none of its methods unasked."""
+        for base in kind.__mro__:
+            if self.reads.trust.cls(base):
+                continue
+            special = {n for n in vars(base) if n.startswith("__") and n.endswith("__")}
+            if not special <= _INERT:
+                return False
+        return True
+
+    def holds_users(self, f: types.FunctionType) -> bool:
+        """Whether a library's function is a wrapper around something of the user's."""
+        for cell in f.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                return True
+            inner = value.__func__ if type(value) is types.MethodType else value
+            if type(inner) is types.FunctionType and not (inner is f or self.reads.trust.owns(inner)):
+                return True
+            if not isinstance(inner, type) and not self.reads.trust.cls(type(inner)):
+                return True
+        return False

@@ -1,0 +1,44 @@
+"""Kinds of values, as converted code meets them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ...tracer.record.array import STAND_INS, TracedArray
+from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray
+
+TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
+#: classes whose operators run no code of the user's, and read nothing but the operands
+PLAIN = {
+    *TRACED, int, float, complex, bool, str, bytes, type(None), np.ndarray, range, slice, type(Ellipsis), np.dtype,
+    *{kind for kind in np.sctypeDict.values() if kind is not np.object_},
+}  # fmt: skip  # fmt: skip
+BUILT = {list, tuple, dict, set, frozenset}
+
+
+def alike(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))
+
+
+def is_number(value: Any) -> bool:
+    return type(value) in (int, float, TracedInt, *STAND_INS) or (type(value) is TracedArray and value._atom.aval.weak)
+
+
+def has_known_text(value: Any, depth: int = 0) -> bool:
+    """Whether the text of *value* depends on it alone."""
+    kind = type(value)
+    if kind in (int, float, bool, str, bytes, type(None), complex, type(Ellipsis), range):
+        return True
+    if kind in (list, tuple) and depth < 10:
+        return all(has_known_text(x, depth + 1) for x in value)
+    if kind is dict and depth < 10:
+        return all(has_known_text(x, depth + 1) for x in (*value, *value.values()))
+    return False
+
+
+def of_traced(index: Any) -> bool:
+    return type(index) is TracedArray or (type(index) is tuple and any(type(x) is TracedArray for x in index))

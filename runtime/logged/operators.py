@@ -1,0 +1,160 @@
+"""Operators and comparisons: of values of Python's and NumPy's, and methods of objects of the user's."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tracer.convert.transparent import Transparent
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.record.array import TracedArray
+from .attributes import found_in
+from .kinds import PLAIN, TRACED, has_known_text
+from .reads import CONTAINERS
+
+
+class Operators(Transparent):
+    """The part of a frame that has the operators."""
+
+    run: Any
+    test: Callable[[Any], bool]  # type: ignore[assignment]
+    call: Callable[..., Any]  # type: ignore[assignment]
+
+    def mod(self, a: Any, b: Any) -> Any:
+        if type(a) in (str, bytes) and not (has_known_text(b) if type(b) is not tuple else all(map(has_known_text, b))):
+            raise self.run.refuse("a text that is made of values")
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return a % b
+        return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
+
+    def is_(self, a: Any, b: Any) -> bool:
+        if a is b:
+            return True
+        for x, y in ((a, b), (b, a)):
+            if type(x) in TRACED and (type(y) in PLAIN and y is not None and y is not Ellipsis):
+                raise self.run.refuse("`is` of traced values")
+        if type(a) is type(b) and type(a) in (float, complex):
+            raise self.run.refuse("`is` of numbers")
+        return False
+
+    def is_not(self, a: Any, b: Any) -> bool:
+        return not self.is_(a, b)
+
+    def in_(self, a: Any, b: Any) -> Any:
+        kind, run = type(b), self.run
+        if kind in PLAIN:
+            return a in b
+        if kind in CONTAINERS:
+            node = run.reads.node_of(b)
+            if kind in (dict,) or issubclass(kind, dict):
+                return run.has_key(b, a)
+            if node is not None or type(a) not in PLAIN:
+                b, a = run.handed(b, False), run.handed(a, False)
+            else:
+                run.handed(b, False)
+            return a in b
+        if run.reads.trust.cls(kind):
+            return a in run.handed(b, False)
+        base, _ = found_in(kind, "__contains__")
+        if base is not None:
+            return self.test(run.special(b, "__contains__", a))
+        return a in run.iterable(b)
+
+    def not_in(self, a: Any, b: Any) -> Any:
+        return not self.in_(a, b)
+
+    def _operate(self, plain: Callable[[Any, Any], Any], name: str, reflected: str, a: Any, b: Any) -> Any:
+        run = self.run
+        mine, theirs = type(a), type(b)
+        own, others = self._users(mine), self._users(theirs)
+        if not own and not others:
+            return plain(run.handed(a, False), run.handed(b, False))
+        first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
+        if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:
+            first.reverse()
+        for obj, kind, users, method, other in first:
+            if not users:
+                if kind is TracedArray or kind is np.ndarray:
+                    raise run.refuse(f"an operator on an array and an object of the class {theirs.__qualname__}")
+                continue  # a number of Python's, which knows nothing of the user's classes
+            base, _ = found_in(kind, method)
+            if base is None or base is object:
+                continue
+            found = run.special(obj, method, other)
+            if found is not NotImplemented:
+                return found
+            if mine is theirs and method != reflected and name != reflected:
+                break
+        if name in ("__eq__", "__ne__"):
+            return (a is b) is (name == "__eq__")
+        return plain(a, b)  # raises
+
+    def _users(self, kind: type) -> bool:
+        return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.trust.cls(kind)
+
+    def _inplace(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
+        kind, run = type(a), self.run
+        if self._users(kind):
+            base, _ = found_in(kind, f"__i{name}__")
+            if base is not None:
+                found = run.special(a, f"__i{name}__", b)
+                if found is not NotImplemented:
+                    return found
+            return getattr(self, method)(a, b)
+        if run.reads.node_of(a) is not None and kind is list and name == "add":
+            run.call_method(a, "extend", b)
+            return a
+        if kind is np.ndarray and not a.flags.writeable:
+            raise run.refuse("an assignment to an object from outside")
+        if run.reads.node_of(a) is not None and kind not in (tuple, frozenset):
+            raise run.refuse("an assignment to an object from outside")
+        if self._users(type(b)):
+            return getattr(self, method)(a, b)
+        if kind in CONTAINERS and kind not in (tuple, frozenset):
+            run.changes(a)
+        return plain(a, run.iterable(b) if kind is list else b)
+
+    def neg(self, a: Any) -> Any:
+        return -a if not self._users(type(a)) else self.run.special(a, "__neg__")
+
+    def pos(self, a: Any) -> Any:
+        return +a if not self._users(type(a)) else self.run.special(a, "__pos__")
+
+    def invert(self, a: Any) -> Any:
+        return ~a if not self._users(type(a)) else self.run.special(a, "__invert__")
+
+
+def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Callable[..., Any]:
+    def operate(self: Operators, a: Any, b: Any) -> Any:
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return plain(a, b)
+        return self._operate(plain, name, reflected, a, b)
+
+    return operate
+
+
+def _in_place(plain: Callable[[Any, Any], Any], name: str, method: str) -> Callable[..., Any]:
+    def operate(self: Operators, a: Any, b: Any) -> Any:
+        return self._inplace(plain, name, method, a, b)
+
+    return operate
+
+
+_ARITHMETIC = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "floordiv": "floordiv", "mod": "mod",
+    "pow": "pow", "matmul": "matmul", "and_": "and", "or_": "or", "xor": "xor", "lshift": "lshift",
+    "rshift": "rshift",
+}  # fmt: skip
+for _method, _name in _ARITHMETIC.items():
+    if _method != "mod":
+        setattr(Operators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
+    setattr(
+        Operators, f"i{_method.rstrip('_')}", _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method)
+    )
+for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
+    setattr(Operators, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
+
+FOR_THE_USER.add(__file__)

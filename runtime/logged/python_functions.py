@@ -1,0 +1,181 @@
+"""Builtins, and functions of ``operator`` and ``functools``, that ask the run: they would ask objects by themselves."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.loops.items import length
+from ..state.kept_list import LENGTH
+from .attributes import found_in, load
+from .callees import (
+    own_answer,
+)
+from .kinds import PLAIN, TRACED
+from .reads import CONTAINERS
+from .writes import Items
+
+
+def _len(run: Any, x: Any) -> int:
+    kind = type(x)
+    if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":
+        entry = run.writes.get(id(x))
+        if not isinstance(entry, Items) or entry.whole is None:
+            found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
+            return found + length(run.recorder, entry.tail) if isinstance(entry, Items) else found
+    if kind in CONTAINERS:
+        return length(run.recorder, run.current(x))
+    if kind in PLAIN or run.reads.trust.cls(kind):
+        return len(x)
+    if found_in(kind, "__len__")[0] in (tuple, None):
+        return len(x)
+    return operator.index(run.special(x, "__len__"))
+
+
+def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:
+    if type(name) is not str:
+        raise run.refuse("getattr() with a name that is no text")
+    try:
+        if type(obj) in TRACED:
+            return own_answer(getattr)(obj, name)
+        return getattr(obj, name) if type(obj) in PLAIN else load(run, obj, name)
+    except AttributeError:
+        if not default:
+            raise
+        return default[0]
+
+
+def _hasattr(run: Any, obj: Any, name: str) -> bool:
+    if type(obj) in TRACED:
+        return bool(own_answer(hasattr)(obj, name))
+    missing = object()
+    return _getattr(run, obj, name, missing) is not missing
+
+
+def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
+    for cls in classes if type(classes) is tuple else (classes,):
+        if isinstance(cls, type) and not run.reads.trust.cls(cls):
+            run.reads.pin(cls)
+    if type(obj) in TRACED:
+        return isinstance(obj, classes)
+    if not run.reads.trust.cls(type(obj)):
+        run.reads.pin(type(obj))
+    return isinstance(obj, classes)
+
+
+def _type(run: Any, *args: Any) -> Any:
+    if len(args) != 1:
+        raise run.refuse("a class that is made")
+    if type(args[0]) in TRACED:
+        return own_answer(type)(*args)
+    kind = type(args[0])
+    return kind if run.reads.trust.cls(kind) else run.seen(kind, kind.__name__)
+
+
+def _over(run: Any, function: Any) -> Any:
+    return run.handed(function, True) if function is not None else None
+
+
+def _of_iterables(builtin: Any) -> Callable[..., Any]:
+    def call(run: Any, *args: Any, **kwargs: Any) -> Any:
+        return builtin(*[run.iterable(x) for x in args], **kwargs)
+
+    return call
+
+
+def _of_function(builtin: Any) -> Callable[..., Any]:
+    def call(run: Any, function: Any, *args: Any) -> Any:
+        own = own_answer(builtin)
+        return (own or builtin)(_callback(run, function), *[run.iterable(x) for x in args])
+
+    return call
+
+
+def _callback(run: Any, function: Any) -> Any:
+    """*function*, to be called by C."""
+    if function is None:
+        return None
+    return lambda *args, **kwargs: run.call(function, *args, **kwargs)
+
+
+def _by_order(builtin: Any) -> Callable[..., Any]:
+    """``sorted``, ``min`` and ``max``: of numbers and the like, or by a key of these."""
+
+    def call(run: Any, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+        own = own_answer(builtin) or builtin
+        values = [run.iterable(args[0])] if len(args) == 1 else list(args)
+        if key is not None:
+            return own(*values, key=_callback(run, key), **kwargs)
+        if len(args) == 1:
+            values = [list(values[0])]
+        for x in values[0] if len(args) == 1 else values:
+            run.handed(x, False)
+        return own(*values, **kwargs)
+
+    return call
+
+
+def _sum(run: Any, values: Any, *start: Any, **kwargs: Any) -> Any:
+    values = list(run.iterable(values))
+    for x in values:
+        run.handed(x, False)
+    return (own_answer(sum) or sum)(values, *start, **kwargs)
+
+
+def _reduce(run: Any, function: Any, values: Any, *start: Any) -> Any:
+    return functools.reduce(_callback(run, function), run.iterable(values), *start)
+
+
+def _partial(run: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return functools.partial(function, *args, **kwargs)
+
+
+def _iter(run: Any, obj: Any, *sentinel: Any) -> Any:
+    if sentinel:
+        return iter(_callback(run, obj), *sentinel)
+    return iter(run.iterable(obj))
+
+
+def _next(run: Any, it: Any, *default: Any) -> Any:
+    if run.reads.node_of(it) is not None or not run.reads.trust.cls(type(it)):
+        raise run.refuse("next() of an iterator")
+    run.changes(it)
+    return next(it, *default)
+
+
+def _callable(run: Any, obj: Any) -> bool:
+    return callable(obj)
+
+
+def _bool(run: Any, x: Any = False) -> bool:
+    return run.test(x)
+
+
+def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:
+    raise run.refuse("setattr()")
+
+
+HANDLERS: dict[int, Callable[..., Any]] = {
+    id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
+    id(issubclass): lambda run, *args: issubclass(*args), id(type): _type, id(callable): _callable,
+    id(bool): _bool, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
+    id(enumerate): lambda run, x, *start, **k: enumerate(run.iterable(x), *start, **k),
+    id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
+    id(reversed): lambda run, x: reversed(x if type(x) in PLAIN or type(x) is dict else run.iterable(x)),
+    id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
+    id(any): lambda run, x: any(map(run.test, run.iterable(x))),
+    id(all): lambda run, x: all(map(run.test, run.iterable(x))),
+    id(list): lambda run, *x: list(*map(run.iterable, x)), id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
+    id(operator.is_): lambda run, a, b: run.frame.is_(a, b),
+    id(operator.is_not): lambda run, a, b: not run.frame.is_(a, b),
+    id(operator.contains): lambda run, a, b: run.frame.in_(b, a),
+    id(operator.getitem): lambda run, a, b: run.item(a, b),
+    id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
+    id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
+    id(functools.reduce): _reduce, id(functools.partial): _partial,
+}  # fmt: skip
+
+FOR_THE_USER.add(__file__)

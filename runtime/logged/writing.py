@@ -1,0 +1,192 @@
+"""What a run writes outside, and what it then finds there.
+
+Nothing is written before the run is over: ``Run.writes`` has it, and a read of such a place is answered from there."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ...tracer.bytecode.records import dict_of
+from ...tracer.record.recorder import Recorder, current_recorder
+from ...tracer.record.retry import Retry
+from ..state.kept_list import LENGTH
+from ..state.pins import MISSING
+from ..state.state_graph import StateNode
+from ..state.values import is_leaf
+from .kinds import is_number
+from .reads import NotClosedError, Reads, not_closed
+from .writes import Items, Keys, Names, Varies
+
+
+class Writing:
+    """The part of a run that knows what it has written."""
+
+    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+        self.reads, self.recorder = reads, recorder
+        self.loops = recorder.open_loops  # iterations over symbols that are under way
+        self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
+        self.refused: NotClosedError | None = None
+        self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
+        self.touched: set[int] = set()  # ids of containers outside that the run has read
+
+    def call(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        """``f(*args, **kwargs)``."""
+        raise NotImplementedError
+
+    def copy_of(self, fn: types.FunctionType) -> Any:
+        """The converted copy of a function of the user's."""
+        raise NotImplementedError
+
+    def refuse(self, what: str) -> NotClosedError:
+        """The error for something that is not closed, whatever becomes of it in the function."""
+        self.refused = not_closed(what)
+        return self.refused
+
+    def again(self, error: Retry) -> Retry:
+        """End the run, which is made again, whatever becomes of *error* in the function."""
+        recorder = current_recorder()
+        if recorder is not None and recorder.needed is None:
+            recorder.needed = error
+        return error
+
+    def seen(self, value: Any, label: str) -> Any:
+        """What the run gets for *value*, which stands outside in a place that can't change."""
+        assert self.reads.root is not None
+        return self.reads.read(self.reads.root, "const", label, value, label, (label, id(value)))
+
+    def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
+        """What the run gets for an item of a container outside."""
+        return self.reads.read(node, how, key, value, f"{node.label}[{key!r}]")
+
+    def written(self, owner: Any, name: str) -> Any:
+        """What the run has written there; MISSING where it has not."""
+        found = self.writes.get(id(owner)) if self.writes else None
+        return MISSING if found is None else found.values.get(name, MISSING)  # type: ignore[union-attr]
+
+    def write_name(self, owner: Any, name: str, value: Any, label: str, read: bool) -> None:
+        """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
+        if read and label not in self.reads.varying and is_number(value):
+            raise self.again(Varies(label))
+        found = self.writes.setdefault(id(owner), Names(owner))
+        assert isinstance(found, Names)
+        if self.loops:
+            self.loops[-1].wrote(found.values, name)
+        found.values[name] = value
+
+    def write_global(self, space: dict[str, Any], name: str, value: Any) -> None:
+        """Write a global variable of a module."""
+        owner = self.reads.root
+        assert owner is not None
+        read = type(self.spaces.get(id(space), {}).get(name)) in (int, float) and self.written(space, name) is MISSING
+        self.write_name(space, name, value, f"global {name}", read)
+        self.spaces.setdefault(id(space), {})[name] = value
+
+    def current(self, obj: Any) -> Any:
+        """A container outside as the run has it: itself where nothing was written into it."""
+        node = self.reads.node_of(obj)
+        if node is None:
+            return obj
+        self.touched.add(id(obj))
+        found = self.writes.get(id(obj)) if self.writes else None
+        if found is None:
+            return obj
+        if isinstance(found, Keys):
+            return found.read(lambda: {key: self.part(node, "key", key, item) for key, item in obj.items()})
+        assert isinstance(found, Items)
+        return found.read(lambda: type(obj)(self.part(node, "item", k, item) for k, item in enumerate(obj)))
+
+    def parts_of(self, obj: Any) -> Any:
+        """The contents of a container outside as the run has them: a copy."""
+        now = self.current(obj)
+        node = self.reads.node_of(obj)
+        if now is not obj or node is None:
+            return now.copy()
+        if isinstance(obj, dict):
+            return {key: self.part(node, "key", key, item) for key, item in obj.items()}
+        return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+
+    def append(self, obj: Any, value: Any) -> None:
+        """Append to a list outside."""
+        found = self.writes.setdefault(id(obj), Items(obj))
+        assert isinstance(found, Items)
+        target = found.tail if found.whole is None else found.whole
+        if not (self.loops and type(target) is list and self.loops[-1].appended(target, value)):
+            self.changes(target)
+            target.append(value)
+
+    def set_key(self, obj: Any, key: Any, value: Any) -> None:
+        """Set an item of a dict outside."""
+        node = self.reads.node_of(obj)
+        if not is_leaf(key) or type(obj) is not dict:
+            raise self.refuse("an assignment of an item of a dict with keys that are objects")
+        found = self.writes.setdefault(id(obj), Keys(obj))
+        assert isinstance(found, Keys)
+        label = f"{node.label}[{key!r}]" if node is not None else ""
+        read = node is not None and self.reads.was_read(node, "key", key)
+        if read and label not in self.reads.varying and is_number(value):
+            raise self.again(Varies(label))
+        target = found.values if found.whole is None else found.whole
+        if self.loops:
+            self.loops[-1].wrote(target, key)
+        target[key] = value
+
+    def whole_list(self, obj: Any) -> Any:
+        """A list outside, to be changed in any way: as the run has it."""
+        self.writes.setdefault(id(obj), Items(obj))
+        if self.loops:
+            self.loops[-1].refuse_seen("a list outside is changed")
+        return self.current(obj)
+
+    def whole_dict(self, obj: Any) -> Any:
+        """A dict outside, to be changed in any way."""
+        self.writes.setdefault(id(obj), Keys(obj))
+        if self.loops:
+            self.loops[-1].refuse_seen("a dict outside is changed")
+        return self.current(obj)
+
+    # ---- loops over symbols
+
+    def changes(self, obj: Any) -> None:
+        """A container is changed in a way that is no carry of a loop."""
+        if self.loops and not all(id(obj) in loop.made for loop in self.loops):
+            self.loops[-1].refuse_seen("a container is changed")
+
+    def made(self, obj: Any) -> Any:
+        """*obj* was made by the run."""
+        if self.loops:
+            self.loops[-1].made_here(obj)
+        return obj
+
+    def looked_at(self, obj: Any) -> None:
+        """A list of the run's is read."""
+        if self.loops and type(obj) is list:
+            self.loops[-1].reads(obj)
+
+    # ---- when the run is over
+
+    def outside(self) -> set[int]:
+        """The ids of the objects that the run has found outside."""
+        return self.reads.ids()
+
+    def untouched(self) -> set[int]:
+        """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
+        where such a length is to be a number of the run."""
+        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
+        for key in only:
+            node = self.reads.node_of(self.writes[key].owner)
+            if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
+                raise self.again(Varies(f"len({node.label})"))
+        return only
+
+    def check_ways(self) -> None:
+        """An error where a place was written that is reached by its name and by a dict of names, too."""
+        if not self.writes:
+            return
+        stores = self.reads.stores()
+        for key, entry in self.writes.items():
+            if isinstance(entry, Keys) and key in stores:
+                raise self.refuse("an assignment in a dict that has the names of an object")
+            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
+            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
+                raise self.refuse("an assignment of an attribute, which is found in a dict, too")

@@ -136,11 +136,7 @@ class Calls(Containers):
                 self.reads.depends(setting)
         if not kwargs and all(type(x) in PLAIN and type(x) is not str for x in args):
             return ours(*args)
-        return self.given_back(
-            ours(
-                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
-            )
-        )
+        return self.handing(ours, args, kwargs, callbacks)
 
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
         with_texts = id(f) in _TEXT_MAKERS
@@ -148,9 +144,7 @@ class Calls(Containers):
             raise self.refuse("a text that is made of values")
         if with_texts and f is format and len(args) > 1 and str(args[1]).endswith("n"):
             raise self.refuse("a text that depends on the locale")
-        return self.given_back(
-            f(*[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()})
-        )
+        return self.handing(f, args, kwargs, callbacks)
 
     def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         """Code that dataclasses or named tuples have made of the names of fields."""
@@ -259,9 +253,7 @@ class Calls(Containers):
         kind = type(obj)
         if kind is TracedArray:
             method = own_answer(getattr)(obj, name) if obj._atom.aval.weak else getattr(obj, name)
-            return method(
-                *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
-            )
+            return self.handing(method, args, kwargs, False)
         if kind is np.ndarray or kind is MadeArray:
             return self._method_of_array(obj, name, args, kwargs)
         if kind in BUILT or kind in CONTAINERS:
@@ -273,9 +265,7 @@ class Calls(Containers):
                 and ("n}" in obj or not self._texts(args, kwargs))
             ):
                 raise self.refuse("a text that is made of values")
-            return getattr(obj, name)(
-                *[self.handed(x, True) for x in args], **{k: self.handed(x, True) for k, x in kwargs.items()}
-            )
+            return self.handing(getattr(obj, name), args, kwargs, True)
         return self.call(load(self, obj, name), *args, **kwargs)
 
     def _texts(self, args: Any, kwargs: Any) -> bool:
@@ -288,9 +278,7 @@ class Calls(Containers):
                 raise self.refuse(f".{name}() of an array from outside")
             if name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
                 return PLAIN_METHODS[name](obj, *args, **kwargs)
-        return getattr(obj, name)(
-            *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
-        )
+        return self.handing(getattr(obj, name), args, kwargs, False)
 
 
 def _anywhere() -> None:

@@ -105,16 +105,16 @@ class Containers(Handing):
                 self.looked_at(now)
                 return now
             if issubclass(kind, dict):
-                return dict.fromkeys(obj)
+                return self.keys_of(obj)
             if kind in (set, frozenset):
                 return list(obj)
-            return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            return self.contents(obj, node)
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
             self.changes(obj)  # an iterator, perhaps
             return obj
-        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
             return [self.item(obj, k) for k in range(len(obj))]
         if found_in(kind, "__iter__")[0] is not None:
             return self._iterator(self.special(obj, "__iter__"))
@@ -159,7 +159,8 @@ class Containers(Handing):
                     self.changes(obj)
             callbacks = name == "sort"
             if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
-                args = [self.handed(x, callbacks) for x in args]
+                others = args[1:] if kind not in (list, deque) else ()  # which are only given back
+                args = [*[self.handed(x, callbacks) for x in args[: len(args) - len(others)]], *others]
                 kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
                 if name in ("sort", "index", "count", "remove"):
                     self.handed(obj, False)
@@ -174,10 +175,12 @@ class Containers(Handing):
             key = args[0]
             return self.item(obj, key) if self.has_key(obj, key) else (args[1] if len(args) > 1 else None)
         if name == "keys":
-            return dict.fromkeys(obj).keys()
+            return self.keys_of(obj).keys()
         if name in ("items", "values"):
-            shown = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            shown = self.contents(obj, node)
             return shown.items() if name == "items" else shown.values()
+        if name == "copy":
+            return self.shallow(obj)
         return getattr(self.handed(obj, False), name)(*[self.handed(x, False) for x in args], **kwargs)
 
     def _change(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
@@ -186,7 +189,7 @@ class Containers(Handing):
             if name == "append":
                 return self.append(obj, *args)
             if name == "extend":
-                for value in self.iterable(*args):
+                for value in list(self.iterable(*args)):
                     self.append(obj, value)
                 return None
             if name in ("insert", "pop", "remove", "clear", "reverse", "popleft", "appendleft", "extendleft", "rotate"):
@@ -221,5 +224,5 @@ class Containers(Handing):
         for name in ("__bool__", "__len__"):
             base, _ = found_in(kind, name)
             if base is not None:
-                return bool(self.special(x, name)) if not self.reads.trust.cls(base) else bool(x)
+                return len(x) > 0 if base is tuple else bool(self.special(x, name))
         return True

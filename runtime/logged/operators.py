@@ -15,6 +15,9 @@ from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
+_HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what they hold, but for comparisons
+_MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
+
 
 class Operators(Transparent):
     """The part of a frame that has the operators."""
@@ -71,7 +74,9 @@ class Operators(Transparent):
         mine, theirs = type(a), type(b)
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:
-            return plain(run.handed(a, False), run.handed(b, False))
+            if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
+                return plain(run.shallow(a), run.shallow(b))
+            return run.handing(plain, (a, b), {}, False)
         first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
         if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:
             first.reverse()

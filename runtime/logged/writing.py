@@ -5,6 +5,7 @@ Nothing is written before the run is over: ``Run.writes`` has it, and a read of 
 from __future__ import annotations
 
 import types
+from collections import deque
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
@@ -14,8 +15,8 @@ from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
-from .kinds import is_number
-from .reads import NotClosedError, Reads, not_closed
+from .kinds import is_held, is_number
+from .reads import CONTAINERS, NotClosedError, Reads, not_closed
 from .writes import Items, Keys, Names, Varies
 
 
@@ -29,6 +30,8 @@ class Writing:
         self.refused: NotClosedError | None = None
         self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
         self.touched: set[int] = set()  # ids of containers outside that the run has read
+        self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
+        self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
 
     def call(self, f: Any, *args: Any, **kwargs: Any) -> Any:
         """``f(*args, **kwargs)``."""
@@ -91,10 +94,35 @@ class Writing:
         found = self.writes.get(id(obj)) if self.writes else None
         if found is None:
             return obj
-        if isinstance(found, Keys):
-            return found.read(lambda: {key: self.part(node, "key", key, item) for key, item in obj.items()})
-        assert isinstance(found, Items)
-        return found.read(lambda: type(obj)(self.part(node, "item", k, item) for k, item in enumerate(obj)))
+        assert isinstance(found, Keys | Items)
+        return found.read(lambda: self.contents(obj, node))
+
+    def contents(self, obj: Any, node: StateNode) -> Any:
+        """What is in a list or dict outside before the run writes there: one object, which its writes change, so that
+        iterations and views that are under way see them."""
+        if id(obj) not in self._shown:
+            made: Any
+            if isinstance(obj, dict):
+                made = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            else:
+                made = [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            self._shown[id(obj)] = made if type(obj) is not deque else deque(made, obj.maxlen)
+        return self._shown[id(obj)]
+
+    def keys_of(self, obj: Any) -> dict[Any, Any]:
+        """The keys of a dict outside, to be iterated over."""
+        return self._keys.setdefault(id(obj), dict.fromkeys(obj))
+
+    def shallow(self, obj: Any) -> Any:
+        """A container outside as a new one with what is in it; anything else as it is."""
+        kind, node = type(obj), self.reads.node_of(obj)
+        if kind not in CONTAINERS or node is None:
+            return obj
+        if kind in (set, frozenset):
+            return kind(obj)
+        now: Any = self.current(obj)
+        found: Any = self.contents(obj, node) if now is obj else now
+        return deque(found, obj.maxlen) if kind is deque else kind(found)
 
     def parts_of(self, obj: Any) -> Any:
         """The contents of a container outside as the run has them: a copy."""
@@ -110,6 +138,9 @@ class Writing:
         """Append to a list outside."""
         found = self.writes.setdefault(id(obj), Items(obj))
         assert isinstance(found, Items)
+        if id(obj) in self._shown:  # it may be iterated over
+            self.current(obj)
+            self.changes(obj)
         target = found.tail if found.whole is None else found.whole
         if not (self.loops and type(target) is list and self.loops[-1].appended(target, value)):
             self.changes(target)
@@ -126,6 +157,10 @@ class Writing:
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and is_number(value):
             raise self.again(Varies(label))
+        if id(obj) in self._shown:
+            self.current(obj)
+        if id(obj) in self._keys:
+            self._keys[id(obj)][key] = None
         target = found.values if found.whole is None else found.whole
         if self.loops:
             self.loops[-1].wrote(target, key)
@@ -143,6 +178,10 @@ class Writing:
         self.writes.setdefault(id(obj), Keys(obj))
         if self.loops:
             self.loops[-1].refuse_seen("a dict outside is changed")
+        if id(obj) in self._keys:
+            keys = [(self._keys.pop(id(obj)), ())]
+            if is_held(keys):
+                raise self.refuse("a dict outside that is changed while its keys are iterated over")
         return self.current(obj)
 
     # ---- loops over symbols

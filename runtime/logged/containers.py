@@ -30,9 +30,9 @@ class Containers(Handing):
     def item(self, obj: Any, index: Any) -> Any:
         """``obj[index]``."""
         kind = type(obj)
+        if type(index) not in PLAIN or type(index) is slice:
+            index = self.index(kind, index)
         if kind in PLAIN:
-            if type(index) not in PLAIN:
-                index = self.handed(index, False)
             if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
                 return item_of(self.recorder, obj, index)
             if kind is np.ndarray and is_traced(index):
@@ -77,6 +77,37 @@ class Containers(Handing):
             place = operator.index(index)
             return self.part(node, "item", place + len(obj) if place < 0 else place, found)
         return self.special(obj, "__getitem__", index)
+
+    def index(self, kind: type, index: Any) -> Any:
+        """An index or key of an object of the class *kind*, about which code in C may ask nothing that is unseen."""
+        if type(index) is slice:
+            for part in (index.start, index.stop, index.step):
+                if type(part) not in PLAIN:
+                    raise self.refuse("a slice of objects")
+            return index
+        if kind in PLAIN:
+            return self.handed(index, False)
+        if kind in CONTAINERS or self.reads.trust.cls(kind):
+            if issubclass(kind, dict):
+                self.check_key(index)
+            elif not self.reads.trust.cls(type(index)):
+                return self.special(index, "__index__")
+        return index
+
+    def check_key(self, key: Any) -> None:
+        """An error where a key of a dict or set is compared by a method of the user's."""
+        kind = type(key)
+        if kind in PLAIN or is_leaf(key):
+            return
+        if kind is tuple or kind is frozenset:
+            for part in key:
+                self.check_key(part)
+            return
+        by_identity = all(found_in(kind, name)[0] in (object, type) for name in ("__eq__", "__hash__"))
+        if not (by_identity or self.reads.trust.cls(kind)):
+            raise self.refuse("a key that is compared by a method")
+        if not self.reads.trust.cls(kind):
+            self.reads.pin(kind)
 
     def _of_plain(self, obj: Any, index: Any) -> Any:
         return self.call(np.asarray, obj)[index]
@@ -157,6 +188,9 @@ class Containers(Handing):
                 self.looked_at(obj)
                 if name not in PURE_METHODS.get(kind, ()):
                     self.changes(obj)
+            if kind is set or issubclass(kind, dict):
+                for x in args if name in ("add", "discard", "remove", "get", "pop", "setdefault") else ():
+                    self.check_key(x)
             callbacks = name == "sort"
             if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
                 others = args[1:] if kind not in (list, deque) else ()  # which are only given back
@@ -166,7 +200,11 @@ class Containers(Handing):
                     self.handed(obj, False)
             elif name in ("extend", "update", "union", "difference", "intersection"):
                 args = [self.iterable(x) for x in args]
-            return getattr(obj, name)(*args, **kwargs)
+            result = getattr(obj, name)(*args, **kwargs)
+            if kind is set and name == "update":
+                for x in obj:
+                    self.check_key(x)
+            return result
         if name not in PURE_METHODS.get(kind, PURE_METHODS.get(kind.__base__ or kind, frozenset())):
             return self._change(obj, kind, name, args, kwargs)
         if (now := self.current(obj)) is not obj:
@@ -203,8 +241,7 @@ class Containers(Handing):
         raise self.refuse(f".{name}() of an object from outside")
 
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
-        if type(key) not in PLAIN and not is_leaf(key):
-            raise self.refuse("a key that is compared by a method")
+        self.check_key(key)
         found = self.writes.get(id(obj)) if self.writes else None
         if isinstance(found, Keys) and found.whole is None and key in found.values:
             return True

@@ -82,10 +82,15 @@ class Operators(Transparent):
             first.reverse()
         for obj, kind, users, method, other in first:
             if not users:
-                if kind is TracedArray or kind is np.ndarray:
+                if kind is TracedArray or kind is np.ndarray or issubclass(kind, np.generic):
                     raise run.refuse(f"an operator on an array and an object of the class {theirs.__qualname__}")
                 continue  # a number of Python's, which knows nothing of the user's classes
             base, _ = found_in(kind, method)
+            if base is object and method == "__ne__" and found_in(kind, "__eq__")[0] is not object:
+                equal = run.special(obj, "__eq__", other)
+                if equal is not NotImplemented:
+                    return not self.test(equal)
+                continue
             if base is None or base is object:
                 continue
             found = run.special(obj, method, other)
@@ -95,7 +100,7 @@ class Operators(Transparent):
                 break
         if name in ("__eq__", "__ne__"):
             return (a is b) is (name == "__eq__")
-        return plain(a, b)  # raises
+        raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
 
     def _users(self, kind: type) -> bool:
         return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.trust.cls(kind)

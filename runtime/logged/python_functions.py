@@ -89,6 +89,8 @@ def _of_iterables(builtin: Any) -> Callable[..., Any]:
 def _of_function(builtin: Any) -> Callable[..., Any]:
     def call(run: Any, function: Any, *args: Any) -> Any:
         own = own_answer(builtin)
+        if builtin is filter and function in (None, bool):
+            return filter(run.test, run.iterable(*args))
         return (own or builtin)(_callback(run, function), *[run.iterable(x) for x in args])
 
     return call
@@ -108,7 +110,7 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
         own = own_answer(builtin) or builtin
         values = [run.iterable(args[0])] if len(args) == 1 else list(args)
         if key is not None:
-            return own(*values, key=_callback(run, key), **kwargs)
+            return own(*values, key=lambda x: run.handed(run.call(key, x), False), **kwargs)
         if len(args) == 1:
             values = [list(values[0])]
         for x in values[0] if len(args) == 1 else values:
@@ -164,7 +166,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(bool): _bool, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: enumerate(run.iterable(x), *start, **k),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
-    id(reversed): lambda run, x: reversed(x if type(x) in PLAIN or type(x) is dict else run.iterable(x)),
+    id(reversed): lambda run, x: reversed(x if type(x) in (*PLAIN, dict, set, frozenset) else run.iterable(x)),
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
+from ...tracer.loops.iterables import symbolic_range
 from ..state.kept_list import LENGTH
 from .attributes import found_in, load
 from .callees import (
@@ -81,7 +82,7 @@ def _over(run: Any, function: Any) -> Any:
 
 def _of_iterables(builtin: Any) -> Callable[..., Any]:
     def call(run: Any, *args: Any, **kwargs: Any) -> Any:
-        return builtin(*[run.iterable(x) for x in args], **kwargs)
+        return run.made(builtin(*[run.iterable(x) for x in args], **kwargs))
 
     return call
 
@@ -89,9 +90,9 @@ def _of_iterables(builtin: Any) -> Callable[..., Any]:
 def _of_function(builtin: Any) -> Callable[..., Any]:
     def call(run: Any, function: Any, *args: Any) -> Any:
         own = own_answer(builtin)
-        if builtin is filter and function in (None, bool):
-            return filter(run.test, run.iterable(*args))
-        return (own or builtin)(_callback(run, function), *[run.iterable(x) for x in args])
+        if builtin is filter and (function is None or function is bool):
+            return run.made(filter(run.test, run.iterable(*args)))
+        return run.made((own or builtin)(_callback(run, function), *[run.iterable(x) for x in args]))
 
     return call
 
@@ -138,7 +139,7 @@ def _partial(run: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
 def _iter(run: Any, obj: Any, *sentinel: Any) -> Any:
     if sentinel:
         return iter(_callback(run, obj), *sentinel)
-    return iter(run.iterable(obj))
+    return run.made(iter(run.iterable(obj)))
 
 
 def _next(run: Any, it: Any, *default: Any) -> Any:
@@ -156,21 +157,27 @@ def _bool(run: Any, x: Any = False) -> bool:
     return run.test(x)
 
 
+def _range(run: Any, *bounds: Any) -> Any:
+    return run.made(symbolic_range(run.recorder, *bounds))
+
+
 def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:
     raise run.refuse("setattr()")
 
 
+_REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
     id(issubclass): lambda run, *args: issubclass(*args), id(type): _type, id(callable): _callable,
-    id(bool): _bool, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
-    id(enumerate): lambda run, x, *start, **k: enumerate(run.iterable(x), *start, **k),
+    id(bool): _bool, id(range): _range, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
+    id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
-    id(reversed): lambda run, x: reversed(x if type(x) in (*PLAIN, dict, set, frozenset) else run.iterable(x)),
+    id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
-    id(list): lambda run, *x: list(*map(run.iterable, x)), id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
+    id(list): lambda run, *x: run.made(list(*map(run.iterable, x))),
+    id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
     id(operator.is_): lambda run, a, b: run.frame.is_(a, b),
     id(operator.is_not): lambda run, a, b: not run.frame.is_(a, b),
     id(operator.contains): lambda run, a, b: run.frame.in_(b, a),

@@ -98,8 +98,8 @@ class Writing:
         return found.read(lambda: self.contents(obj, node))
 
     def contents(self, obj: Any, node: StateNode) -> Any:
-        """What is in a list or dict outside before the run writes there: one object, which its writes change, so that
-        iterations and views that are under way see them."""
+        """The contents of a list or dict outside before the run writes there: one object, which its writes change, so
+        that iterations and views that are under way see them."""
         if id(obj) not in self._shown:
             made: Any
             if isinstance(obj, dict):

@@ -44,7 +44,6 @@ from ..launch import (
     sub_kernels,  # noqa: F401  (registers itself)
 )
 from ..launch.kernel_cache import KNOWN, kernels
-from ..logged.record import Logged
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
@@ -636,7 +635,7 @@ class FunctionDispatcher(Dispatcher):
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats)
         self.answered: Answered = {}  # by plans on disk
-        self.logged = Logged(fn)
+        self.logged: Any = None  # what is known of runs of converted code, once there was one
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._told = False  # whether a warning has told that Python runs in each call
@@ -683,6 +682,10 @@ class FunctionDispatcher(Dispatcher):
     ) -> Any:  # fmt: skip
         if not config.log_reads or len(known) > MAX_TRANSIENT or sum(len(v.paths) for v in known) > MANY_PATHS:
             return MISS
+        if self.logged is None:
+            from ..logged.record import Logged  # which not all calls need
+
+            self.logged = Logged(self.fn)
         found = self.logged.record(call, endpoint.mode, self.plans.get(call), known_before=bool(known))
         if found is None:
             return MISS

@@ -13,6 +13,7 @@ what was learned is used for the next iteration.  After a few attempts the loop 
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -25,7 +26,7 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
-from .iterables import Iterated, SymbolicRange, advance, source_of
+from .iterables import Iterated, SymbolicRange, advance, live_parts, source_of
 from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
@@ -110,6 +111,7 @@ class ForLoop:
         self.resume = 0  # the iteration before which none is to be marked
         self.pending = False  # whether names are still to be bound to what a loop node has given
         self.iterable = iterable
+        self.parts = [(part, list(part)) for part in live_parts(iterable)]  # which may change under way
         self.stopped: int | None = None  # the first iteration of a loop node that has stopped at a question
         self.taken: Atom | None = None  # how many it has made
         self.pieces = 0  # loop nodes that stand for a part of the iterations
@@ -122,13 +124,21 @@ class ForLoop:
         return self
 
     def __next__(self) -> Any:
-        if self.iteration is not None and self._finished(sys._getframe(1)):
-            raise StopIteration
+        if self.iteration is not None:
+            if self._has_changed():
+                what = "a list is changed that is iterated over"
+                self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
+            if self._finished(sys._getframe(1)):
+                raise StopIteration
         if self.stopped is not None:
             return self._asking()
         if self.taken is not None:
             self._goes_on()
         k = self.at
+        if self.iterator is not None and any(len(part) != len(items) for part, items in self.parts):
+            self.final, self.streak = True, 0
+            self.rebinds, self.pending = self.pending, False
+            return next(self.iterator)
         length = self.source.length
         count = length.constant if length.constant is not None else self._count_now()
         if k >= count:
@@ -154,6 +164,9 @@ class ForLoop:
         """Whether iteration *k* of *count* is to be marked."""
         if self.final or self.attempts >= MOST_ATTEMPTS or k < self.resume:
             return False
+        if self._has_changed():
+            self.final = True
+            return False
         return self.uncertain or count - k >= MIN_TRIPS
 
     def _marked(self, frame: FrameType, k: int) -> Any:
@@ -174,6 +187,10 @@ class ForLoop:
         if self.iterator is not None:
             next(self.iterator)
         return self.source.symbol(iteration.marked, k)
+
+    def _has_changed(self) -> bool:
+        """Whether what is iterated over has other items than at the start."""
+        return any(len(part) != len(items) or not all(map(_same, part, items)) for part, items in self.parts)
 
     def _count_now(self) -> int:
         """The number of iterations in this run."""
@@ -276,3 +293,8 @@ class ForLoop:
         if self.uncertain:
             self._stands_alone()
         self.rebinds = False
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two items, or pairs of a dict's, are the same objects."""
+    return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))

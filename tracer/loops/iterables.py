@@ -244,6 +244,17 @@ def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Iterated | No
     return source_of(recorder, whole[at:] if at else whole, depth + 1)
 
 
+def live_parts(iterable: Any, depth: int = 0) -> list[Any]:
+    """The lists and views of dicts that *iterable* goes over, which may change under way."""
+    kind = type(iterable)
+    if kind is list or kind in _DICT_VIEWS:
+        return [iterable]
+    if kind not in _ITERATORS or depth > 4:
+        return []
+    reduced = iterable.__reduce__()[1]
+    return [part for inner in reduced for part in live_parts(inner, depth + 1)]
+
+
 def advance(iterator: Any, count: int) -> None:
     """Have *iterator* go on by *count* items, without making them where that is possible."""
     if count <= 0:

@@ -67,15 +67,18 @@ class Containers(Handing):
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
             return obj[index]
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:
-            node = self.reads.node_of(obj)
-            found = tuple.__getitem__(obj, index)
-            if node is None:
-                return found
-            if type(index) is slice:
+            if type(index) is slice and self.reads.node_of(obj) is not None:
                 raise self.refuse("a slice of a named tuple")
-            place = operator.index(index)
-            return self.part(node, "item", place + len(obj) if place < 0 else place, found)
+            return self._field(obj, index)
         return self.special(obj, "__getitem__", index)
+
+    def _field(self, obj: Any, index: Any) -> Any:
+        """A field of a named tuple, as the tuple has it."""
+        node, found = self.reads.node_of(obj), tuple.__getitem__(obj, index)
+        if node is None:
+            return found
+        place = operator.index(index)
+        return self.part(node, "item", place + tuple.__len__(obj) if place < 0 else place, found)
 
     def index(self, kind: type, index: Any) -> Any:
         """An index or key of an object of the class *kind*, about which code in C may ask nothing that is unseen."""
@@ -145,7 +148,7 @@ class Containers(Handing):
             self.changes(obj)  # an iterator, perhaps
             return obj
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
-            return [self.item(obj, k) for k in range(len(obj))]
+            return [self._field(obj, k) for k in range(tuple.__len__(obj))]
         if found_in(kind, "__iter__")[0] is not None:
             return self._iterator(self.special(obj, "__iter__"))
         if found_in(kind, "__getitem__")[0] is None:

@@ -48,8 +48,9 @@ class Frame(Operators):
         known = self._known.get(name, MISSING)
         if known is not MISSING:
             return known
-        if self.run.written(self.globals_, name) is not MISSING:
-            raise self.run.refuse(f"the global `{name}`, which was deleted")
+        written = self.run.written(self.globals_, name)
+        if written is not MISSING:
+            return written
         space, provided, reads = self.globals_, self.builtins_, self.run.reads
         assert self._owner is not None
         if name in space:

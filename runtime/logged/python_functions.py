@@ -158,7 +158,7 @@ def _bool(run: Any, x: Any = False) -> bool:
 
 
 def _range(run: Any, *bounds: Any) -> Any:
-    return run.made(symbolic_range(run.recorder, *bounds))
+    return run.made(symbolic_range(run.recorder, *[run.handed(x, False) for x in bounds]))
 
 
 def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:

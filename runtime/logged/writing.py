@@ -83,7 +83,7 @@ class Writing:
         assert owner is not None
         read = type(self.spaces.get(id(space), {}).get(name)) in (int, float) and self.written(space, name) is MISSING
         self.write_name(space, name, value, f"global {name}", read)
-        self.spaces.setdefault(id(space), {})[name] = value
+        self.spaces.setdefault(id(space), {}).pop(name, None)  # it is found among what was written
 
     def current(self, obj: Any) -> Any:
         """A container outside as the run has it: itself where nothing was written into it."""

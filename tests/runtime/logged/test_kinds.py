@@ -28,6 +28,10 @@ class Own:
     def __index__(self): return int(self.v)
     def __radd__(self, other): return other + self.v
 o, p, named = Own(), Own(1.5), Named(a=1.0)
+G = 0.5
+def store(v):
+    global G
+    G = v
 def f(x):
 """
 
@@ -77,6 +81,7 @@ UNSEEN = {
     "truth by a library's length": ("s = s * (operator.truth(named) + 1.0)", ["del named['a']", "named['b'] = 2.0"]),
     "attributes in a format": ("s = s * float(str.format('{0.rate}', Own))", ["Own.rate = 3.0"]),
     "a named tuple that iterates": ("s = s * next(iter(point))", ["Point.__iter__ = lambda self: iter([2.5])"]),
+    "a named tuple with items": ("s = s * max(*point)", ["Point.__getitem__ = lambda self, k: 9.0"]),
     "not equal": ("s = s * (2.0 if o != p else 3.0)", ["o.v = 1.5"]),
     "keys of a dict": ("d = {o: 1.0}\nd[p] = 2.0\ns = s * len(d)", ["o.v = 1.5"]),
     "elements of a set": ("s = s * len({o, p})", ["o.v = 1.5"]),
@@ -84,10 +89,24 @@ UNSEEN = {
     "truth in filter": ("s = s * len(list(filter(None, [o, p, 0])))", ["o.v = 0.1"]),
     "an index": ("s = s * L[o]", ["o.v = 1.1"]),
     "an index of an array": ("s = s * x[o]", ["o.v = 1.1"]),
+    "a range": ("s = s + len(range(p))", ["p.v = 3.1"]),
     "a slice": ("s = s * len(L[o:])", ["o.v = 1.1"]),
     "how often a list": ("s = s * len([1] * p)", ["p.v = 3.1"]),
     "keys of an order": ("s = s * min(LL, key=lambda l: l)[0]", ["L[0] = 7.5", "M[0] = 9.5"]),
 }  # fmt: skip
+
+# iterations over symbols, of what is written under way
+LOOPS = {
+    "a global variable": "global G\nfor i in range(40): G = G * 0.9 + s\ns, G = G, 0.5",
+    "a global of a condition": "global G\nwhile G < 60.0: G = G + 1.0\ns, G = s + G, 0.5",
+    "a helper's global": "for i in range(40): store(G * 0.9 + s)\ns = s + G\nstore(0.5)",
+    "a list that grows": "q = list(range(40))\nfor v in q:\n    s = s + v\n    if len(q) < 45: q.append(1)",
+    "a list outside that grows": (
+        "L.extend([0.1] * 38)\nfor v in L:\n    s = s + v\n    if len(L) < 45: L.append(0.7)\ndel L[2:]"
+    ),
+    "items ahead": "q = [s * k for k in range(40)]\nfor i in range(35): q[i + 5] = q[i] * 0.5 + 1.0\ns = q[39] + q[3]",
+    "items ahead of zip": "q = [s * k for k in range(40)]\nfor i, v in zip(range(35), q): q[i + 5] = v * 0.5\ns = q[39]",
+}
 
 
 def check(body, changes=()):
@@ -116,3 +135,8 @@ def test_iterations_under_way(name):
 @pytest.mark.parametrize("name", UNSEEN)
 def test_what_is_not_seen(name):
     check(*UNSEEN[name])
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_loops_write(name):
+    check(LOOPS[name])

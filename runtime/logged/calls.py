@@ -30,10 +30,10 @@ from .callees import (
     takes_callbacks,
 )
 from .containers import Containers
-from .frame import Frame
+from .frame import LoggedFrame
 from .kinds import BUILT, PLAIN, has_known_text
 from .python_functions import HANDLERS
-from .reads import CONTAINERS, Reads
+from .reads import CONTAINERS, ReadLog
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -43,9 +43,9 @@ _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, objec
 class Calls(Containers):
     """The part of a run that calls."""
 
-    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
-        self.frame = Frame(self, _NOWHERE, None)
+        self.frame = LoggedFrame(self, _NOWHERE, None)
         self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
         self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
         self._judged: dict[int, Any] = {}  # functions of ours, by id, whose settings are known
@@ -61,7 +61,7 @@ class Calls(Containers):
         if not isinstance(copy, Copy):
             raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
         node = self.reads.node_of(fn)
-        made = copy.function_of(fn, Frame(self, fn, node, copy.loops))
+        made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops))
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
             if fn.__kwdefaults__ and not node.extra:
@@ -136,11 +136,7 @@ class Calls(Containers):
                 self.reads.depends(setting)
         if not kwargs and all(type(x) in PLAIN and type(x) is not str for x in args):
             return ours(*args)
-        return self.given_back(
-            ours(
-                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
-            )
-        )
+        return self.handing(ours, args, kwargs, callbacks)
 
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
         with_texts = id(f) in _TEXT_MAKERS
@@ -148,9 +144,7 @@ class Calls(Containers):
             raise self.refuse("a text that is made of values")
         if with_texts and f is format and len(args) > 1 and str(args[1]).endswith("n"):
             raise self.refuse("a text that depends on the locale")
-        return self.given_back(
-            f(*[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()})
-        )
+        return self.handing(f, args, kwargs, callbacks)
 
     def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         """Code that dataclasses or named tuples have made of the names of fields."""
@@ -259,9 +253,7 @@ class Calls(Containers):
         kind = type(obj)
         if kind is TracedArray:
             method = own_answer(getattr)(obj, name) if obj._atom.aval.weak else getattr(obj, name)
-            return method(
-                *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
-            )
+            return self.handing(method, args, kwargs, False)
         if kind is np.ndarray or kind is MadeArray:
             return self._method_of_array(obj, name, args, kwargs)
         if kind in BUILT or kind in CONTAINERS:
@@ -273,9 +265,7 @@ class Calls(Containers):
                 and ("n}" in obj or not self._texts(args, kwargs))
             ):
                 raise self.refuse("a text that is made of values")
-            return getattr(obj, name)(
-                *[self.handed(x, True) for x in args], **{k: self.handed(x, True) for k, x in kwargs.items()}
-            )
+            return self.handing(getattr(obj, name), args, kwargs, True)
         return self.call(load(self, obj, name), *args, **kwargs)
 
     def _texts(self, args: Any, kwargs: Any) -> bool:
@@ -288,9 +278,7 @@ class Calls(Containers):
                 raise self.refuse(f".{name}() of an array from outside")
             if name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
                 return PLAIN_METHODS[name](obj, *args, **kwargs)
-        return getattr(obj, name)(
-            *[self.handed(x, False) for x in args], **{k: self.handed(x, False) for k, x in kwargs.items()}
-        )
+        return self.handing(getattr(obj, name), args, kwargs, False)
 
 
 def _anywhere() -> None:

@@ -21,7 +21,7 @@ from .callees import (
 from .handing import Handing
 from .kinds import PLAIN, of_traced
 from .reads import CONTAINERS
-from .writes import Items, Keys
+from .writes import WrittenItems, WrittenKeys
 
 
 class Containers(Handing):
@@ -30,9 +30,9 @@ class Containers(Handing):
     def item(self, obj: Any, index: Any) -> Any:
         """``obj[index]``."""
         kind = type(obj)
+        if type(index) not in PLAIN or type(index) is slice:
+            index = self.index(kind, index)
         if kind in PLAIN:
-            if type(index) not in PLAIN:
-                index = self.handed(index, False)
             if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
                 return item_of(self.recorder, obj, index)
             if kind is np.ndarray and is_traced(index):
@@ -46,9 +46,14 @@ class Containers(Handing):
                     return item_of(self.recorder, obj, index)
                 return obj[index]
             written = self.writes.get(id(obj)) if self.writes else None
-            if isinstance(written, Keys) and written.whole is None and is_leaf(index) and index in written.values:
+            if (
+                isinstance(written, WrittenKeys)
+                and written.whole is None
+                and is_leaf(index)
+                and index in written.values
+            ):
                 return written.values[index]
-            tail = written.tail if isinstance(written, Items) and written.whole is None else ()
+            tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
             if type(index) is int and -len(tail) <= index < 0:
                 return tail[index]
             if (now := self.current(obj)) is not obj:
@@ -78,6 +83,37 @@ class Containers(Handing):
             return self.part(node, "item", place + len(obj) if place < 0 else place, found)
         return self.special(obj, "__getitem__", index)
 
+    def index(self, kind: type, index: Any) -> Any:
+        """An index or key of an object of the class *kind*, about which code in C may ask nothing that is unseen."""
+        if type(index) is slice:
+            for part in (index.start, index.stop, index.step):
+                if type(part) not in PLAIN:
+                    raise self.refuse("a slice of objects")
+            return index
+        if kind in PLAIN:
+            return self.handed(index, False)
+        if kind in CONTAINERS or self.reads.trust.cls(kind):
+            if issubclass(kind, dict):
+                self.check_key(index)
+            elif not self.reads.trust.cls(type(index)):
+                return self.special(index, "__index__")
+        return index
+
+    def check_key(self, key: Any) -> None:
+        """An error where a key of a dict or set is compared by a method of the user's."""
+        kind = type(key)
+        if kind in PLAIN or is_leaf(key):
+            return
+        if kind is tuple or kind is frozenset:
+            for part in key:
+                self.check_key(part)
+            return
+        by_identity = all(found_in(kind, name)[0] in (object, type) for name in ("__eq__", "__hash__"))
+        if not (by_identity or self.reads.trust.cls(kind)):
+            raise self.refuse("a key that is compared by a method")
+        if not self.reads.trust.cls(kind):
+            self.reads.pin(kind)
+
     def _of_plain(self, obj: Any, index: Any) -> Any:
         return self.call(np.asarray, obj)[index]
 
@@ -105,16 +141,16 @@ class Containers(Handing):
                 self.looked_at(now)
                 return now
             if issubclass(kind, dict):
-                return dict.fromkeys(obj)
+                return self.keys_of(obj)
             if kind in (set, frozenset):
                 return list(obj)
-            return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            return self.contents(obj, node)
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
             self.changes(obj)  # an iterator, perhaps
             return obj
-        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
             return [self.item(obj, k) for k in range(len(obj))]
         if found_in(kind, "__iter__")[0] is not None:
             return self._iterator(self.special(obj, "__iter__"))
@@ -157,15 +193,23 @@ class Containers(Handing):
                 self.looked_at(obj)
                 if name not in PURE_METHODS.get(kind, ()):
                     self.changes(obj)
+            if kind is set or issubclass(kind, dict):
+                for x in args if name in ("add", "discard", "remove", "get", "pop", "setdefault") else ():
+                    self.check_key(x)
             callbacks = name == "sort"
             if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
-                args = [self.handed(x, callbacks) for x in args]
+                others = args[1:] if kind not in (list, deque) else ()  # which are only given back
+                args = [*[self.handed(x, callbacks) for x in args[: len(args) - len(others)]], *others]
                 kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
                 if name in ("sort", "index", "count", "remove"):
                     self.handed(obj, False)
             elif name in ("extend", "update", "union", "difference", "intersection"):
                 args = [self.iterable(x) for x in args]
-            return getattr(obj, name)(*args, **kwargs)
+            result = getattr(obj, name)(*args, **kwargs)
+            if kind is set and name == "update":
+                for x in obj:
+                    self.check_key(x)
+            return result
         if name not in PURE_METHODS.get(kind, PURE_METHODS.get(kind.__base__ or kind, frozenset())):
             return self._change(obj, kind, name, args, kwargs)
         if (now := self.current(obj)) is not obj:
@@ -174,10 +218,12 @@ class Containers(Handing):
             key = args[0]
             return self.item(obj, key) if self.has_key(obj, key) else (args[1] if len(args) > 1 else None)
         if name == "keys":
-            return dict.fromkeys(obj).keys()
+            return self.keys_of(obj).keys()
         if name in ("items", "values"):
-            shown = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            shown = self.contents(obj, node)
             return shown.items() if name == "items" else shown.values()
+        if name == "copy":
+            return self.shallow(obj)
         return getattr(self.handed(obj, False), name)(*[self.handed(x, False) for x in args], **kwargs)
 
     def _change(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
@@ -186,7 +232,7 @@ class Containers(Handing):
             if name == "append":
                 return self.append(obj, *args)
             if name == "extend":
-                for value in self.iterable(*args):
+                for value in list(self.iterable(*args)):
                     self.append(obj, value)
                 return None
             if name in ("insert", "pop", "remove", "clear", "reverse", "popleft", "appendleft", "extendleft", "rotate"):
@@ -200,10 +246,9 @@ class Containers(Handing):
         raise self.refuse(f".{name}() of an object from outside")
 
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
-        if type(key) not in PLAIN and not is_leaf(key):
-            raise self.refuse("a key that is compared by a method")
+        self.check_key(key)
         found = self.writes.get(id(obj)) if self.writes else None
-        if isinstance(found, Keys) and found.whole is None and key in found.values:
+        if isinstance(found, WrittenKeys) and found.whole is None and key in found.values:
             return True
         return key in self.current(obj)
 
@@ -221,5 +266,5 @@ class Containers(Handing):
         for name in ("__bool__", "__len__"):
             base, _ = found_in(kind, name)
             if base is not None:
-                return bool(self.special(x, name)) if not self.reads.trust.cls(base) else bool(x)
+                return len(x) > 0 if base is tuple else bool(self.special(x, name))
         return True

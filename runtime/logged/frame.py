@@ -24,11 +24,11 @@ from .callees import (
     own_answer,
 )
 from .kinds import BUILT, PLAIN, TRACED, has_known_text
-from .operators import Operators
+from .operators import FrameOperators
 from .reads import CONTAINERS
 
 
-class Frame(Operators):
+class LoggedFrame(FrameOperators):
     """What the copy of one function goes through."""
 
     def __init__(
@@ -170,6 +170,9 @@ class Frame(Operators):
         delattr(obj, name)
 
     def made(self, x: Any) -> Any:
+        if type(x) is not list:
+            for key in x:
+                self.run.check_key(key)
         return self.run.made(x)
 
     def _plainly_set(self, kind: type) -> bool:
@@ -178,7 +181,9 @@ class Frame(Operators):
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
         if kind in (TracedArray, MadeArray, np.ndarray):
-            index, value = self.run.handed(index, False), self.run.handed(value, False)
+            value = self.run.handed(value, False)
+        if type(index) not in PLAIN or type(index) is slice:
+            index = self.run.index(kind, index)
         if kind is TracedArray or kind is MadeArray:
             set_item(self.run.recorder, value, obj, index)
             return
@@ -207,6 +212,8 @@ class Frame(Operators):
         self.run.special(obj, "__setitem__", index, value)
 
     def del_item(self, obj: Any, index: Any) -> None:
+        if type(index) not in PLAIN or type(index) is slice:
+            index = self.run.index(type(obj), index)
         if self.run.reads.node_of(obj) is not None:
             if type(obj) is dict:
                 del self.run.whole_dict(obj)[index]

@@ -8,14 +8,16 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
-from .kinds import PLAIN, alike
-from .reads import CONTAINERS, Reads
+from .kinds import PLAIN, alike, is_held
+from .reads import CONTAINERS, ReadLog
 from .writing import Writing
 
 _INERT = frozenset((
@@ -30,7 +32,7 @@ _INERT = frozenset((
 class Handing(Writing):
     """The part of a run that hands values to libraries."""
 
-    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
 
@@ -62,6 +64,8 @@ class Handing(Writing):
             if not self.reads.trust.cls(value) and not issubclass(value, BaseException):
                 raise self.refuse("a class that is handed to a library")
             return value
+        if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+            return self._bound_in_c(value, callbacks)
         if self.reads.node_of(value) is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.trust.cls(kind):
@@ -69,10 +73,38 @@ class Handing(Writing):
                 raise self.refuse("a partial that is handed to a library")
             if (setting := leaf_setting(value)) is not None:
                 self.reads.depends(setting)
-            return value
-        if isinstance(value, np.ndarray) or not self.inert(kind):
+            if hasattr(kind, "__next__"):
+                return self._checked_items(value)
+        elif isinstance(value, np.ndarray) or not self.inert(kind):
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
+        self._check_parts(value, kind, depth)
         return value
+
+    def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """What an iterator gives to code that is not seen: nothing that is read there."""
+        for value in iterator:
+            if self.handed(value, False) is not value:
+                raise self.refuse("an iterator over containers from outside that is handed to a library")
+            yield value
+
+    def _check_parts(self, obj: Any, kind: type, depth: int) -> None:
+        """An error where an object that the run has made holds a container from outside."""
+        parts = list((dict_of(obj) or {}).values())
+        for base in kind.__mro__ if not self.reads.trust.cls(kind) else ():
+            slots = [raw for raw in vars(base).values() if type(raw) is types.MemberDescriptorType]
+            parts += [getattr(obj, raw.__name__) for raw in slots if hasattr(obj, raw.__name__)]
+        for value in parts:
+            if type(value) in CONTAINERS and self.handed(value, True, depth + 1) is not value:
+                raise self.refuse("an object with a container from outside that is handed to a library")
+
+    def _bound_in_c(self, method: Any, callbacks: bool) -> Any:
+        """A function in C; a method of an object only where it may be called back."""
+        owner = method.__self__
+        if isinstance(owner, types.ModuleType | type | None) or type(owner) in PLAIN:
+            return method
+        if not callbacks:
+            raise self.refuse("a method that is handed to a library")
+        return lambda *args, **kwargs: self.call(method, *args, **kwargs)
 
     def _container(self, value: Any, kind: type, callbacks: bool, depth: int) -> Any:
         node = self.reads.node_of(value)
@@ -107,13 +139,23 @@ class Handing(Writing):
         self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))
         return made
 
-    def given_back(self, result: Any) -> Any:
-        """The *result* of code in C, which must not have changed the copies that it was given, nor hand them out."""
-        copies, self._copies = self._copies, []
-        for made, before in copies:
-            now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
-            if made is result or len(now) != len(before) or not all(map(alike, now, before)):
-                raise self.refuse("code in C that changes, or hands out, a container from outside")
+    def handing(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+        """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
+        that it gets, nor keep them, nor hand them out."""
+        before, self._copies = self._copies, []
+        try:
+            result = f(
+                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
+            )
+            while self._copies:
+                made, was = self._copies[-1]
+                now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
+                same = made is not result and len(now) == len(was) and all(map(alike, now, was))
+                del made, was, now
+                if not same or is_held(self._copies):
+                    raise self.refuse("code in C that changes, or hands out, a container from outside")
+        finally:
+            self._copies = before
         return self.made(result) if self.loops and type(result) not in PLAIN else result
 
     def inert(self, kind: type) -> bool:

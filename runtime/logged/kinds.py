@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,21 @@ BUILT = {list, tuple, dict, set, frozenset}
 
 def alike(one: Any, other: Any) -> bool:
     return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))
+
+
+def _references(copies: list[tuple[Any, Any]]) -> int:
+    """How many references there are to the last of *copies*, which is taken off."""
+    made, before = copies.pop()
+    del before
+    return sys.getrefcount(made)
+
+
+_ALONE = _references([([], ())])
+
+
+def is_held(copies: list[tuple[Any, Any]]) -> bool:
+    """Whether anything else has the last of *copies* (and what was in it), which is taken off."""
+    return _references(copies) > _ALONE
 
 
 def is_number(value: Any) -> bool:

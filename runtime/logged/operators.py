@@ -15,8 +15,11 @@ from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
+_HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what they hold, but for comparisons
+_MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 
-class Operators(Transparent):
+
+class FrameOperators(Transparent):
     """The part of a frame that has the operators."""
 
     run: Any
@@ -71,16 +74,23 @@ class Operators(Transparent):
         mine, theirs = type(a), type(b)
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:
-            return plain(run.handed(a, False), run.handed(b, False))
+            if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
+                return plain(run.shallow(a), run.shallow(b))
+            return run.handing(plain, (a, b), {}, False)
         first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
         if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:
             first.reverse()
         for obj, kind, users, method, other in first:
             if not users:
-                if kind is TracedArray or kind is np.ndarray:
+                if kind is TracedArray or kind is np.ndarray or issubclass(kind, np.generic):
                     raise run.refuse(f"an operator on an array and an object of the class {theirs.__qualname__}")
                 continue  # a number of Python's, which knows nothing of the user's classes
             base, _ = found_in(kind, method)
+            if base is object and method == "__ne__" and found_in(kind, "__eq__")[0] is not object:
+                equal = run.special(obj, "__eq__", other)
+                if equal is not NotImplemented:
+                    return not self.test(equal)
+                continue
             if base is None or base is object:
                 continue
             found = run.special(obj, method, other)
@@ -90,7 +100,7 @@ class Operators(Transparent):
                 break
         if name in ("__eq__", "__ne__"):
             return (a is b) is (name == "__eq__")
-        return plain(a, b)  # raises
+        raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
 
     def _users(self, kind: type) -> bool:
         return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.trust.cls(kind)
@@ -128,7 +138,7 @@ class Operators(Transparent):
 
 
 def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Callable[..., Any]:
-    def operate(self: Operators, a: Any, b: Any) -> Any:
+    def operate(self: FrameOperators, a: Any, b: Any) -> Any:
         if type(a) in PLAIN and type(b) in PLAIN:
             return plain(a, b)
         return self._operate(plain, name, reflected, a, b)
@@ -137,7 +147,7 @@ def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Call
 
 
 def _in_place(plain: Callable[[Any, Any], Any], name: str, method: str) -> Callable[..., Any]:
-    def operate(self: Operators, a: Any, b: Any) -> Any:
+    def operate(self: FrameOperators, a: Any, b: Any) -> Any:
         return self._inplace(plain, name, method, a, b)
 
     return operate
@@ -150,11 +160,13 @@ _ARITHMETIC = {
 }  # fmt: skip
 for _method, _name in _ARITHMETIC.items():
     if _method != "mod":
-        setattr(Operators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
+        setattr(FrameOperators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
     setattr(
-        Operators, f"i{_method.rstrip('_')}", _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method)
+        FrameOperators,
+        f"i{_method.rstrip('_')}",
+        _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method),
     )
 for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
-    setattr(Operators, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
+    setattr(FrameOperators, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
 
 FOR_THE_USER.add(__file__)

@@ -17,16 +17,16 @@ from .callees import (
 )
 from .kinds import PLAIN, TRACED
 from .reads import CONTAINERS
-from .writes import Items
+from .writes import WrittenItems
 
 
 def _len(run: Any, x: Any) -> int:
     kind = type(x)
     if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":
         entry = run.writes.get(id(x))
-        if not isinstance(entry, Items) or entry.whole is None:
+        if not isinstance(entry, WrittenItems) or entry.whole is None:
             found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
-            return found + length(run.recorder, entry.tail) if isinstance(entry, Items) else found
+            return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))
     if kind in PLAIN or run.reads.trust.cls(kind):
@@ -90,6 +90,8 @@ def _of_iterables(builtin: Any) -> Callable[..., Any]:
 def _of_function(builtin: Any) -> Callable[..., Any]:
     def call(run: Any, function: Any, *args: Any) -> Any:
         own = own_answer(builtin)
+        if builtin is filter and function in (None, bool):
+            return run.made(filter(run.test, run.iterable(*args)))
         return run.made((own or builtin)(_callback(run, function), *[run.iterable(x) for x in args]))
 
     return call
@@ -109,7 +111,7 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
         own = own_answer(builtin) or builtin
         values = [run.iterable(args[0])] if len(args) == 1 else list(args)
         if key is not None:
-            return own(*values, key=_callback(run, key), **kwargs)
+            return own(*values, key=lambda x: run.handed(run.call(key, x), False), **kwargs)
         if len(args) == 1:
             values = [list(values[0])]
         for x in values[0] if len(args) == 1 else values:
@@ -169,7 +171,9 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(bool): _bool, id(range): _range, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
-    id(reversed): lambda run, x: run.made(reversed(x if type(x) in PLAIN or type(x) is dict else run.iterable(x))),
+    id(reversed): lambda run, x: run.made(
+        reversed(x if type(x) in (*PLAIN, dict, set, frozenset) else run.iterable(x))
+    ),
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),

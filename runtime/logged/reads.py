@@ -61,7 +61,7 @@ def not_closed(what: str) -> NotClosedError:
     return NotClosedError(Refusal.LOG_UNSEEN(what=what))
 
 
-class Reads:
+class ReadLog:
     """The reads of one run.  *stand_in(node)*: the traced array for an array that is read, an input from then on."""
 
     def __init__(

@@ -30,7 +30,7 @@ class Varies(Retry):
 
 
 @dataclass(slots=True)
-class Names:
+class WrittenNames:
     """Attributes of an object, names of a module, or the contents of a cell (under "")."""
 
     owner: Any
@@ -38,7 +38,7 @@ class Names:
 
 
 @dataclass(slots=True)
-class Keys:
+class WrittenKeys:
     """Items of a dict.  *whole*: all of it as the run has it, once that counts."""
 
     owner: Any
@@ -49,13 +49,14 @@ class Keys:
     def read(self, contents: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
         """The dict as the run has it; *contents* are those from outside."""
         if self.whole is None:
-            self.before = contents()
-            self.whole = {**self.before, **self.values}
+            self.whole = contents()
+            self.before = dict(self.whole)
+            self.whole.update(self.values)
         return self.whole
 
 
 @dataclass(slots=True)
-class Items:
+class WrittenItems:
     """Items of a list or deque: those that were appended, or the *whole*."""
 
     owner: Any

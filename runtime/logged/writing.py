@@ -1,10 +1,11 @@
 """What a run writes outside, and what it then finds there.
 
-Nothing is written before the run is over: ``Run.writes`` has it, and a read of such a place is answered from there."""
+Nothing is written before the run is over: ``LoggedRun.writes`` has it, and a read of such a place is answered from there."""
 
 from __future__ import annotations
 
 import types
+from collections import deque
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
@@ -14,21 +15,25 @@ from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
-from .kinds import is_number
-from .reads import NotClosedError, Reads, not_closed
-from .writes import Items, Keys, Names, Varies
+from .kinds import is_held, is_number
+from .reads import CONTAINERS, NotClosedError, ReadLog, not_closed
+from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
 
 
 class Writing:
     """The part of a run that knows what it has written."""
 
-    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         self.reads, self.recorder = reads, recorder
         self.loops = recorder.open_loops  # iterations over symbols that are under way
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
-        self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
+        self.writes: dict[
+            int, WrittenNames | WrittenKeys | WrittenItems
+        ] = {}  # what the run has written outside, by id of the owner
         self.touched: set[int] = set()  # ids of containers outside that the run has read
+        self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
+        self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
 
     def call(self, f: Any, *args: Any, **kwargs: Any) -> Any:
         """``f(*args, **kwargs)``."""
@@ -68,8 +73,8 @@ class Writing:
         """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
         if read and label not in self.reads.varying and is_number(value):
             raise self.again(Varies(label))
-        found = self.writes.setdefault(id(owner), Names(owner))
-        assert isinstance(found, Names)
+        found = self.writes.setdefault(id(owner), WrittenNames(owner))
+        assert isinstance(found, WrittenNames)
         if self.loops:
             self.loops[-1].wrote(found.values, name)
         found.values[name] = value
@@ -91,10 +96,35 @@ class Writing:
         found = self.writes.get(id(obj)) if self.writes else None
         if found is None:
             return obj
-        if isinstance(found, Keys):
-            return found.read(lambda: {key: self.part(node, "key", key, item) for key, item in obj.items()})
-        assert isinstance(found, Items)
-        return found.read(lambda: type(obj)(self.part(node, "item", k, item) for k, item in enumerate(obj)))
+        assert isinstance(found, WrittenKeys | WrittenItems)
+        return found.read(lambda: self.contents(obj, node))
+
+    def contents(self, obj: Any, node: StateNode) -> Any:
+        """What is in a list or dict outside before the run writes there: one object, which its writes change, so that
+        iterations and views that are under way see them."""
+        if id(obj) not in self._shown:
+            made: Any
+            if isinstance(obj, dict):
+                made = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            else:
+                made = [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            self._shown[id(obj)] = made if type(obj) is not deque else deque(made, obj.maxlen)
+        return self._shown[id(obj)]
+
+    def keys_of(self, obj: Any) -> dict[Any, Any]:
+        """The keys of a dict outside, to be iterated over."""
+        return self._keys.setdefault(id(obj), dict.fromkeys(obj))
+
+    def shallow(self, obj: Any) -> Any:
+        """A container outside as a new one with what is in it; anything else as it is."""
+        kind, node = type(obj), self.reads.node_of(obj)
+        if kind not in CONTAINERS or node is None:
+            return obj
+        if kind in (set, frozenset):
+            return kind(obj)
+        now: Any = self.current(obj)
+        found: Any = self.contents(obj, node) if now is obj else now
+        return deque(found, obj.maxlen) if kind is deque else kind(found)
 
     def parts_of(self, obj: Any) -> Any:
         """The contents of a container outside as the run has them: a copy."""
@@ -108,8 +138,11 @@ class Writing:
 
     def append(self, obj: Any, value: Any) -> None:
         """Append to a list outside."""
-        found = self.writes.setdefault(id(obj), Items(obj))
-        assert isinstance(found, Items)
+        found = self.writes.setdefault(id(obj), WrittenItems(obj))
+        assert isinstance(found, WrittenItems)
+        if id(obj) in self._shown:  # it may be iterated over
+            self.current(obj)
+            self.changes(obj)
         target = found.tail if found.whole is None else found.whole
         if not (self.loops and type(target) is list and self.loops[-1].appended(target, value)):
             self.changes(target)
@@ -120,12 +153,16 @@ class Writing:
         node = self.reads.node_of(obj)
         if not is_leaf(key) or type(obj) is not dict:
             raise self.refuse("an assignment of an item of a dict with keys that are objects")
-        found = self.writes.setdefault(id(obj), Keys(obj))
-        assert isinstance(found, Keys)
+        found = self.writes.setdefault(id(obj), WrittenKeys(obj))
+        assert isinstance(found, WrittenKeys)
         label = f"{node.label}[{key!r}]" if node is not None else ""
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and is_number(value):
             raise self.again(Varies(label))
+        if id(obj) in self._shown:
+            self.current(obj)
+        if id(obj) in self._keys:
+            self._keys[id(obj)][key] = None
         target = found.values if found.whole is None else found.whole
         if self.loops:
             self.loops[-1].wrote(target, key)
@@ -133,16 +170,20 @@ class Writing:
 
     def whole_list(self, obj: Any) -> Any:
         """A list outside, to be changed in any way: as the run has it."""
-        self.writes.setdefault(id(obj), Items(obj))
+        self.writes.setdefault(id(obj), WrittenItems(obj))
         if self.loops:
             self.loops[-1].refuse_seen("a list outside is changed")
         return self.current(obj)
 
     def whole_dict(self, obj: Any) -> Any:
         """A dict outside, to be changed in any way."""
-        self.writes.setdefault(id(obj), Keys(obj))
+        self.writes.setdefault(id(obj), WrittenKeys(obj))
         if self.loops:
             self.loops[-1].refuse_seen("a dict outside is changed")
+        if id(obj) in self._keys:
+            keys = [(self._keys.pop(id(obj)), ())]
+            if is_held(keys):
+                raise self.refuse("a dict outside that is changed while its keys are iterated over")
         return self.current(obj)
 
     # ---- loops over symbols
@@ -172,7 +213,9 @@ class Writing:
     def untouched(self) -> set[int]:
         """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
         where such a length is to be a number of the run."""
-        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
+        only = {
+            key for key, entry in self.writes.items() if not isinstance(entry, WrittenNames) and key not in self.touched
+        }
         for key in only:
             node = self.reads.node_of(self.writes[key].owner)
             if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
@@ -185,8 +228,12 @@ class Writing:
             return
         stores = self.reads.stores()
         for key, entry in self.writes.items():
-            if isinstance(entry, Keys) and key in stores:
+            if isinstance(entry, WrittenKeys) and key in stores:
                 raise self.refuse("an assignment in a dict that has the names of an object")
-            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
-            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
+            store = (
+                dict_of(entry.owner)
+                if isinstance(entry, WrittenNames) and type(entry.owner) is not dict
+                else entry.owner
+            )
+            if isinstance(entry, WrittenNames) and self.reads.node_of(store) is not None:
                 raise self.refuse("an assignment of an attribute, which is found in a dict, too")

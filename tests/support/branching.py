@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from with_source import code_of
 
 from tracegrad import compile_grad
 
@@ -58,7 +59,7 @@ def source(seed: int) -> str:
 
 def function(seed: int) -> Callable[..., Any]:
     space: dict[str, Any] = {"np": np, "__name__": "branching", "__spec__": None}
-    exec(compile(source(seed), f"<branching {seed}>", "exec"), space)
+    exec(code_of(source(seed), f"branching {seed}"), space)
     return space["f"]
 
 

@@ -16,6 +16,7 @@ HEAD = """
 import bisect, collections, contextlib, copy, dataclasses, enum, functools, heapq, inspect, itertools, math, operator, sys, types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from functools import partial
+from with_source import code_of
 class Box:
     def __init__(self, **named): self.__dict__.update(named)
 class Bad(Exception):
@@ -81,7 +82,7 @@ KINDS: dict[str, Kind] = {
         """
 m = types.ModuleType("MOD")
 sys.modules["MOD"] = m
-exec(inspect.cleandoc('''
+exec(code_of(inspect.cleandoc('''
 import NUMPY as np
 W, N, T, H = np.ones(3), 0, {"a": 0.5}, []
 def energy(v): return np.sum(W * W * v)
@@ -99,7 +100,7 @@ class Unit:
     scale = 0.5
     def run(self, v): return np.sum(W * v) * self.scale
 unit = Unit()
-'''), vars(m))
+'''), 'MOD'), vars(m))
 def lookup(name): return getattr(sys.modules["MOD"], name)
 me = sys.modules[__name__]
 me.SELF = 0.5

@@ -16,7 +16,6 @@ a little.
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import random
 import signal
@@ -33,6 +32,7 @@ import numpy as np
 from effect_state_drawn import POINTS, Call, EffectProgram, Node, drawn
 from leftovers import leftovers
 from same_state import difference
+from with_source import code_of
 
 import tracegrad
 from tracegrad import TracegradError, compile_grad, config
@@ -68,7 +68,7 @@ class World:
     def of(cls, case: EffectProgram, side: str) -> World:
         module = types.ModuleType(f"made_main{side}")
         sys.modules[module.__name__] = module
-        exec(_code(case.source(side), f"effect_program_{case.seed}{side}.py"), vars(module))
+        exec(code_of(case.source(side), f"effect program {case.seed}{side}"), vars(module))
         return cls(case, side, module)
 
     def close(self) -> None:
@@ -103,6 +103,7 @@ class World:
             "sys",
             "made_mod",
             "bisect",
+            "code_of",
             "collections",
             "contextlib",
             "enum",
@@ -121,11 +122,6 @@ class World:
             "see": self.space.get("see"),
             "result": result,
         }
-
-
-@functools.lru_cache(8)
-def _code(source: str, name: str) -> types.CodeType:
-    return compile(source, name, "exec")
 
 
 def _taken(result: Any) -> Any:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from with_source import code_of
 
 from tracegrad import compile_grad
 
@@ -389,7 +390,7 @@ def _draw(choose: random.Random, seed: int) -> StateProgram:
 def namespace(case: StateProgram) -> dict[str, Any] | None:
     space: dict[str, Any] = {"np": np, "__name__": "state_program"}
     try:
-        exec(compile(case.source, f"state_program_{case.seed}.py", "exec"), space)
+        exec(code_of(case.source, f"state program {case.seed}"), space)
     except Exception:
         return None
     return space
@@ -406,7 +407,7 @@ def call(space: dict[str, Any], f: Any, case: StateProgram) -> Any:
 
 def change(space: dict[str, Any], text: str) -> None:
     with contextlib.suppress(Exception):
-        exec(compile(text, "changes.py", "exec"), space)
+        exec(code_of(text, "a change"), space)
 
 
 def judge(case: StateProgram) -> Verdict:

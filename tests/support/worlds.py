@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from with_source import code_of
 
 import tracegrad
 from tracegrad import compile_grad
@@ -36,9 +37,9 @@ class World:
         self.names = name, f"{name}_m"
         self.user, self.m = map(types.ModuleType, self.names)
         sys.modules.update(zip(self.names, (self.user, self.m), strict=True))
-        exec(module, self.m.__dict__)
+        exec(code_of(module, self.names[1]), self.m.__dict__)
         self.user.__dict__["m"] = self.m
-        exec(source.replace("MODULE", self.names[1]), self.user.__dict__)
+        exec(code_of(source.replace("MODULE", self.names[1]), name), self.user.__dict__)
         self.args = getattr(self.user, "ARGS", tuple)()
 
     def __enter__(self) -> World:
@@ -50,7 +51,7 @@ class World:
 
     def do(self, change: str | None) -> None:
         if change:
-            exec(change, self.user.__dict__)
+            exec(code_of(change, "a change"), self.user.__dict__)
 
     def state(self) -> tuple[list[Any], list[str]]:
         """(all that can be reached, with numbers for objects; where traced objects are)."""

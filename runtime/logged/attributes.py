@@ -72,7 +72,7 @@ def load(run: Any, obj: Any, name: str) -> Any:
 
 
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
-    """What an entry *raw* of the class *base* is for the object, whose class is *kind*."""
+    """The value that an entry *raw* of the class *base* is for the object, whose class is *kind*."""
     reads: ReadLog = run.reads
     shown = reads.read_class(base, name, raw)
     if type(raw) is types.FunctionType:

@@ -29,7 +29,7 @@ from .reads import CONTAINERS
 
 
 class LoggedFrame(FrameOperators):
-    """What the copy of one function goes through."""
+    """The object that the copy of one function goes through."""
 
     def __init__(
         self, run: Any, fn: types.FunctionType, node: StateNode | None, loops: Sequence[Any] = ()

@@ -1,4 +1,4 @@
-"""What code that is not converted gets.
+"""Values for code that is not converted.
 
 Containers from outside are handed over as copies of all that they hold, which is read; the user's functions as their
 copies, where they are only called.  What else such code might look into is refused."""
@@ -81,7 +81,7 @@ class Handing(Writing):
         return value
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """What an iterator gives to code that is not seen: nothing that is read there."""
+        """The items that an iterator gives to code that is not seen: nothing that is read there."""
         for value in iterator:
             if self.handed(value, False) is not value:
                 raise self.refuse("an iterator over containers from outside that is handed to a library")
@@ -126,14 +126,16 @@ class Handing(Writing):
         if kind in (set, frozenset):
             for item in value:
                 self.handed(item, callbacks, depth + 1)
-            return value if node is None else self._copied(kind(value))
+            same_kind: Any = kind
+            return value if node is None else self._copied(same_kind(value))
         found = [
             self.handed(item if node is None else self.part(node, "item", k, item), callbacks, depth + 1)
             for k, item in enumerate(value)
         ]
         if node is None and all(map(operator.is_, found, value)):
             return value
-        return tuple(found) if kind is tuple else self._copied(kind(found))
+        like: Any = kind
+        return tuple(found) if kind is tuple else self._copied(like(found))
 
     def _copied(self, made: Any) -> Any:
         self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))

@@ -55,7 +55,7 @@ _PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
 
 
 class Logged:
-    """What is known of one function's runs of converted code."""
+    """The knowledge of one function's runs of converted code."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -260,8 +260,3 @@ def _snapshot(
         if type(stand_ins[id(node)]) is TracedArray:
             recorder.given[id(stand_ins[id(node)])] = f"arrays[{k}]"
     return snapshot, [float(x) if type(x) is int else x for x in snapshot.arrays]
-
-
-def refusal(logged: Logged, call: Call) -> Reason | None:
-    """The reason why runs of calls like *call* are not closed."""
-    return logged.refused.get(call.key)

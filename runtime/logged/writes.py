@@ -1,4 +1,4 @@
-"""What a run has written outside: kept in the log, and done when the run is over.
+"""Places outside that a run has written: kept in the log, and done when the run is over.
 
 Each object outside that the run writes to has one entry here, under its identity: the names, keys or items that are
 others now.  A read of such a place is answered from here.  So nobody sees a run that is not over, and one that is

@@ -1,6 +1,6 @@
-"""What a run writes outside, and what it then finds there.
+"""Writes of a run, and its reads of places that it has written.
 
-Nothing is written before the run is over: ``LoggedRun.writes`` has it, and a read of such a place is answered from there."""
+Nothing is written before the run is over: ``writes`` has it, and a read of such a place is answered from there."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ class Writing:
         return error
 
     def seen(self, value: Any, label: str) -> Any:
-        """What the run gets for *value*, which stands outside in a place that can't change."""
+        """The value that the run gets for *value*, which stands outside in a place that can't change."""
         assert self.reads.root is not None
         return self.reads.read(self.reads.root, "const", label, value, label, (label, id(value)))
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
-        """What the run gets for an item of a container outside."""
+        """The value that the run gets for an item of a container outside."""
         return self.reads.read(node, how, key, value, f"{node.label}[{key!r}]")
 
     def written(self, owner: Any, name: str) -> Any:
-        """What the run has written there; MISSING where it has not."""
+        """The value that the run has written there; MISSING where it has not."""
         found = self.writes.get(id(owner)) if self.writes else None
         return MISSING if found is None else found.values.get(name, MISSING)  # type: ignore[union-attr]
 
@@ -100,8 +100,8 @@ class Writing:
         return found.read(lambda: self.contents(obj, node))
 
     def contents(self, obj: Any, node: StateNode) -> Any:
-        """What is in a list or dict outside before the run writes there: one object, which its writes change, so that
-        iterations and views that are under way see them."""
+        """The contents of a list or dict outside before the run writes there: one object, which its writes change, so
+        that iterations and views that are under way see them."""
         if id(obj) not in self._shown:
             made: Any
             if isinstance(obj, dict):

@@ -6,7 +6,7 @@ import operator
 import types
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -66,8 +66,12 @@ class Containers(Handing):
             place = operator.index(index)
             return self.part(node, "item", place + len(obj) if place < 0 else place, found)
         if isinstance(obj, type):
+<<<<<<< HEAD
             generic: Any = obj  # `list[int]`
             return generic[index]
+=======
+            return cast(Any, obj)[index]  # `list[int]`
+>>>>>>> h-convert
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")

@@ -81,7 +81,11 @@ class Handing(Writing):
         return value
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
+<<<<<<< HEAD
         """The items that an iterator gives to code that is not seen: nothing that is read there."""
+=======
+        """The items of an iterator, for code that is not seen: nothing that is read there."""
+>>>>>>> h-convert
         for value in iterator:
             if self.handed(value, False) is not value:
                 raise self.refuse("an iterator over containers from outside that is handed to a library")
@@ -106,7 +110,7 @@ class Handing(Writing):
             raise self.refuse("a method that is handed to a library")
         return lambda *args, **kwargs: self.call(method, *args, **kwargs)
 
-    def _container(self, value: Any, kind: type, callbacks: bool, depth: int) -> Any:
+    def _container(self, value: Any, kind: Any, callbacks: bool, depth: int) -> Any:
         node = self.reads.node_of(value)
         self.looked_at(value)
         if node is not None and (now := self.current(value)) is not value:
@@ -121,8 +125,7 @@ class Handing(Writing):
             }
             if node is None and all(parts[key] is value[key] for key in value):
                 return value
-            made: Any = kind
-            return self._copied(parts if kind is dict else made(parts))
+            return self._copied(parts if kind is dict else kind(parts))
         if kind in (set, frozenset):
             for item in value:
                 self.handed(item, callbacks, depth + 1)

@@ -49,7 +49,7 @@ def _step_of_integer(index: int, shape: Ints) -> SliceStep:
 
 
 def _through(self: TracedArray, step: SliceStep, index: Any) -> TracedArray:
-    if not step.shape and Ellipsis not in (index if isinstance(index, tuple) else (index,)):
+    if not step.shape and not any(part is Ellipsis for part in (index if isinstance(index, tuple) else (index,))):
         return wrap(step.apply(self.atom), self._recorder)  # NumPy gives a scalar here, not a view
     return self.view(step)
 

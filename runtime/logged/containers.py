@@ -66,12 +66,7 @@ class Containers(Handing):
             place = operator.index(index)
             return self.part(node, "item", place + len(obj) if place < 0 else place, found)
         if isinstance(obj, type):
-<<<<<<< HEAD
-            generic: Any = obj  # `list[int]`
-            return generic[index]
-=======
             return cast(Any, obj)[index]  # `list[int]`
->>>>>>> h-convert
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")

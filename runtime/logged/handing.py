@@ -81,11 +81,7 @@ class Handing(Writing):
         return value
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
-<<<<<<< HEAD
-        """The items that an iterator gives to code that is not seen: nothing that is read there."""
-=======
         """The items of an iterator, for code that is not seen: nothing that is read there."""
->>>>>>> h-convert
         for value in iterator:
             if self.handed(value, False) is not value:
                 raise self.refuse("an iterator over containers from outside that is handed to a library")

@@ -90,11 +90,7 @@ def _of_iterables(builtin: Any) -> Callable[..., Any]:
 def _of_function(builtin: Any) -> Callable[..., Any]:
     def call(run: Any, function: Any, *args: Any) -> Any:
         own = own_answer(builtin)
-<<<<<<< HEAD
-        if builtin is filter and function in (None, bool):
-=======
         if builtin is filter and (function is None or function is bool):
->>>>>>> h-convert
             return run.made(filter(run.test, run.iterable(*args)))
         return run.made((own or builtin)(_callback(run, function), *[run.iterable(x) for x in args]))
 
@@ -176,13 +172,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(bool): _bool, id(range): _range, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
-<<<<<<< HEAD
-    id(reversed): lambda run, x: run.made(
-        reversed(x if type(x) in (*PLAIN, dict, set, frozenset) else run.iterable(x))
-    ),
-=======
     id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
->>>>>>> h-convert
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),

@@ -15,7 +15,7 @@ from ..record.call_key import Call
 from ..record.plain_objects import is_object
 from ..record.trees import one_level
 from ..state.state_graph import StateNode
-from .reads import Reads, not_closed
+from .reads import ReadLog, not_closed
 
 _KINDS = optree.PyTreeKind
 _BY_INDEX = (_KINDS.TUPLE, _KINDS.LIST, _KINDS.NAMEDTUPLE, _KINDS.DEQUE)
@@ -25,7 +25,7 @@ _BY_KEY = (_KINDS.DICT, _KINDS.ORDEREDDICT, _KINDS.DEFAULTDICT)
 class Given:
     """``args`` and ``kwargs`` of *call* over other *leaves*; ``places``: the expression for each container, by id."""
 
-    def __init__(self, reads: Reads, call: Call, leaves: Sequence[Any], names: Sequence[str]) -> None:
+    def __init__(self, reads: ReadLog, call: Call, leaves: Sequence[Any], names: Sequence[str]) -> None:
         self._reads, self.leaves, self._names = reads, leaves, names
         self.places: dict[int, str] = {}
         self.originals: dict[int, Any] = {}  # as `Arguments` has it: nothing stands for a container here

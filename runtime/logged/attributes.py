@@ -15,7 +15,7 @@ from typing import Any
 from ...tracer.bytecode.records import dict_of
 from ..state.libraries import verdict
 from ..state.pins import MISSING, can_change
-from .reads import Reads, not_closed
+from .reads import ReadLog, not_closed
 from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -33,7 +33,7 @@ def found_in(cls: type, name: str) -> tuple[type | None, Any]:
 
 def load(run: Any, obj: Any, name: str) -> Any:
     """``obj.name``, as converted code finds it."""
-    reads: Reads = run.reads
+    reads: ReadLog = run.reads
     kind = type(obj)
     if kind is types.ModuleType or issubclass(kind, types.ModuleType):
         return _of_module(run, reads, obj, name)
@@ -72,8 +72,8 @@ def load(run: Any, obj: Any, name: str) -> Any:
 
 
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
-    """What an entry *raw* of the class *base* is for the object, whose class is *kind*."""
-    reads: Reads = run.reads
+    """The value that an entry *raw* of the class *base* is for the object, whose class is *kind*."""
+    reads: ReadLog = run.reads
     shown = reads.read_class(base, name, raw)
     if type(raw) is types.FunctionType:
         return types.MethodType(raw, obj)
@@ -90,7 +90,7 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
     return shown
 
 
-def _by_data_descriptor(run: Any, reads: Reads, node: Any, obj: Any, base: type, name: str, raw: Any) -> Any:
+def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: type, name: str, raw: Any) -> Any:
     if isinstance(raw, property):
         reads.read_class(base, name, raw)
         if raw.fget is None:
@@ -118,7 +118,7 @@ def _by_data_descriptor(run: Any, reads: Reads, node: Any, obj: Any, base: type,
     raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
 
 
-def _absent(run: Any, reads: Reads, node: Any, obj: Any, kind: type, name: str) -> Any:
+def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
     if node is not None:
         if node.kind not in ("instance", "argument"):
             raise not_closed(f"`.{name}`, which is absent")
@@ -133,7 +133,7 @@ def _absent(run: Any, reads: Reads, node: Any, obj: Any, kind: type, name: str) 
     return run.call(hook, obj, name)
 
 
-def _of_module(run: Any, reads: Reads, module: types.ModuleType, name: str) -> Any:
+def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) -> Any:
     node = reads.node_of(module)
     if node is None:
         raise not_closed(f"`.{name}` of a module that was found on an unknown way")
@@ -159,7 +159,7 @@ def _of_module(run: Any, reads: Reads, module: types.ModuleType, name: str) -> A
 
 
 def _of_class(run: Any, cls: type, name: str) -> Any:
-    reads: Reads = run.reads
+    reads: ReadLog = run.reads
     if reads.trust.cls(cls):
         if can_change(cls):
             reads.names(name)
@@ -203,7 +203,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
 
 
 def _of_super(run: Any, obj: super, name: str) -> Any:
-    reads: Reads = run.reads
+    reads: ReadLog = run.reads
     known: Any = obj
     kind, this, own = known.__self_class__, known.__thisclass__, known.__self__
     assert kind is not None
@@ -229,7 +229,7 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
     return getattr(obj, name)
 
 
-def _of_member(reads: Reads, node: Any, obj: Any, name: str) -> Any:
+def _of_member(reads: ReadLog, node: Any, obj: Any, name: str) -> Any:
     if name in ("value", "_value_", "name", "_name_") and node is not None:
         held = "_value_" if "value" in name else "_name_"
         found_by = type(obj).__dict__.get(name)
@@ -238,7 +238,7 @@ def _of_member(reads: Reads, node: Any, obj: Any, name: str) -> Any:
     raise not_closed(f"`.{name}` of an enum member")
 
 
-def _of_library(reads: Reads, node: Any, obj: Any, kind: type, name: str) -> Any:
+def _of_library(reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
     """Of an instance of a class of Python's, or of a library's: those of C, or of what the run has made."""
     if node is None:
         if kind is types.FunctionType and name not in _OF_FUNCTIONS:

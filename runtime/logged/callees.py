@@ -1,8 +1,8 @@
-"""What a callee is: the question that each call of converted code asks first.
+"""Kinds of callees: the question that each call of converted code asks first.
 
 A Python function of the user's is converted, and its copy runs.  A function of a library that the table of libraries
 (``state/libraries.py``) calls pure runs as it is, and gets what it is given in a form in which nothing of the outside
-is left unread (``Run.handed``).  What neither applies to is not closed.
+is left unread (``LoggedRun.handed``).  What neither applies to is not closed.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ from .callees import (
     takes_callbacks,
 )
 from .containers import Containers
-from .frame import Frame
+from .frame import LoggedFrame
 from .kinds import BUILT, PLAIN, has_known_text
 from .python_functions import HANDLERS
-from .reads import CONTAINERS, Reads
+from .reads import CONTAINERS, ReadLog
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -43,9 +43,9 @@ _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, objec
 class Calls(Containers):
     """The part of a run that calls."""
 
-    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
-        self.frame = Frame(self, _NOWHERE, None)
+        self.frame = LoggedFrame(self, _NOWHERE, None)
         self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
         self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
         self._judged: dict[int, Any] = {}  # functions of ours, by id, whose settings are known
@@ -61,7 +61,7 @@ class Calls(Containers):
         if not isinstance(copy, Copy):
             raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
         node = self.reads.node_of(fn)
-        made = copy.function_of(fn, Frame(self, fn, node, copy.loops))
+        made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops))
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
             if fn.__kwdefaults__ and not node.extra:

@@ -21,7 +21,7 @@ from .callees import (
 from .handing import Handing
 from .kinds import PLAIN, of_traced
 from .reads import CONTAINERS
-from .writes import Items, Keys
+from .writes import WrittenItems, WrittenKeys
 
 
 class Containers(Handing):
@@ -46,9 +46,14 @@ class Containers(Handing):
                     return item_of(self.recorder, obj, index)
                 return obj[index]
             written = self.writes.get(id(obj)) if self.writes else None
-            if isinstance(written, Keys) and written.whole is None and is_leaf(index) and index in written.values:
+            if (
+                isinstance(written, WrittenKeys)
+                and written.whole is None
+                and is_leaf(index)
+                and index in written.values
+            ):
                 return written.values[index]
-            tail = written.tail if isinstance(written, Items) and written.whole is None else ()
+            tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
             if type(index) is int and -len(tail) <= index < 0:
                 return tail[index]
             if (now := self.current(obj)) is not obj:
@@ -245,7 +250,7 @@ class Containers(Handing):
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
         self.check_key(key)
         found = self.writes.get(id(obj)) if self.writes else None
-        if isinstance(found, Keys) and found.whole is None and key in found.values:
+        if isinstance(found, WrittenKeys) and found.whole is None and key in found.values:
             return True
         return key in self.current(obj)
 

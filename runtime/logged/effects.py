@@ -31,14 +31,14 @@ from ..record.outputs import whole_containers, with_whole
 from ..state.state_graph import StateGraph, StateNode
 from .arguments import Given
 from .reads import not_closed
-from .run import Run
-from .writes import DELETED, Items, Keys, Names
+from .run import LoggedRun
+from .writes import DELETED, WrittenItems, WrittenKeys, WrittenNames
 
 _DATA = (TracedArray, np.ndarray, np.generic, float, int, bool, str, bytes, type(None), complex)
 
 
 def effects_of(
-    run: Run, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any
+    run: LoggedRun, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any
 ) -> Effects:  # fmt: skip
     """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
     numbers outside, in the order of the kernel's operands, by the ids of their nodes."""
@@ -77,9 +77,11 @@ def _objects_in(out: Any) -> set[int]:
     return found
 
 
-def _write(run: Run, entry: Names | Keys | Items, found: Effects, values: _Values, graph: StateGraph) -> None:
+def _write(
+    run: LoggedRun, entry: WrittenNames | WrittenKeys | WrittenItems, found: Effects, values: _Values, graph: StateGraph
+) -> None:
     owner = entry.owner
-    if isinstance(entry, Names):
+    if isinstance(entry, WrittenNames):
         _write_names(run, entry, found, values, graph)
         return
     at = values.found(owner)
@@ -91,7 +93,7 @@ def _write(run: Run, entry: Names | Keys | Items, found: Effects, values: _Value
     made: list[Any]
     if entry.whole is not None:
         made = list(_rewriting(owner, at, (entry.before, entry.whole), values))
-    elif isinstance(entry, Items):
+    elif isinstance(entry, WrittenItems):
         found_on = values.way_to(owner)
         made = [_growth(_sink(owner), entry.tail, found_on, way, values)]
     else:
@@ -108,7 +110,7 @@ def _sink(owner: Any) -> StateNode:
     return StateNode("sink", owner, "", "")
 
 
-def _write_names(run: Run, entry: Names, found: Effects, values: _Values, graph: StateGraph) -> None:
+def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _Values, graph: StateGraph) -> None:
     owner = entry.owner
     made: list[Any] = found.effects
     if isinstance(owner, types.CellType):

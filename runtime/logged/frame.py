@@ -24,12 +24,12 @@ from .callees import (
     own_answer,
 )
 from .kinds import BUILT, PLAIN, TRACED, has_known_text
-from .operators import Operators
+from .operators import FrameOperators
 from .reads import CONTAINERS
 
 
-class Frame(Operators):
-    """What the copy of one function goes through."""
+class LoggedFrame(FrameOperators):
+    """The object that the copy of one function goes through."""
 
     def __init__(
         self, run: Any, fn: types.FunctionType, node: StateNode | None, loops: Sequence[Any] = ()

@@ -1,4 +1,4 @@
-"""What code that is not converted gets.
+"""Values for code that is not converted.
 
 Containers from outside are handed over as copies of all that they hold, which is read; the user's functions as their
 copies, where they are only called.  What else such code might look into is refused."""
@@ -17,7 +17,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
 from .kinds import PLAIN, alike, is_held
-from .reads import CONTAINERS, Reads
+from .reads import CONTAINERS, ReadLog
 from .writing import Writing
 
 _INERT = frozenset((
@@ -32,7 +32,7 @@ _INERT = frozenset((
 class Handing(Writing):
     """The part of a run that hands values to libraries."""
 
-    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
 
@@ -125,14 +125,16 @@ class Handing(Writing):
         if kind in (set, frozenset):
             for item in value:
                 self.handed(item, callbacks, depth + 1)
-            return value if node is None else self._copied(kind(value))
+            same_kind: Any = kind
+            return value if node is None else self._copied(same_kind(value))
         found = [
             self.handed(item if node is None else self.part(node, "item", k, item), callbacks, depth + 1)
             for k, item in enumerate(value)
         ]
         if node is None and all(map(operator.is_, found, value)):
             return value
-        return tuple(found) if kind is tuple else self._copied(kind(found))
+        like: Any = kind
+        return tuple(found) if kind is tuple else self._copied(like(found))
 
     def _copied(self, made: Any) -> Any:
         self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))

@@ -19,7 +19,7 @@ _HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what the
 _MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 
 
-class Operators(Transparent):
+class FrameOperators(Transparent):
     """The part of a frame that has the operators."""
 
     run: Any
@@ -138,7 +138,7 @@ class Operators(Transparent):
 
 
 def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Callable[..., Any]:
-    def operate(self: Operators, a: Any, b: Any) -> Any:
+    def operate(self: FrameOperators, a: Any, b: Any) -> Any:
         if type(a) in PLAIN and type(b) in PLAIN:
             return plain(a, b)
         return self._operate(plain, name, reflected, a, b)
@@ -147,7 +147,7 @@ def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Call
 
 
 def _in_place(plain: Callable[[Any, Any], Any], name: str, method: str) -> Callable[..., Any]:
-    def operate(self: Operators, a: Any, b: Any) -> Any:
+    def operate(self: FrameOperators, a: Any, b: Any) -> Any:
         return self._inplace(plain, name, method, a, b)
 
     return operate
@@ -160,11 +160,13 @@ _ARITHMETIC = {
 }  # fmt: skip
 for _method, _name in _ARITHMETIC.items():
     if _method != "mod":
-        setattr(Operators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
+        setattr(FrameOperators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
     setattr(
-        Operators, f"i{_method.rstrip('_')}", _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method)
+        FrameOperators,
+        f"i{_method.rstrip('_')}",
+        _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method),
     )
 for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
-    setattr(Operators, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
+    setattr(FrameOperators, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
 
 FOR_THE_USER.add(__file__)

@@ -17,16 +17,16 @@ from .callees import (
 )
 from .kinds import PLAIN, TRACED
 from .reads import CONTAINERS
-from .writes import Items
+from .writes import WrittenItems
 
 
 def _len(run: Any, x: Any) -> int:
     kind = type(x)
     if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":
         entry = run.writes.get(id(x))
-        if not isinstance(entry, Items) or entry.whole is None:
+        if not isinstance(entry, WrittenItems) or entry.whole is None:
             found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
-            return found + length(run.recorder, entry.tail) if isinstance(entry, Items) else found
+            return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))
     if kind in PLAIN or run.reads.trust.cls(kind):

@@ -61,7 +61,7 @@ def not_closed(what: str) -> NotClosedError:
     return NotClosedError(Refusal.LOG_UNSEEN(what=what))
 
 
-class Reads:
+class ReadLog:
     """The reads of one run.  *stand_in(node)*: the traced array for an array that is read, an input from then on."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Reads:
         self._walker.roots += [self.visit(obj, label)[0] for obj, label in zip(objects, labels, strict=True)]
 
     def read(self, owner: StateNode, how: str, arg: Any, value: Any, label: str, key: Any = None) -> Any:
-        """What the run gets for *value*, which it has found in a place of *owner*."""
+        """The value that the run gets for *value*, which it has found in a place of *owner*."""
         place = id(owner), how, arg if key is None else key
         try:
             return self._edges[place]
@@ -128,7 +128,7 @@ class Reads:
             return shown
 
     def read_class(self, cls: type, name: str, raw: Any) -> Any:
-        """What the run gets for *raw*, which was found under *name* in the class *cls* itself."""
+        """The value that the run gets for *raw*, which was found under *name* in the class *cls* itself."""
         assert self.root is not None
         if self.trust.cls(cls):
             return raw
@@ -164,7 +164,7 @@ class Reads:
         self._names.attrs[name] = None
 
     def pin(self, cls: type) -> None:
-        """What is looked up in *cls* counts."""
+        """Let lookups in *cls* count."""
         self._walker.pin_class(cls)
         if isinstance(cls, abc.ABCMeta):
             self._walker.abstract = True

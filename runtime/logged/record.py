@@ -44,8 +44,8 @@ from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
 from .effects import effects_of
-from .reads import NotClosedError, Reads
-from .run import Run
+from .reads import NotClosedError, ReadLog
+from .run import LoggedRun
 from .warned import warnings_refused
 from .writes import Varies
 
@@ -55,7 +55,7 @@ _PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
 
 
 class Logged:
-    """What is known of one function's runs of converted code."""
+    """The knowledge of one function's runs of converted code."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -127,9 +127,9 @@ def _record(
         labels[recorder.inputs[-1]] = node.label
         return stand_in
 
-    reads = Reads(Trust(), stands_for, logged.contents, logged.varying, before)
+    reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
-    run = Run(reads, recorder)
+    run = LoggedRun(reads, recorder)
     given = Given(reads, call, leaves, positional_names(fn))
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder):
@@ -196,7 +196,7 @@ def _leaves(recorder: Recorder, call: Call, names: Sequence[str]) -> tuple[list[
     return leaves, inputs
 
 
-def _check(run: Run, recorder: Recorder, out: Any, labels: dict[Any, str]) -> None:
+def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str]) -> None:
     """An error unless all that the run has done is in its log."""
     if run.refused is not None:
         raise run.refused
@@ -226,7 +226,7 @@ def _asks_in_a_loop(recorder: Recorder) -> bool:
     return any(len(set(found)) > 1 or len(found) > _MOST_ANSWERS for found in answers.values())
 
 
-def _check_result(run: Run, out: Any) -> None:
+def _check_result(run: LoggedRun, out: Any) -> None:
     """An error unless the result consists of values and of what can be made again."""
     stack, arrays = [out], []
     while stack:
@@ -245,7 +245,7 @@ def _check_result(run: Run, out: Any) -> None:
 
 
 def _snapshot(
-    graph: StateGraph, reads: Reads, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
+    graph: StateGraph, reads: ReadLog, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
 ) -> tuple[Snapshot, list[Any]]:
     """(the snapshot of what was read, the values of the inputs after the arguments); the recorder's inputs are put in
     the order of the snapshot's arrays."""
@@ -260,8 +260,3 @@ def _snapshot(
         if type(stand_ins[id(node)]) is TracedArray:
             recorder.given[id(stand_ins[id(node)])] = f"arrays[{k}]"
     return snapshot, [float(x) if type(x) is int else x for x in snapshot.arrays]
-
-
-def refusal(logged: Logged, call: Call) -> Reason | None:
-    """The reason why runs of calls like *call* are not closed."""
-    return logged.refused.get(call.key)

@@ -1,4 +1,4 @@
-"""What a run has written outside: kept in the log, and done when the run is over.
+"""Places outside that a run has written: kept in the log, and done when the run is over.
 
 Each object outside that the run writes to has one entry here, under its identity: the names, keys or items that are
 others now.  A read of such a place is answered from here.  So nobody sees a run that is not over, and one that is
@@ -30,7 +30,7 @@ class Varies(Retry):
 
 
 @dataclass(slots=True)
-class Names:
+class WrittenNames:
     """Attributes of an object, names of a module, or the contents of a cell (under "")."""
 
     owner: Any
@@ -38,7 +38,7 @@ class Names:
 
 
 @dataclass(slots=True)
-class Keys:
+class WrittenKeys:
     """Items of a dict.  *whole*: all of it as the run has it, once that counts."""
 
     owner: Any
@@ -56,7 +56,7 @@ class Keys:
 
 
 @dataclass(slots=True)
-class Items:
+class WrittenItems:
     """Items of a list or deque: those that were appended, or the *whole*."""
 
     owner: Any

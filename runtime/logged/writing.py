@@ -1,6 +1,6 @@
-"""What a run writes outside, and what it then finds there.
+"""Writes of a run, and its reads of places that it has written.
 
-Nothing is written before the run is over: ``Run.writes`` has it, and a read of such a place is answered from there."""
+Nothing is written before the run is over: ``writes`` has it, and a read of such a place is answered from there."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
 from .kinds import is_held, is_number
-from .reads import CONTAINERS, NotClosedError, Reads, not_closed
-from .writes import Items, Keys, Names, Varies
+from .reads import CONTAINERS, NotClosedError, ReadLog, not_closed
+from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
 
 
 class Writing:
     """The part of a run that knows what it has written."""
 
-    def __init__(self, reads: Reads, recorder: Recorder) -> None:
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         self.reads, self.recorder = reads, recorder
         self.loops = recorder.open_loops  # iterations over symbols that are under way
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
-        self.writes: dict[int, Names | Keys | Items] = {}  # what the run has written outside, by id of the owner
+        self.writes: dict[
+            int, WrittenNames | WrittenKeys | WrittenItems
+        ] = {}  # what the run has written outside, by id of the owner
         self.touched: set[int] = set()  # ids of containers outside that the run has read
         self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
         self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
@@ -54,16 +56,16 @@ class Writing:
         return error
 
     def seen(self, value: Any, label: str) -> Any:
-        """What the run gets for *value*, which stands outside in a place that can't change."""
+        """The value that the run gets for *value*, which stands outside in a place that can't change."""
         assert self.reads.root is not None
         return self.reads.read(self.reads.root, "const", label, value, label, (label, id(value)))
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
-        """What the run gets for an item of a container outside."""
+        """The value that the run gets for an item of a container outside."""
         return self.reads.read(node, how, key, value, f"{node.label}[{key!r}]")
 
     def written(self, owner: Any, name: str) -> Any:
-        """What the run has written there; MISSING where it has not."""
+        """The value that the run has written there; MISSING where it has not."""
         found = self.writes.get(id(owner)) if self.writes else None
         return MISSING if found is None else found.values.get(name, MISSING)  # type: ignore[union-attr]
 
@@ -71,8 +73,8 @@ class Writing:
         """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
         if read and label not in self.reads.varying and is_number(value):
             raise self.again(Varies(label))
-        found = self.writes.setdefault(id(owner), Names(owner))
-        assert isinstance(found, Names)
+        found = self.writes.setdefault(id(owner), WrittenNames(owner))
+        assert isinstance(found, WrittenNames)
         if self.loops:
             self.loops[-1].wrote(found.values, name)
         found.values[name] = value
@@ -94,7 +96,7 @@ class Writing:
         found = self.writes.get(id(obj)) if self.writes else None
         if found is None:
             return obj
-        assert isinstance(found, Keys | Items)
+        assert isinstance(found, WrittenKeys | WrittenItems)
         return found.read(lambda: self.contents(obj, node))
 
     def contents(self, obj: Any, node: StateNode) -> Any:
@@ -136,8 +138,8 @@ class Writing:
 
     def append(self, obj: Any, value: Any) -> None:
         """Append to a list outside."""
-        found = self.writes.setdefault(id(obj), Items(obj))
-        assert isinstance(found, Items)
+        found = self.writes.setdefault(id(obj), WrittenItems(obj))
+        assert isinstance(found, WrittenItems)
         if id(obj) in self._shown:  # it may be iterated over
             self.current(obj)
             self.changes(obj)
@@ -151,8 +153,8 @@ class Writing:
         node = self.reads.node_of(obj)
         if not is_leaf(key) or type(obj) is not dict:
             raise self.refuse("an assignment of an item of a dict with keys that are objects")
-        found = self.writes.setdefault(id(obj), Keys(obj))
-        assert isinstance(found, Keys)
+        found = self.writes.setdefault(id(obj), WrittenKeys(obj))
+        assert isinstance(found, WrittenKeys)
         label = f"{node.label}[{key!r}]" if node is not None else ""
         read = node is not None and self.reads.was_read(node, "key", key)
         if read and label not in self.reads.varying and is_number(value):
@@ -168,14 +170,14 @@ class Writing:
 
     def whole_list(self, obj: Any) -> Any:
         """A list outside, to be changed in any way: as the run has it."""
-        self.writes.setdefault(id(obj), Items(obj))
+        self.writes.setdefault(id(obj), WrittenItems(obj))
         if self.loops:
             self.loops[-1].refuse_seen("a list outside is changed")
         return self.current(obj)
 
     def whole_dict(self, obj: Any) -> Any:
         """A dict outside, to be changed in any way."""
-        self.writes.setdefault(id(obj), Keys(obj))
+        self.writes.setdefault(id(obj), WrittenKeys(obj))
         if self.loops:
             self.loops[-1].refuse_seen("a dict outside is changed")
         if id(obj) in self._keys:
@@ -211,7 +213,9 @@ class Writing:
     def untouched(self) -> set[int]:
         """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
         where such a length is to be a number of the run."""
-        only = {key for key, entry in self.writes.items() if not isinstance(entry, Names) and key not in self.touched}
+        only = {
+            key for key, entry in self.writes.items() if not isinstance(entry, WrittenNames) and key not in self.touched
+        }
         for key in only:
             node = self.reads.node_of(self.writes[key].owner)
             if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
@@ -224,8 +228,12 @@ class Writing:
             return
         stores = self.reads.stores()
         for key, entry in self.writes.items():
-            if isinstance(entry, Keys) and key in stores:
+            if isinstance(entry, WrittenKeys) and key in stores:
                 raise self.refuse("an assignment in a dict that has the names of an object")
-            store = dict_of(entry.owner) if isinstance(entry, Names) and type(entry.owner) is not dict else entry.owner
-            if isinstance(entry, Names) and self.reads.node_of(store) is not None:
+            store = (
+                dict_of(entry.owner)
+                if isinstance(entry, WrittenNames) and type(entry.owner) is not dict
+                else entry.owner
+            )
+            if isinstance(entry, WrittenNames) and self.reads.node_of(store) is not None:
                 raise self.refuse("an assignment of an attribute, which is found in a dict, too")

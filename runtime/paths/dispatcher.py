@@ -21,6 +21,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 from ...codegen.cpu.program import Program
@@ -683,9 +684,7 @@ class FunctionDispatcher(Dispatcher):
         if not config.log_reads or len(known) > MAX_TRANSIENT or sum(len(v.paths) for v in known) > MANY_PATHS:
             return MISS
         if self.logged is None:
-            from ..logged.record import Logged  # which not all calls need
-
-            self.logged = Logged(self.fn)
+            self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
         found = self.logged.record(call, endpoint.mode, self.plans.get(call), known_before=bool(known))
         if found is None:
             return MISS
@@ -699,6 +698,10 @@ class FunctionDispatcher(Dispatcher):
             return self._keep(endpoint, call, new, recording, None, verified=True)
         finally:
             snapshot.release()
+
+    def analysed(self, call: Call) -> Reason | None:
+        """The reason why no run like *call* has a closed log; None where one has, or none was tried."""
+        return None if self.logged is None else self.logged.refused.get(call.key)
 
     def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
         if not self.answered:

@@ -20,6 +20,7 @@ from ...tracer.ir.text import printed_names
 from ..config import config
 from ..mode import Mode
 from ..paths.dispatcher import FunctionDispatcher
+from ..paths.entry import Endpoint
 from ..paths.family import describe_families
 from ..paths.paths import describe_guard
 from ..record.call_key import Call
@@ -35,6 +36,13 @@ Notes = Iterable[str | Reason]
 def describe_status(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> str:
     """Cached recordings for calls with this key, and whether they are verified."""
     endpoint = dispatcher.endpoints.get(mode)
+    analysed = dispatcher.analysed(call)
+    if analysed is not None:
+        return f"{_status(dispatcher, endpoint, call)}\nits code is analysed: {analysed}"
+    return _status(dispatcher, endpoint, call)
+
+
+def _status(dispatcher: FunctionDispatcher, endpoint: Endpoint | None, call: Call) -> str:
     if endpoint is not None and call.key in endpoint.live:
         return endpoint.live[call.key].describe()
     variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()

@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tracegrad.tracer.convert.loops import LoopStatement
 from tracegrad.tracer.loops import for_loop, items, while_loop
-from tracegrad.tracer.loops.description import LoopStatement
 from tracegrad.tracer.loops.iterables import symbolic_range
 from tracegrad.tracer.record.recorder import current_recorder
 

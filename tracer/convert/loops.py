@@ -34,6 +34,7 @@ class LoopStatement:
     has_break: bool = False
     has_return: bool = False
     has_yield: bool = False
+    stored: tuple[str, ...] = ()  # names whose items the body assigns
 
 
 class Loops(Targets):

@@ -50,7 +50,7 @@ class Begun:
         self.iterable, self.iterator = iterable, iter(iterable)
 
 
-class ForLoop:
+class PythonFor:
     """A ``for`` statement that runs: ``rebinds`` is whether the copy takes its variables from here."""
 
     __slots__ = ("iterator",)
@@ -75,7 +75,7 @@ class ForLoop:
         """``break`` or ``return`` comes next."""
 
 
-class WhileLoop:
+class PythonWhile:
     """A ``while`` statement that runs; *ended* by its condition, not by ``break``."""
 
     __slots__ = ("ended",)
@@ -94,9 +94,9 @@ class WhileLoop:
         self.ended = True
         return False
 
-    symbols = ForLoop.symbols
-    results = ForLoop.results
-    leave = ForLoop.leave
+    symbols = PythonFor.symbols
+    results = PythonFor.results
+    leave = PythonFor.leave
 
 
 class Transparent:
@@ -395,7 +395,7 @@ class Transparent:
 
     def loop(self, number: int, iterable: Any, /) -> Any:
         """``for``: *number* is the loop's in ``Copy.loops``."""
-        return ForLoop(iterable.iterator if type(iterable) is Begun else iter(iterable))
+        return PythonFor(iterable.iterator if type(iterable) is Begun else iter(iterable))
 
     def while_loop(self, number: int, /) -> Any:
-        return WhileLoop()
+        return PythonWhile()

@@ -6,7 +6,7 @@ import pytest
 from converted import copied
 
 from tracegrad.tracer.convert.copies import convert
-from tracegrad.tracer.convert.transparent import ForLoop, Transparent
+from tracegrad.tracer.convert.transparent import PythonFor, Transparent
 
 
 def sums(xs):
@@ -113,7 +113,7 @@ class Once(Transparent):
         return OneTurn(iterable)
 
 
-class OneTurn(ForLoop):
+class OneTurn(PythonFor):
     __slots__ = ()
     rebinds = True
 

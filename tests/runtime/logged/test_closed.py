@@ -1,0 +1,131 @@
+"""Closed logs: the second call is a cached call, code that does not run counts nothing, writes are done in order."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+
+from tracegrad import compile_grad
+
+X = np.array([0.5, -1.0, 2.0])
+PLOTS = False
+RATE = 0.5
+module = types.ModuleType("a_module_of_this_test")
+module.W = 1.0  # type: ignore[attr-defined]
+runs: list[int] = []
+
+
+def agrees(fn, *args, calls=3):
+    """The compiled function, after calls in which value and gradient were those of plain Python."""
+    f = compile_grad(fn)
+    for _ in range(calls):
+        value, gradient = f.value_and_grad(*args)
+        np.testing.assert_allclose(value, fn(*args), rtol=1e-12)
+        first = args[0]
+        slopes = [(fn(first + e, *args[1:]) - fn(first - e, *args[1:])) / 2e-6 for e in 1e-6 * np.eye(np.size(first))]
+        np.testing.assert_allclose(np.ravel(gradient), np.ravel(slopes), rtol=1e-5, atol=1e-7)
+    return f
+
+
+def test_the_second_call_runs_no_python():
+    def f(x):
+        runs.append(1)  # (of plain Python alone: what is appended is an effect)
+        return np.sum(np.sin(x) * RATE)
+
+    runs.clear()
+    g = compile_grad(f)
+    for k in range(1, 5):
+        g.value_and_grad(X)
+        assert len(runs) == k and g.stats.traces == 1
+    assert not g.stats.live
+
+
+def test_branches_that_never_run_count_nothing():
+    def f(x):
+        if PLOTS:
+            import matplotlib.pyplot as plt
+
+            plt.figure()
+            print(locals(), input())
+        return np.sum(x * x)
+
+    assert agrees(f, X).stats.traces == 1
+
+
+def test_state_that_was_read_is_compared_and_no_other():
+    holder = types.SimpleNamespace()
+
+    class Model:
+        def __init__(self):
+            self.scale, self.other, self.bias = 2.0, 1.0, np.ones(3)
+
+    model = Model()
+
+    def f(x):
+        return np.sum(x * model.scale + model.bias)
+
+    g = compile_grad(f)
+    assert g(X) == f(X) and g.stats.traces == 1
+    model.other = holder  # which f does not read
+    assert g(X) == f(X) and g.stats.traces == 1
+    model.bias = np.arange(3.0)
+    assert g(X) == f(X) and g.stats.traces == 1
+    model.scale = 3.0
+    assert g(X) == f(X) and g.stats.traces == 2
+    model.scale = 4.0  # from now on a number of the run
+    assert g(X) == f(X) and g.stats.traces == 2
+
+
+def test_a_module_attribute_that_was_written_is_read_as_a_global():
+    space = vars(module)
+    exec("def reads(x): return x * W", space)
+
+    def f(x):
+        module.W = np.sum(x) * 2.0
+        return np.sum(module.reads(x))
+
+    g = compile_grad(f)
+    for _ in range(3):
+        assert g(X) == f(X) and np.sum(X) * 2.0 == module.W
+
+
+def test_an_item_is_written_before_its_list_is_swapped():
+    def make():
+        class S:
+            pass
+
+        s = S()
+        s.cur, s.prev = [0.0, 1.0], [2.0, 3.0]
+
+        def f(x):
+            s.cur[0] = np.sum(x)
+            s.cur, s.prev = s.prev, s.cur
+            return np.sum(x) * s.prev[1]
+
+        return f, s
+
+    (plain, mine), (fn, theirs) = make(), make()
+    g = compile_grad(fn)
+    for k in range(5):
+        assert g(X + k) == plain(X + k)
+        assert (mine.cur, mine.prev) == (theirs.cur, theirs.prev)
+
+
+def test_the_reason_why_a_log_is_not_closed_is_shown():
+    def f(x):
+        return np.sum(x) * np.random.default_rng(0).normal()
+
+    g = compile_grad(f)
+    g(X)
+    assert "(log/unseen)" in g.explain(X)
+
+
+def test_a_branch_on_data_is_two_paths():
+    def f(x):
+        return np.sum(x) if x[0] > 0 else np.sum(x * x)
+
+    g = compile_grad(f)
+    for x in (X, -X, X, -X):
+        assert g(x) == f(x)
+    assert g.stats.traces == 2

@@ -105,7 +105,7 @@ LOOPS = {
         "L.extend([0.1] * 38)\nfor v in L:\n    s = s + v\n    if len(L) < 45: L.append(0.7)\ndel L[2:]"
     ),
     "items ahead": "q = [s * k for k in range(40)]\nfor i in range(35): q[i + 5] = q[i] * 0.5 + 1.0\ns = q[39] + q[3]",
-    "items ahead of zip": "q = [s * k for k in range(40)]\nfor i, v in zip(range(35), q): q[i + 5] = v * 0.5\ns = q[39]",
+    "items ahead of zip": "q = [s] * 40\nfor i, v in zip(range(35), q): q[i + 5] = v * 0.5\ns = q[39]",
 }
 
 

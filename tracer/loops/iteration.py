@@ -185,7 +185,7 @@ class Iteration:
         for key, (_, symbol) in self.buffers.items():
             _put_ends(ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
         parts = Cut(self.marked, wanted)
-        if self.length is not None and not parts.asks():
+        if self.length is not None and wanted.go_on is None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
         made: list[Callable[[LoopResults], Any]] = []
         after = After(self, values, parts, wanted)

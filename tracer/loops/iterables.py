@@ -39,17 +39,21 @@ class Iterated(Protocol):
 
 
 class Counts:
-    """``range(start, ..., step)``, of which start and length may be affine in the numbers of outer loops."""
+    """``range(start, ..., step)``, of which start and length may be affine in the numbers of outer loops, of which
+    *outer* is the innermost."""
 
-    def __init__(self, start: Affine, step: int, length: Affine, now: int) -> None:
-        self.start, self.step, self.length, self.now = start, step, length, now
+    def __init__(self, start: Affine, step: int, length: Affine, now: int, outer: Marked | None = None) -> None:
+        self.start, self.step, self.length, self.now, self.outer = start, step, length, now, outer
 
     def symbol(self, marked: Marked, k: int) -> Any:
         form = self.start.plus(Affine(k * self.step, {marked.number: self.step}))
         return marked.integer(form, self.now + k * self.step)
 
     def item(self, k: int) -> Any:
-        return self.now + k * self.step
+        now = self.now + k * self.step
+        if self.outer is None or not self.start.slopes:
+            return now
+        return self.outer.integer(self.start.plus(Affine(k * self.step)), now)
 
     def at(self, k: TracedArray) -> Any:
         return k * self.step + self.now
@@ -173,8 +177,8 @@ class SymbolicRange:
     def __init__(self, counts: Counts, plain: range, needs_positive: bool) -> None:
         self.counts, self.plain, self.needs_positive = counts, plain, needs_positive
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.plain)
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.counts.item, range(len(self.plain)))
 
 
 def symbolic_range(recorder: Recorder, *args: Any) -> Any:
@@ -194,7 +198,7 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     low, high = bounds(length, recorder.open_loops)
     if high is None:
         return range(*args)
-    return SymbolicRange(Counts(start, step, length, plain.start), plain, low is None or low < 1)
+    return SymbolicRange(Counts(start, step, length, plain.start, marked), plain, low is None or low < 1)
 
 
 def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | None:

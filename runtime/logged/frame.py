@@ -86,6 +86,8 @@ class LoggedFrame(FrameOperators):
     def store_free(self, name: str, value: Any) -> Any:
         cell, run = self.cells[name], self.run
         if id(cell) not in run.reads.cells:
+            if run.loops:
+                run.loops[-1].wrote(cell, name)  # which is carried by no loop
             return super().store_free(name, value)
         assert self._owner is not None
         run.write_name(cell, "", value, f"closure {name}", run.reads.was_read(self._owner, "cell", id(cell)))

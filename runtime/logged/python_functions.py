@@ -16,7 +16,7 @@ from .callees import (
     own_answer,
 )
 from .kinds import PLAIN, TRACED
-from .reads import CONTAINERS
+from .reads import CONTAINERS, METACLASSES
 from .writes import WrittenItems
 
 
@@ -57,7 +57,9 @@ def _hasattr(run: Any, obj: Any, name: str) -> bool:
 
 
 def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
-    for cls in classes if type(classes) is tuple else (classes,):
+    for cls in classes if type(classes) is tuple else getattr(classes, "__args__", (classes,)):
+        if type(cls) not in METACLASSES:
+            raise run.refuse("isinstance() of a class that answers by itself")
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in TRACED:

@@ -35,7 +35,7 @@ from ..state.walker import UnknownError, Walker
 CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
 }  # fmt: skip
-_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _BY_IDENTITY = (
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, type(np.sum), np.ufunc, object, types.GenericAlias, types.UnionType,
@@ -266,7 +266,7 @@ class ReadLog:
         if self.trust.cls(cls):
             self.pin(cls)
             return Leaf(cls, False)
-        if type(cls) not in _METACLASSES:
+        if type(cls) not in METACLASSES:
             raise not_closed(f"`{label}`, a class with a metaclass of its own")
         self.pin(cls)
         return self._walker.node("class", cls, label, label)
@@ -296,7 +296,7 @@ class ReadLog:
             if top == "typing":
                 return Leaf(value, False)
             raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
-        if hidden_state(kind) is not None or type(kind) not in _METACLASSES:
+        if hidden_state(kind) is not None or type(kind) not in METACLASSES:
             raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
         if isinstance(value, enum.Enum):
             made = self._walker.node("member", value, label, label)

@@ -9,7 +9,7 @@ from tracegrad.runtime.config import config
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 WORLD = """
-import collections, contextlib, copy, functools, itertools, operator, types
+import collections, contextlib, copy, functools, itertools, operator, types, typing
 import numpy as np
 L, M, D, S = [0.5, 1.5], [1.0], {"a": 0.5}, {1, 2}
 LL, T, E = [L, M], (L, M), {"l": L}
@@ -28,7 +28,7 @@ class Own:
     def __index__(self): return int(self.v)
     def __radd__(self, other): return other + self.v
 o, p, named = Own(), Own(1.5), Named(a=1.0)
-G = 0.5
+G, space = 0.5, types.ModuleType("space")
 def store(v):
     global G
     G = v
@@ -89,6 +89,10 @@ UNSEEN = {
     "truth in filter": ("s = s * len(list(filter(None, [o, p, 0])))", ["o.v = 0.1"]),
     "an index": ("s = s * L[o]", ["o.v = 1.1"]),
     "an index of an array": ("s = s * x[o]", ["o.v = 1.1"]),
+    "a protocol": (
+        "s = s * (2.0 if isinstance(space, typing.SupportsFloat) else 3.0)",
+        ["space.__getattr__ = lambda name: 1.5"],
+    ),
     "a range": ("s = s + len(range(p))", ["p.v = 3.1"]),
     "a slice": ("s = s * len(L[o:])", ["o.v = 1.1"]),
     "how often a list": ("s = s * len([1] * p)", ["p.v = 3.1"]),
@@ -99,6 +103,11 @@ UNSEEN = {
 LOOPS = {
     "a global variable": "global G\nfor i in range(40): G = G * 0.9 + s\ns, G = G, 0.5",
     "a global of a condition": "global G\nwhile G < 60.0: G = G + 1.0\ns, G = s + G, 0.5",
+    "a variable around": (
+        "k = 0\ndef add(v):\n    nonlocal k\n    k += 1\n    return v + 1\nfor i in range(30): s = add(s)\ns = s + k"
+    ),
+    "positions of an outer loop": "for i in range(40):\n    for j in range(i, min(i + 4, 40)): s = np.sin(s - 0.1 * j)",
+    "two conditions": "i = 0\nwhile i < 40 and s < 9.1:\n    i += 1\n    s = s + 0.25",
     "a helper's global": "for i in range(40): store(G * 0.9 + s)\ns = s + G\nstore(0.5)",
     "a list that grows": "q = list(range(40))\nfor v in q:\n    s = s + v\n    if len(q) < 45: q.append(1)",
     "a list outside that grows": (

@@ -19,7 +19,7 @@ from .callees import (
     PURE_METHODS,
 )
 from .handing import Handing
-from .kinds import PLAIN, of_traced
+from .kinds import PLAIN, TRACED, of_traced
 from .reads import CONTAINERS
 from .writes import WrittenItems, WrittenKeys
 
@@ -268,5 +268,12 @@ class Containers(Handing):
         for name in ("__bool__", "__len__"):
             base, _ = found_in(kind, name)
             if base is not None:
-                return len(x) > 0 if base is tuple else bool(self.special(x, name))
+                if base is tuple:
+                    return len(x) > 0
+                truth = self.special(x, name)
+                if type(truth) not in (bool, int, *TRACED) or (
+                    type(truth) is int and (name == "__bool__" or truth < 0)
+                ):
+                    raise self.refuse(f"a `{name}` that gives {truth!r}")
+                return bool(truth)
         return True

@@ -21,6 +21,7 @@ from ..record.effects import (
     _growth,
     _item,
     _named,
+    _objects_without_parts,
     _rewriting,
     _text,
     _Values,
@@ -47,7 +48,7 @@ def effects_of(
     if not run.writes and not objects and not whole_containers(out, given.places.keys() | run.outside()):
         return found
     ways = _ways(graph, call)
-    found_at: dict[int, _Way | None] = {id(node.obj): ways.get(id(node)) for node in graph.nodes}
+    found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
     values = _Values(found, given, inputs, None, found_at, None, graph, lambda x: x.plain())  # type: ignore[arg-type]
     for entry in run.writes.values():

@@ -120,7 +120,7 @@ def spoil(frame: Any, names: Any) -> None:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-class _RebindingFor(transparent.ForLoop):
+class _RebindingFor(transparent.PythonFor):
     """A loop that gives the variables the values that they have, where all are bound."""
 
     __slots__ = ("description",)
@@ -144,7 +144,7 @@ class _RebindingFor(transparent.ForLoop):
         return self.values(self.description.assigned)
 
 
-class _RebindingWhile(transparent.WhileLoop):
+class _RebindingWhile(transparent.PythonWhile):
     __slots__ = ("description",)
 
     def __init__(self, description: Any) -> None:

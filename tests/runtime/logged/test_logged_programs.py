@@ -33,7 +33,7 @@ def closed(monkeypatch):
     kernels.clear()
 
 
-@pytest.mark.parametrize("start", seeds(200, quick=20, block=EFFECTS))
+@pytest.mark.parametrize("start", seeds(100, quick=20, block=EFFECTS))
 def test_effects_on_state(start, closed):
     for seed in range(FIRST + start, FIRST + start + EFFECTS):
         case = effect_state_programs.program(seed)
@@ -44,7 +44,7 @@ def test_effects_on_state(start, closed):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("start", seeds(1000, quick=100, block=STATES))
+@pytest.mark.parametrize("start", seeds(500, quick=100, block=STATES))
 def test_reads_of_what_changes(start, closed):
     cases = [state_programs.program(seed) for seed in range(FIRST + start, FIRST + start + STATES)]
     for case in filter(None, cases):

@@ -23,6 +23,8 @@ from .kinds import PLAIN, TRACED, of_traced
 from .reads import CONTAINERS
 from .writes import WrittenItems, WrittenKeys
 
+_MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
+
 
 class Containers(Handing):
     """The part of a run that looks into containers."""
@@ -43,7 +45,8 @@ class Containers(Handing):
             if node is None:
                 if self.loops:
                     self.looked_at(obj)
-                    return item_of(self.recorder, obj, index)
+                    found = item_of(self.recorder, obj, index)
+                    return self.made(found) if type(index) is slice else found
                 return obj[index]
             written = self.writes.get(id(obj)) if self.writes else None
             if (
@@ -211,7 +214,7 @@ class Containers(Handing):
             if kind is set and name == "update":
                 for x in obj:
                     self.check_key(x)
-            return result
+            return self.made(result) if name in _MAKES_NEW else result
         if name not in PURE_METHODS.get(kind, PURE_METHODS.get(kind.__base__ or kind, frozenset())):
             return self._change(obj, kind, name, args, kwargs)
         if (now := self.current(obj)) is not obj:

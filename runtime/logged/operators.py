@@ -75,7 +75,7 @@ class FrameOperators(Transparent):
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:
             if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
-                return plain(run.shallow(a), run.shallow(b))
+                return run.made(plain(run.shallow(a), run.shallow(b)))
             return run.handing(plain, (a, b), {}, False)
         first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
         if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:

@@ -13,6 +13,7 @@ from test_closed import agrees
 
 from tracegrad import compile_grad
 from tracegrad.runtime.paths import dispatcher
+from tracegrad.tracer.loops import for_loop
 
 X = np.linspace(0.1, 0.9, 24)
 M = np.random.default_rng(0).normal(size=(24, 3)) * 0.3
@@ -134,9 +135,30 @@ def a_type_that_changes(x):
     return s
 
 
+def lists_of_its_own(x):
+    s, kept = 0.0, [x[0], x[1]]
+    for v in x:
+        shape, more, part, held = [1] * 2, [*kept, s], kept[:], kept.copy()
+        shape[1] = 24
+        more[2] = more[2] * 0.5 + v
+        part[0] = held[1] * 0.9
+        held[0] = part[0] + v
+        s = more[2] + np.sum(x.reshape(shape)) + part[0] * held[0]
+    return s + kept[0]
+
+
+def one_of_two_lists(x):
+    short, long = [x[0]], [x[1], 1.0]
+    for v in x:
+        found = max(short, long, key=len)
+        found[0] = found[0] * v + 1.0
+    return long[0] + short[0]
+
+
 LOOPS = [
     over_a_range, over_rows, over_pairs, item_by_item, a_table, triangular, appended, comprehended, reduced, mapped,
     generated, an_attribute, fields_in_a_list, until_it_is_small, a_type_that_changes,
+    lists_of_its_own, one_of_two_lists,
 ]  # fmt: skip
 
 
@@ -186,6 +208,13 @@ def appends(x):
 @pytest.mark.parametrize("fn", [over_arrays, writes, appends], ids=lambda fn: fn.__name__)
 def test_a_recording_does_not_grow_with_the_iterations(fn):
     assert operations(fn, np.linspace(0, 1, 50)) == operations(fn, np.linspace(0, 1, 5000))
+
+
+def test_lists_that_an_iteration_makes_are_carried_by_no_loop(monkeypatch):
+    refused = []
+    monkeypatch.setattr(for_loop, "note_refusal", lambda recorder, reason, attempts: refused.append(str(reason)))
+    compile_grad(lists_of_its_own)(X)
+    assert not [reason for reason in refused if "list[" in reason]
 
 
 def test_what_a_loop_asks_of_data_is_right_whatever_the_answers():

@@ -221,11 +221,8 @@ class Dispatcher:
             plan, snapshot = self.plans.state(call, None if variant is None else variant.snapshot, arrays)
         else:
             plan = self.plans.get(call)
-        if variant is None and known:
-            reason = "the outside state that the function reads has changed"
-            before = snapshot
-            if call.device is None:
-                snapshot = plan.vary([v.snapshot for v in known], snapshot, call.objects)
+        if variant is None and known and call.device is None:
+            before, snapshot = snapshot, plan.vary([v.snapshot for v in known], snapshot, call.objects)
             if snapshot is not before:
                 varying = [f"`{node.label}`" for node in snapshot.inputs if node.kind == "number" and node.extra]
                 reason = now_numbers(varying)

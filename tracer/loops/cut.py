@@ -93,14 +93,20 @@ def _take_out(parts: Cut) -> None:
         elif id(item) in own and id(item) in parts.outside:
             kept.append(parts.outside[id(item)])
     recorder.disown(gone)
+    _leave(marked, kept)
+    if recorder.premise is not None and parts.depends(recorder.premise):
+        recorder.premise = recorder.unmet = None
+
+
+def _leave(marked: Marked, kept: Sequence[Node | Guard]) -> None:
+    """Record *kept* in place of the iteration."""
+    recorder = marked.recorder
     recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
     for item in kept:
         if isinstance(item, Node):
             recorder.know(item)
         else:
             recorder._guarded.setdefault((item.atom, item.kind), item)
-    if recorder.premise is not None and parts.depends(recorder.premise):
-        recorder.premise = recorder.unmet = None
 
 
 def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Atom | None, unmet: Any) -> None:
@@ -110,12 +116,7 @@ def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Atom | Non
     earlier = {id(node) for node in recorder.nodes[: marked.nodes]}
     earlier |= {id(guard) for guard in recorder.guards[: marked.guards]}
     kept = [item for item in items if id(item) not in earlier]
-    recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
-    for item in kept:
-        if isinstance(item, Node):
-            recorder.know(item)
-        else:
-            recorder._guarded.setdefault((item.atom, item.kind), item)
+    _leave(marked, kept)
     recorder.premise, recorder.unmet = premise, unmet  # type: ignore[assignment]
 
 

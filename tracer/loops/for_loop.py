@@ -93,7 +93,26 @@ class PlainLoop:
         """The loop is left before its end."""
 
 
-class ForLoop:
+class BoundNames:
+    """The values to which the code of a loop binds its names: in a marked iteration, and after the last one."""
+
+    loop: Any
+    iteration: Iteration | None
+    values: tuple[Any, ...]
+
+    def symbols(self) -> tuple[Any, ...]:
+        """The values of the names that are carried, at the start of the iteration."""
+        if self.iteration is not None:
+            return self.iteration.symbols
+        values = dict(zip(self.loop.assigned, self.values, strict=True))
+        return tuple([values[name] for name in self.loop.carried])
+
+    def results(self) -> tuple[Any, ...]:
+        """The values of the names that are assigned, after the last iteration."""
+        return self.values
+
+
+class ForLoop(BoundNames):
     """A loop of which a loop node may be made."""
 
     def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
@@ -273,17 +292,6 @@ class ForLoop:
         self.final = self.pieces >= MOST_PIECES
 
     # ---- for the code of the loop ----------------------------------------------------------------------------------
-
-    def symbols(self) -> tuple[Any, ...]:
-        """The values of the names that are carried, at the start of the iteration."""
-        if self.iteration is not None:
-            return self.iteration.symbols
-        values = dict(zip(self.loop.assigned, self.values, strict=True))
-        return tuple([values[name] for name in self.loop.carried])
-
-    def results(self) -> tuple[Any, ...]:
-        """The values of the names that are assigned, after the last iteration."""
-        return self.values
 
     def leave(self) -> None:
         """The loop is left before its end: the iteration stands for itself."""

@@ -24,7 +24,7 @@ from ..ops.elementwise import F, like
 from ..ops.shape import reshape
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
-from .for_loop import MOST_ATTEMPTS, can_mark, note_refusal
+from .for_loop import MOST_ATTEMPTS, BoundNames, can_mark, note_refusal
 from .iteration import Iteration, Learned
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
@@ -37,7 +37,7 @@ def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
     return WhileLoop(recorder, loop, can_mark(recorder, loop))
 
 
-class WhileLoop:
+class WhileLoop(BoundNames):
     """A loop of which a loop node may be made."""
 
     def __init__(self, recorder: Recorder, loop: Any, marks: bool) -> None:
@@ -126,17 +126,6 @@ class WhileLoop:
         if self.iteration is not None:
             self.iteration.marked.close()
         self.iteration, self.rebinds = None, False
-
-    def symbols(self) -> tuple[Any, ...]:
-        """The values of the names that are carried, at the start of the iteration."""
-        if self.iteration is not None:
-            return self.iteration.symbols
-        values = dict(zip(self.loop.assigned, self.values, strict=True))
-        return tuple([values[name] for name in self.loop.carried])
-
-    def results(self) -> tuple[Any, ...]:
-        """The values of the names that are assigned, after the last iteration."""
-        return self.values
 
     def leave(self) -> None:
         """The loop is left before its end: the iteration stands for itself."""

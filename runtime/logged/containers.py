@@ -15,9 +15,7 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ..state.values import is_leaf
 from .attributes import found_in
-from .callees import (
-    PURE_METHODS,
-)
+from .callees import PURE_METHODS
 from .handing import Handing
 from .kinds import PLAIN, TRACED, of_traced
 from .reads import CONTAINERS
@@ -193,7 +191,7 @@ class Containers(Handing):
         if node is None:
             if self.loops:
                 if kind is list and name == "append" and len(args) == 1 and not kwargs:
-                    self.loops[-1].appended(obj, *args)
+                    self.loops[-1].append(obj, *args)
                     return None
                 self.looked_at(obj)
                 if name not in PURE_METHODS.get(kind, ()):

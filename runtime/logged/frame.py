@@ -20,9 +20,7 @@ from ...tracer.record.made_arrays import MadeArray
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from .attributes import found_in, load
-from .callees import (
-    own_answer,
-)
+from .callees import own_answer
 from .kinds import BUILT, PLAIN, TRACED, has_known_text
 from .operators import FrameOperators
 from .reads import CONTAINERS

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.loops.iterables import same_objects
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
-from .kinds import PLAIN, alike, is_held
+from .kinds import PLAIN, is_held
 from .reads import CONTAINERS, ReadLog
 from .writing import Writing
 
@@ -151,7 +152,7 @@ class Handing(Writing):
             while self._copies:
                 made, was = self._copies[-1]
                 now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
-                same = made is not result and len(now) == len(was) and all(map(alike, now, was))
+                same = made is not result and len(now) == len(was) and all(map(same_objects, now, was))
                 del made, was, now
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from typing import Any
 
@@ -17,12 +16,8 @@ TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 PLAIN = {
     *TRACED, int, float, complex, bool, str, bytes, type(None), np.ndarray, range, slice, type(Ellipsis), np.dtype,
     *{kind for kind in np.sctypeDict.values() if kind is not np.object_},
-}  # fmt: skip  # fmt: skip
+}  # fmt: skip
 BUILT = {list, tuple, dict, set, frozenset}
-
-
-def alike(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))
 
 
 def _references(copies: list[tuple[Any, Any]]) -> int:

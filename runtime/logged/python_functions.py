@@ -12,9 +12,7 @@ from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ..state.kept_list import LENGTH
 from .attributes import found_in, load
-from .callees import (
-    own_answer,
-)
+from .callees import own_answer
 from .kinds import PLAIN, TRACED
 from .reads import CONTAINERS, METACLASSES
 from .writes import WrittenItems
@@ -76,10 +74,6 @@ def _type(run: Any, *args: Any) -> Any:
         return own_answer(type)(*args)
     kind = type(args[0])
     return kind if run.reads.trust.cls(kind) else run.seen(kind, kind.__name__)
-
-
-def _over(run: Any, function: Any) -> Any:
-    return run.handed(function, True) if function is not None else None
 
 
 def _of_iterables(builtin: Any) -> Callable[..., Any]:

@@ -41,9 +41,7 @@ _BY_IDENTITY = (
     types.ClassMethodDescriptorType, type(np.sum), np.ufunc, object, types.GenericAlias, types.UnionType,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
-_BUILTIN_BASES = (
-    list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic,
-)  # fmt: skip
+_BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _MAX_NODES = 20_000
 
 
@@ -305,9 +303,7 @@ class ReadLog:
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
             self.pin(kind)
             return self._walker.node("tuple", value, label, label)
-        if issubclass(
-            kind, (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
-        ):
+        if issubclass(kind, _BUILTIN_BASES):
             raise not_closed(f"`{label}`, of a subclass of a builtin class")
         if any("__getattribute__" in vars(base) for base in kind.__mro__[:-1]):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")

@@ -17,12 +17,11 @@ import numpy as np
 
 from ...tracer.ir.errors import unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
-from ...tracer.ir.graph import building
 from ...tracer.ir.refusals import Reason
 from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
-from ...tracer.ops.complex import complex_of, real_atoms
-from ...tracer.record.array import STAND_INS, WIDE, TracedArray
+from ...tracer.ops.complex import real_atoms
+from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import Integers
@@ -31,12 +30,11 @@ from ...tracer.record.retry import Options, Retry
 from ...tracer.reroll.roll import roll
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
-from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, TENSOR, Call
-from ..record.complex_data import lanes_of
+from ..record.call_key import DATA, INTEGER, OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import differentiated, leaf_names, name_of, unlabelled
 from ..record.outputs import leaf_text, returned
-from ..record.record import stand_in_of
+from ..record.record import stand_in_of, traced_argument
 from ..record.recording import Recording, UserRun
 from ..state.checker import digest
 from ..state.state_graph import StateGraph, StateNode
@@ -183,15 +181,8 @@ def _leaves(recorder: Recorder, call: Call, names: Sequence[str]) -> tuple[list[
     """(the leaves of the call as the run gets them, the inputs for those that are data)."""
     leaves, inputs = list(call.leaves), {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-        if kind == COMPLEX_DATA:
-            inputs[k] = recorder.add_input(lanes_of(leaf), f"the argument `{names[k]}`")
-            owner = None if isinstance(leaf, (complex, np.generic)) else f"the argument `{names[k]}`"
-            with building(recorder):
-                whole = complex_of(inputs[k], getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
-            leaves[k] = TracedArray(whole, recorder, owner=owner)
-        elif kind in DATA:
-            inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
-            leaves[k] = TracedArray(inputs[k], recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
+        if kind in DATA:
+            inputs[k], leaves[k] = traced_argument(recorder, leaf, kind, names[k])
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
     return leaves, inputs
 

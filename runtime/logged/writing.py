@@ -144,7 +144,9 @@ class Writing:
             self.current(obj)
             self.changes(obj)
         target = found.tail if found.whole is None else found.whole
-        if not (self.loops and type(target) is list and self.loops[-1].appended(target, value)):
+        if self.loops and type(target) is list:
+            self.loops[-1].append(target, value)
+        else:
             self.changes(target)
             target.append(value)
 

@@ -169,17 +169,9 @@ def _record(
         if kind == INTEGER:
             inputs[k] = recorder.add_input(float(leaf), f"the argument `{names[k]}`", weak=True)
             leaves[k] = integers.stand_in(inputs[k], leaf, k)
-        elif kind == COMPLEX_DATA:
-            inputs[k] = recorder.add_input(lanes_of(leaf), f"the argument `{names[k]}`")
-            owner = None if isinstance(leaf, (complex, np.generic)) else f"the argument `{names[k]}`"
-            with building(recorder):
-                whole = complex_of(inputs[k], getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
-            leaves[k] = TracedArray(whole, recorder, owner=owner) if first.get(k, k) == k else leaves[first[k]]
         elif kind in DATA:
-            inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
-            owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
-            same = first.get(k, k)
-            leaves[k] = TracedArray(inputs[k], recorder, owner=owner) if same == k else leaves[same]
+            inputs[k], traced = traced_argument(recorder, leaf, kind, names[k])
+            leaves[k] = traced if first.get(k, k) == k else leaves[first[k]]
     if look is not None and look.abstract:
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     data = [k for k in inputs if type(leaves[k]) is TracedArray]
@@ -336,6 +328,19 @@ def unrecorded(*reasons: Reason) -> Retry:
     """A run has done what can't be recorded, for these *reasons*, and nothing to the caller's objects: code that was
     not analysed may have read places that were taken for never read."""
     return Retry(Options(plain=reasons))
+
+
+def traced_argument(recorder: Recorder, leaf: Any, kind: str, name: str) -> tuple[Var, TracedArray]:
+    """(the input of the recording for an argument *leaf* of this *kind*, which is data; what the run gets for it)."""
+    text = f"the argument `{name}`"
+    if kind == COMPLEX_DATA:
+        made = recorder.add_input(lanes_of(leaf), text)
+        with building(recorder):
+            whole = complex_of(made, getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
+        return made, TracedArray(whole, recorder, owner=None if isinstance(leaf, (complex, np.generic)) else text)
+    made = recorder.add_input(leaf, text, weak=kind == FLOAT)
+    # `x += 1` on a scalar makes a new one
+    return made, TracedArray(made, recorder, owner=text if kind == ARRAY else None)
 
 
 def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Var]) -> TracedArray | TracedInt:

@@ -76,8 +76,10 @@ class Calls:
     @staticmethod
     def append(a: Any, value: Any) -> None:
         loop = _innermost()
-        if loop is None or not isinstance(a, list) or not loop.appended(a, value):
+        if loop is None or not isinstance(a, list):
             a.append(value)
+        else:
+            loop.append(a, value)
 
 
 class _Names(ast.NodeVisitor):

@@ -13,7 +13,6 @@ what was learned is used for the next iteration.  After a few attempts the loop 
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -26,7 +25,7 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
-from .iterables import Iterated, SymbolicRange, advance, live_parts, source_of
+from .iterables import Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
 from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
@@ -209,7 +208,7 @@ class ForLoop(BoundNames):
 
     def _has_changed(self) -> bool:
         """Whether what is iterated over has other items than at the start."""
-        return any(len(part) != len(items) or not all(map(_same, part, items)) for part, items in self.parts)
+        return any(len(part) != len(items) or not all(map(same_objects, part, items)) for part, items in self.parts)
 
     def _count_now(self) -> int:
         """The number of iterations in this run."""
@@ -301,8 +300,3 @@ class ForLoop(BoundNames):
         if self.uncertain:
             self._stands_alone()
         self.rebinds = False
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two items, or pairs of a dict's, are the same objects."""
-    return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -257,6 +258,11 @@ def live_parts(iterable: Any, depth: int = 0) -> list[Any]:
         return []
     reduced = iterable.__reduce__()[1]
     return [part for inner in reduced for part in live_parts(inner, depth + 1)]
+
+
+def same_objects(one: Any, other: Any) -> bool:
+    """Whether two items, or pairs of a dict's, are the same objects."""
+    return one is other or (type(one) is tuple and type(other) is tuple and all(map(operator.is_, one, other)))
 
 
 def advance(iterator: Any, count: int) -> None:

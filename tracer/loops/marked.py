@@ -183,8 +183,8 @@ class Marked:
                 else:
                     loop.places[place.id] = place
 
-    def appended(self, target: list[Any], value: Any) -> bool:
-        """*value* is to be appended to *target*: whether that is done."""
+    def append(self, target: list[Any], value: Any) -> None:
+        """Append *value* to *target*."""
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
@@ -192,7 +192,6 @@ class Marked:
                 loop.refuse(Refusal.LOOP_SEEN(what="a list is written and appended to", site=self.recorder.site()))
             loop.appends.setdefault(id(target), [target]).append(value)
         target.append(value)
-        return True
 
     def reads(self, target: Any, index: Any = None) -> None:
         """The list *target* is read: the element at *index*, or all else that it is."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.aval import Aval
 from ..ir.graph import Atom
 from ..record.array import TracedArray, class_of, to_atom
 
@@ -99,10 +98,6 @@ def alike(a: Any, b: Any) -> bool:
         same = a.kind is b.kind and a.names == b.names and len(a.items) == len(b.items)
         return same and all(map(alike, a.items, b.items))
     return bool(a == b)
-
-
-def aval_of(kind: Like) -> Aval:
-    return Aval(kind.dtype, kind.shape, kind.weak)
 
 
 def atom_of(leaf: Any) -> Atom:

@@ -57,11 +57,11 @@ class Calls(Containers):
             return known[1]
         if id(fn) in self._twins:
             return fn
-        copy = convert(fn.__code__)
+        copy = convert(fn.__code__, arms=self.recorder.choices is not None and bool(self.recorder.choices.active))
         if not isinstance(copy, Copy):
             raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
         node = self.reads.node_of(fn)
-        made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops))
+        made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops, copy.choices))
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
             if fn.__kwdefaults__ and not node.extra:
@@ -84,6 +84,10 @@ class Calls(Containers):
         if is_leaf(value):
             return value  # of a tuple that is compared by identity
         return self.reads.read(node, "const", name, value, f"default {name}")
+
+    def codes(self) -> list[types.CodeType]:
+        """The code of the functions that have run as copies."""
+        return [fn.__code__ for fn, _ in self._functions.values()]
 
     # ---- calls
 

@@ -189,10 +189,9 @@ class Containers(Handing):
     def method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
         node = self.reads.node_of(obj)
         if node is None:
-            if self.loops:
+            if self.loops or self.recorder.arms:
                 if kind is list and name == "append" and len(args) == 1 and not kwargs:
-                    self.loops[-1].append(obj, *args)
-                    return None
+                    return self.append_to(obj, *args)
                 self.looked_at(obj)
                 if name not in PURE_METHODS.get(kind, ()):
                     self.changes(obj)

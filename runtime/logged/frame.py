@@ -21,19 +21,20 @@ from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from .attributes import found_in, load
 from .callees import own_answer
+from .choices import FrameChoices, set_in_arm
 from .kinds import BUILT, PLAIN, TRACED, has_known_text
-from .operators import FrameOperators
 from .reads import CONTAINERS
 
 
-class LoggedFrame(FrameOperators):
+class LoggedFrame(FrameChoices):
     """The object that the copy of one function goes through."""
 
     def __init__(
-        self, run: Any, fn: types.FunctionType, node: StateNode | None, loops: Sequence[Any] = ()
+        self, run: Any, fn: types.FunctionType, node: StateNode | None, loops: Sequence[Any] = (),
+        choices: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         super().__init__(fn)
-        self.loops = loops
+        self.loops, self.choices = loops, tuple(choices)
         self.run, self.fn = run, fn
         self._owner = node if node is not None else run.reads.root
         self._known: dict[str, Any] = run.spaces.setdefault(id(fn.__globals__), {})
@@ -52,9 +53,9 @@ class LoggedFrame(FrameOperators):
         space, provided, reads = self.globals_, self.builtins_, self.run.reads
         assert self._owner is not None
         if name in space:
-            found = reads.read(self._owner, "global", (space, name), space[name], f"global {name}", (id(space), name))
+            found = reads.read(self._owner, "global", (space, name), space[name], f"global {name}")
         elif name in provided:
-            found = reads.read(self._owner, "builtin", (space, provided, name), provided[name], name, (id(space), name))
+            found = reads.read(self._owner, "builtin", (space, provided, name), provided[name], name)
         else:
             raise self.run.refuse(f"the name `{name}`, which is not there")
         self._known[name] = found
@@ -72,7 +73,7 @@ class LoggedFrame(FrameOperators):
         except ValueError:
             raise self.run.refuse(f"the variable `{name}`, which has no value yet") from None
         assert self._owner is not None
-        return self.run.reads.read(self._owner, "cell", cell, value, f"closure {name}", id(cell))
+        return self.run.reads.read(self._owner, "cell", cell, value, f"closure {name}")
 
     def store_global(self, name: str, value: Any) -> Any:
         self.run.write_global(self.globals_, name, value)
@@ -84,8 +85,7 @@ class LoggedFrame(FrameOperators):
     def store_free(self, name: str, value: Any) -> Any:
         cell, run = self.cells[name], self.run
         if id(cell) not in run.reads.cells:
-            if run.loops:
-                run.loops[-1].wrote(cell, name)  # which is carried by no loop
+            run.wrote(cell, name)  # which is carried by no loop
             return super().store_free(name, value)
         assert self._owner is not None
         run.write_name(cell, "", value, f"closure {name}", run.reads.was_read(self._owner, "cell", id(cell)))
@@ -155,8 +155,8 @@ class LoggedFrame(FrameOperators):
                     return
             elif base is not None and hasattr(type(raw), "__set__") and type(raw) is not types.MemberDescriptorType:
                 raise self.run.refuse(f"an assignment of `.{name}` by a descriptor")
-        if self.run.loops and node is None:
-            self.run.loops[-1].wrote(obj, name)
+        if node is None:
+            self.run.wrote(obj, name)
         if node is not None:
             if not hasattr(obj, "__dict__") and (base is None or type(raw) is not types.MemberDescriptorType):
                 setattr(obj, name, value)  # raises
@@ -203,12 +203,14 @@ class LoggedFrame(FrameOperators):
         if kind is np.ndarray and (is_traced(value) or is_traced(index)):
             raise self.run.refuse("an assignment of a traced value in a plain array")
         if kind in CONTAINERS or kind is np.ndarray or self.run.reads.trust.cls(kind):
-            if self.run.loops:
-                if kind in (list, dict) and type(index) in (int, str):
-                    self.run.loops[-1].wrote(obj, index)
-                else:
-                    self.run.changes(obj)
-            obj[index] = value
+            if self.run.recorder.arms:
+                set_in_arm(self.run, value, obj, index)
+            elif kind in (list, dict) and type(index) in (int, str):
+                self.run.wrote(obj, index)
+                obj[index] = value
+            else:
+                self.run.changes(obj)
+                obj[index] = value
             return
         self.run.special(obj, "__setitem__", index, value)
 

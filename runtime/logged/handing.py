@@ -158,7 +158,8 @@ class Handing(Writing):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:
             self._copies = before
-        return self.made(result) if self.loops and type(result) not in PLAIN else result
+        watched = self.loops or self.recorder.arms
+        return self.made(result) if watched and type(result) not in PLAIN else result
 
     def inert(self, kind: type) -> bool:
         """Whether code that is handed an object of the user's class *kind* runs none of its methods unasked."""

@@ -41,6 +41,8 @@ class FrameOperators(Transparent):
                 raise self.run.refuse("`is` of traced values")
         if type(a) is type(b) and type(a) in (float, complex):
             raise self.run.refuse("`is` of numbers")
+        if type(a) in TRACED and type(b) in TRACED and self.run.recorder.choices and self.run.recorder.choices.active:
+            raise self.run.refuse("`is` of values, some of which may be chosen by both arms of an `if`")
         return False
 
     def is_not(self, a: Any, b: Any) -> bool:

@@ -14,9 +14,9 @@ import abc
 import enum
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,22 @@ _BY_IDENTITY = (
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _MAX_NODES = 20_000
+_ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
+
+Place = tuple[Hashable, str, Hashable]  # (what tells the owner, how, key) of a place
+
+
+def key_of(how: str, arg: Any, value: Any = None) -> Hashable:
+    """The key of the place to which an edge of this form leads."""
+    if how in ("global", "builtin", "class"):
+        return id(arg[0]), arg[-1]
+    if how == "const":
+        return arg, id(value)
+    return id(arg) if how == "cell" else arg
+
+
+def _place(owner: StateNode | None, how: str, key: Hashable) -> Place:
+    return None if how in _ANYWHERE else id(owner), how, key
 
 
 class NotClosedError(BaseException):
@@ -57,6 +73,16 @@ class NotClosedError(BaseException):
 def not_closed(what: str) -> NotClosedError:
     """The error for something that the log does not hold, in the words of a user."""
     return NotClosedError(Refusal.LOG_UNSEEN(what=what))
+
+
+class Facts(NamedTuple):
+    """The facts that a log rests on beside the places that were read."""
+
+    attrs: dict[str, None]  # names that were looked up
+    classes: list[type]  # in which
+    stores: list[Any]  # dicts of library's objects, without some names
+    abstract: bool
+    settings: list[Any]
 
 
 class ReadLog:
@@ -78,8 +104,10 @@ class ReadLog:
         self.inputs: list[StateNode] = []
         self.varying: set[str] = set()  # labels of the numbers that are numbers of the run
         self._shown: dict[int, Any] = {}  # id of an array outside -> the traced one
-        self._edges: dict[tuple[int, str, Any], Any] = {}  # (id of the owner's node, how, key of the place) -> shown
+        self._edges: dict[Place, Any] = {}  # what is shown of each place
+        self._children: dict[Place, Leaf | StateNode] = {}
         self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
+        self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
 
@@ -96,7 +124,7 @@ class ReadLog:
 
     def answer(self, owner: StateNode, how: str, key: Any, shown: Any) -> None:
         """The run gets *shown* for a part of an argument."""
-        self._edges[id(owner), how, key] = shown
+        self._edges[_place(owner, how, key)] = shown
 
     def stores(self) -> set[int]:
         """The ids of the dicts that have the names of the objects and modules that were found."""
@@ -114,16 +142,19 @@ class ReadLog:
         self.root = child if isinstance(child, StateNode) else None
         self._walker.roots += [self.visit(obj, label)[0] for obj, label in zip(objects, labels, strict=True)]
 
-    def read(self, owner: StateNode, how: str, arg: Any, value: Any, label: str, key: Any = None) -> Any:
+    def read(self, owner: StateNode, how: str, arg: Any, value: Any, label: str) -> Any:
         """The value that the run gets for *value*, which it has found in a place of *owner*."""
-        place = id(owner), how, arg if key is None else key
+        place = _place(owner, how, key_of(how, arg, value))
         try:
             return self._edges[place]
         except KeyError:
             child, shown = self.visit(value, label) if type(value) not in (int, float) else self._number(value, label)
-            owner.edges.append(Edge(how, arg, child, False))
-            self._edges[place] = shown
+            self._add(owner, Edge(how, arg, child, False), place, shown)
             return shown
+
+    def _add(self, owner: StateNode, edge: Edge, place: Place, shown: Any) -> None:
+        owner.edges.append(edge)
+        self._edges[place], self._children[place] = shown, edge.child
 
     def read_class(self, cls: type, name: str, raw: Any) -> Any:
         """The value that the run gets for *raw*, which was found under *name* in the class *cls* itself."""
@@ -131,7 +162,7 @@ class ReadLog:
         if self.trust.cls(cls):
             return raw
         self.pin(cls)
-        return self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}", (id(cls), name))
+        return self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}")
 
     def lacks(self, node: StateNode, name: str) -> None:
         """A module has no entry of this *name*."""
@@ -184,7 +215,7 @@ class ReadLog:
             return known, self._shown.get(id(value), value)
         kind = type(value)
         if kind is np.ndarray:
-            return self._array(value, label)
+            return self._array(value, label, label in self._contents)
         if len(self._walker.nodes) > _MAX_NODES:
             raise not_closed("more objects outside than are compared in each call")
         return self._object(value, kind, label), value
@@ -195,6 +226,9 @@ class ReadLog:
         varies = label in self._varying or self._before.get(label, value) != value
         if not varies or label in self._contents or (type(value) is int and not limit_of(value)) or value != value:
             return self._leaf(value), value
+        return self._input_number(value, label)
+
+    def _input_number(self, value: Any, label: str) -> tuple[StateNode, Any]:
         made = StateNode("number", value, label, label, sub=True)
         self._walker.nodes.append(made)
         self.varying.add(label)
@@ -203,7 +237,7 @@ class ReadLog:
 
     def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
         """Whether a place was read as a plain number."""
-        found = self._edges.get((id(owner), how, key), MISSING)
+        found = self._edges.get(_place(owner, how, key), MISSING)
         return type(found) in (int, float)
 
     def _leaf(self, value: Any) -> Leaf:
@@ -269,11 +303,11 @@ class ReadLog:
         self.pin(cls)
         return self._walker.node("class", cls, label, label)
 
-    def _array(self, value: np.ndarray, label: str) -> tuple[Leaf | StateNode, Any]:
+    def _array(self, value: np.ndarray, label: str, contents: bool) -> tuple[StateNode, Any]:
         if value.dtype.hasobject or not value.dtype.isnative:
             raise not_closed(f"`{label}`, an array of objects")
         made = self._walker.node("array", value, label, label)
-        if is_number(value.dtype) and label not in self._contents:
+        if is_number(value.dtype) and not contents:
             made.sub = True
             shown = self._shown[id(value)] = self._stand_in(made)
             self.inputs.append(made)
@@ -312,12 +346,67 @@ class ReadLog:
         self._instances[id(made)] = set(), set()
         return made
 
+    # ---- the reads of other runs, too (``joined.py``)
+
+    @property
+    def roots(self) -> list[Leaf | StateNode]:
+        """The function, then the objects among its arguments."""
+        return self._walker.roots
+
+    def child(self, owner: StateNode | None, how: str, key: Hashable) -> Leaf | StateNode | None:
+        """The value or node that was found in a place; None where the place was not read."""
+        return self._children.get(_place(owner, how, key))
+
+    def found(self, value: Any, kind: str, label: str, contents: bool) -> tuple[StateNode, Any]:
+        """(the node of *value*, of this kind, what the run would get for it); *contents*: an array as it is."""
+        if kind == "number":
+            return self._input_number(value, label)
+        known = self.node_of(value)
+        if known is not None:
+            return known, self._shown.get(id(value), value)
+        if kind == "array":
+            return self._array(value, label, contents)
+        made = self._object(value, type(value), label)
+        if kind in ("sink", "history"):
+            self._untouched.add(id(value))
+        if not isinstance(made, StateNode):
+            raise not_closed(f"`{label}`, which is another object now")
+        return made, value
+
+    def also(self, owner: StateNode, how: str, arg: Any, key: Hashable, child: Leaf | StateNode, shown: Any) -> None:
+        """Read a place, too, in which *child* was found."""
+        self._add(owner, Edge(how, arg, child, False), _place(owner, how, key), shown)
+
+    def around(self) -> Facts:
+        """The facts that the log rests on beside the places."""
+        walker = self._walker
+        return Facts(
+            dict(self._names.attrs), list(walker.classes), list(walker.stores), walker.abstract,
+            list(walker.settings.values()),
+        )  # fmt: skip
+
+    def rest_on(self, facts: Facts) -> None:
+        """Let the log rest on the *facts* of another one, too."""
+        self._names.attrs |= facts.attrs
+        self._walker.classes |= dict.fromkeys(facts.classes)
+        self._walker.stores += [store for store in facts.stores if store not in self._walker.stores]
+        self._walker.abstract |= facts.abstract
+        for setting in facts.settings:
+            self.depends(setting)
+
+    def instance_lacks(self, node: StateNode, shadow: Collection[str], absent: Collection[str]) -> None:
+        """An instance has no attributes of these names: its class has those of *shadow*."""
+        if node.kind == "instance":
+            self._instances[id(node)][0].update(shadow)
+            self._instances[id(node)][1].update(absent)
+
     # ---- the graph
 
     def graph(self, untouched: Collection[int] = ()) -> StateGraph:
         """The graph of all that has been read.  *untouched*: ids of containers that were only written to, or asked for
         their lengths."""
         walker, names = self._walker, self._names
+        untouched = self._untouched.union(untouched)
         for node in walker.nodes:
             if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
                 node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)

@@ -11,7 +11,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,22 +26,25 @@ from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import Integers
 from ...tracer.record.recorder import Recorder, recording
-from ...tracer.record.retry import Options, Retry
+from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.reroll.roll import roll
+from ..config import config
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
-from ..record.call_key import DATA, INTEGER, OBJECT, TENSOR, Call
+from ..record.call_key import DATA, OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import differentiated, leaf_names, name_of, unlabelled
 from ..record.outputs import leaf_text, returned
-from ..record.record import stand_in_of, traced_argument
+from ..record.record import decided, needed, stand_in_of, traced_argument
 from ..record.recording import Recording, UserRun
 from ..state.checker import digest
-from ..state.state_graph import StateGraph, StateNode
+from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
+from .choices import ChoicesOfCopies
 from .effects import effects_of
+from .joined import KnownReads, join
 from .reads import NotClosedError, ReadLog
 from .run import LoggedRun
 from .warned import warnings_refused
@@ -52,11 +55,22 @@ _MOST_ANSWERS = 16  # of one question
 _PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
 
 
+class LoggedRecording(NamedTuple):
+    """A recording, the *snapshot* of what its run has read, the same without the objects, and the reads of another
+    recording that are among them, with the same inputs in the same order."""
+
+    recording: Recording
+    snapshot: Snapshot
+    reads: KnownReads
+    joined: KnownReads | None
+
+
 class Logged:
     """The knowledge of one function's runs of converted code."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
+        self.choices = ChoicesOfCopies()
         self.refused: dict[Any, Reason] = {}  # call key -> why the log of its runs is not closed
         self.contents: set[str] = set()  # labels of arrays and numbers outside that runs need as they are
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
@@ -64,18 +78,22 @@ class Logged:
         self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
-        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = (), known_before: bool = False
-    ) -> tuple[Recording, Snapshot] | None:
-        """(the recording of *call*, what it has read), or None.  *known_before*: such calls were recorded before, in
-        another state."""
-        if call.device is not None or INTEGER in call.kinds or TENSOR in call.kinds or call.key in self.refused:
+        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = (),
+        others: Sequence[KnownReads] | None = None, paths: int = 0,
+    ) -> LoggedRecording | Options | None:  # fmt: skip
+        """The recording of *call*, the options of another call, or None.
+
+        :param others: the reads of recordings of such calls; None where there are none.
+        :param paths: the number of these recordings."""
+        if call.device is not None or TENSOR in call.kinds or call.key in self.refused:
             return None
         if call.repeated:
             return None
+        self.choices.known_paths = paths
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
-                return _record(self, call, mode, plan, capacities, self.numbers if known_before else {})
+                return _record(self, call, mode, plan, capacities, others)
             except NotClosedError as error:
                 self.refused[call.key] = error.reason
                 return None
@@ -83,7 +101,7 @@ class Logged:
                 self.varying.add(error.label)
             except Retry as error:
                 if not self._follow(error.options):
-                    return None
+                    return error.options if error.options.ints is not None and call.by_value is not None else None
             except Exception:  # the analysed front end meets it, too, and may know what to do
                 return None
             finally:
@@ -100,8 +118,9 @@ class Logged:
 
 
 def _record(
-    logged: Logged, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int], before: dict[str, Any]
-) -> tuple[Recording, Snapshot]:
+    logged: Logged, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int],
+    others: Sequence[KnownReads] | None,
+) -> LoggedRecording:  # fmt: skip
     clock = time.perf_counter()
     hook_loaded()
     fn = logged.fn
@@ -111,10 +130,12 @@ def _record(
     recorder.known_capacities, recorder.rolls = capacities, True
     recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
+    recorder.choices = logged.choices if config.select_branches else None
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
-    leaves, inputs = _leaves(recorder, call, names)
+    integers.names = names
+    leaves, inputs = _leaves(integers, call, names)
     labels: dict[Any, str] = {}
     stand_ins: dict[int, Any] = {}
 
@@ -125,6 +146,7 @@ def _record(
         labels[recorder.inputs[-1]] = node.label
         return stand_in
 
+    before = {} if others is None else logged.numbers
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     run = LoggedRun(reads, recorder)
@@ -134,15 +156,25 @@ def _record(
         try:
             with warnings_refused(run.refuse):
                 out = run.call(fn, *given.args, **given.kwargs)
+            out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
+            recorder.settle_premise()
         except Retry as error:
             raise _by_labels(error, labels) from None
+        except Exception as error:
+            again = needed(recorder, logged.choices, error)
+            if again is None:
+                raise
+            raise _by_labels(again, labels) from error
         out = unlabelled(out) if wrt else out
         _check(run, recorder, out, labels)
         integers.refuse()
-        recorder.settle_premise()
         run.check_ways()
-        graph = reads.graph(run.untouched())
-        snapshot, captured = _snapshot(graph, reads, recorder, len(inputs), stand_ins)
+        untouched = run.untouched()
+        joined, order = _joined(reads, call, others or ())
+        graph = reads.graph(untouched)
+        made, state = digest(graph, order)
+        snapshot = Snapshot(made, state, graph)
+        captured = _in_order(snapshot, reads, recorder, len(inputs), stand_ins)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
         effects = effects_of(run, graph, call, given, stood, out)
         out = effects.out
@@ -162,10 +194,23 @@ def _record(
     found.seconds = {"record": ran - clock, **found.seconds}
     if kept:
         found.run = user_run
+    found.notes = (*found.notes, *logged.choices.notes())
     logged.new = [f"`{label}`" for label in reads.varying if label not in logged.varying and label in before]
     logged.varying |= reads.varying
     logged.numbers |= reads.numbers
-    return found, snapshot
+    return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
+
+
+def _joined(
+    reads: ReadLog, call: Call, others: Sequence[KnownReads]
+) -> tuple[KnownReads | None, Sequence[StateNode]]:  # fmt: skip
+    """(those reads among *others* that can be read, too, and are now; the nodes of their inputs, in order)"""
+    for known in others:
+        now = known.now(call.objects)
+        order = None if now is None else join(reads, known, now)
+        if order is not None:
+            return known, order
+    return None, ()
 
 
 def _by_labels(error: Retry, labels: dict[Any, str]) -> Retry:
@@ -177,12 +222,12 @@ def _by_labels(error: Retry, labels: dict[Any, str]) -> Retry:
     return Retry(replace(options, captured=frozenset(), contents=options.contents | named), error.error)
 
 
-def _leaves(recorder: Recorder, call: Call, names: Sequence[str]) -> tuple[list[Any], dict[int, Any]]:
+def _leaves(integers: Integers, call: Call, names: Sequence[str]) -> tuple[list[Any], dict[int, Any]]:
     """(the leaves of the call as the run gets them, the inputs for those that are data)."""
-    leaves, inputs = list(call.leaves), {}
+    leaves, inputs, recorder = list(call.leaves), {}, integers.recorder
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
-            inputs[k], leaves[k] = traced_argument(recorder, leaf, kind, names[k])
+            inputs[k], leaves[k] = traced_argument(integers, leaf, kind, names[k], k)
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
     return leaves, inputs
 
@@ -191,8 +236,9 @@ def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str])
     """An error unless all that the run has done is in its log."""
     if run.refused is not None:
         raise run.refused
-    if recorder.needed is not None:
-        raise _by_labels(recorder.needed, labels)
+    again = needed(recorder, recorder.choices, None)
+    if again is not None:
+        raise _by_labels(again, labels)
     if recorder.reasons:
         raise NotClosedError(recorder.reasons[0])
     refused = unrecordable.last()
@@ -202,7 +248,9 @@ def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str])
         raise run.refuse("a traced number that is a key")
     if recorder.shown:
         raise run.refuse("a text that is made of values")
-    if _asks_in_a_loop(recorder):
+    if recorder.choices is not None and recorder.choices.learn(recorder.guards, run.codes()):
+        raise chosen_anew()
+    if recorder.choices is not None and _asks_in_a_loop(recorder):
         raise run.refuse("a question that a loop asks")
     _check_result(run, out)
 
@@ -235,12 +283,11 @@ def _check_result(run: LoggedRun, out: Any) -> None:
         raise run.refuse("one array in two places of the result")
 
 
-def _snapshot(
-    graph: StateGraph, reads: ReadLog, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
-) -> tuple[Snapshot, list[Any]]:
-    """(the snapshot of what was read, the values of the inputs after the arguments); the recorder's inputs are put in
-    the order of the snapshot's arrays."""
-    snapshot = Snapshot(*digest(graph), graph)
+def _in_order(
+    snapshot: Snapshot, reads: ReadLog, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
+) -> list[Any]:  # fmt: skip
+    """The values of the inputs after the arguments; the recorder's inputs are put in the order of the snapshot's
+    arrays."""
     place = {id(node): arguments + k for k, node in enumerate(reads.inputs)}
     order = [place[id(node)] for node in snapshot.inputs]
     own = range(arguments)
@@ -250,4 +297,4 @@ def _snapshot(
     for k, node in enumerate(snapshot.inputs):
         if type(stand_ins[id(node)]) is TracedArray:
             recorder.given[id(stand_ins[id(node)])] = f"arrays[{k}]"
-    return snapshot, [float(x) if type(x) is int else x for x in snapshot.arrays]
+    return [float(x) if type(x) is int else x for x in snapshot.arrays]

@@ -15,6 +15,7 @@ from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
+from .choices import changes_in_arm
 from .kinds import is_held, is_number
 from .reads import CONTAINERS, NotClosedError, ReadLog, not_closed
 from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
@@ -58,7 +59,7 @@ class Writing:
     def seen(self, value: Any, label: str) -> Any:
         """The value that the run gets for *value*, which stands outside in a place that can't change."""
         assert self.reads.root is not None
-        return self.reads.read(self.reads.root, "const", label, value, label, (label, id(value)))
+        return self.reads.read(self.reads.root, "const", label, value, label)
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
         """The value that the run gets for an item of a container outside."""
@@ -75,8 +76,7 @@ class Writing:
             raise self.again(Varies(label))
         found = self.writes.setdefault(id(owner), WrittenNames(owner))
         assert isinstance(found, WrittenNames)
-        if self.loops:
-            self.loops[-1].wrote(found.values, name)
+        self.wrote(found.values, name)
         found.values[name] = value
 
     def write_global(self, space: dict[str, Any], name: str, value: Any) -> None:
@@ -144,11 +144,7 @@ class Writing:
             self.current(obj)
             self.changes(obj)
         target = found.tail if found.whole is None else found.whole
-        if self.loops and type(target) is list:
-            self.loops[-1].append(target, value)
-        else:
-            self.changes(target)
-            target.append(value)
+        self.append_to(target, value)
 
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
         """Set an item of a dict outside."""
@@ -166,37 +162,60 @@ class Writing:
         if id(obj) in self._keys:
             self._keys[id(obj)][key] = None
         target = found.values if found.whole is None else found.whole
-        if self.loops:
-            self.loops[-1].wrote(target, key)
+        self.wrote(target, key)
         target[key] = value
 
     def whole_list(self, obj: Any) -> Any:
         """A list outside, to be changed in any way: as the run has it."""
         self.writes.setdefault(id(obj), WrittenItems(obj))
-        if self.loops:
-            self.loops[-1].refuse_seen("a list outside is changed")
+        self.no_carry(obj, "a list outside is changed")
         return self.current(obj)
 
     def whole_dict(self, obj: Any) -> Any:
         """A dict outside, to be changed in any way."""
         self.writes.setdefault(id(obj), WrittenKeys(obj))
-        if self.loops:
-            self.loops[-1].refuse_seen("a dict outside is changed")
+        self.no_carry(obj, "a dict outside is changed")
         if id(obj) in self._keys:
             keys = [(self._keys.pop(id(obj)), ())]
             if is_held(keys):
                 raise self.refuse("a dict outside that is changed while its keys are iterated over")
         return self.current(obj)
 
-    # ---- loops over symbols
+    # ---- loops over symbols, and arms of choices
+
+    def wrote(self, owner: Any, key: Any) -> None:
+        """A place of *owner* is written."""
+        if self.recorder.arms:
+            changes_in_arm(self.recorder, owner)
+        if self.loops:
+            self.loops[-1].wrote(owner, key)
+
+    def append_to(self, obj: Any, value: Any) -> None:
+        """Append to a list or deque that the run has."""
+        if self.recorder.arms:
+            changes_in_arm(self.recorder, obj)
+        if self.loops and type(obj) is list:
+            self.loops[-1].append(obj, value)
+        else:
+            self.changes(obj)
+            obj.append(value)
 
     def changes(self, obj: Any) -> None:
         """A container is changed in a way that is no carry of a loop."""
-        if self.loops and not all(id(obj) in loop.made for loop in self.loops):
-            self.loops[-1].refuse_seen("a container is changed")
+        if not self.loops or not all(id(obj) in loop.made for loop in self.loops):
+            self.no_carry(obj, "a container is changed")
+
+    def no_carry(self, obj: Any, what: str) -> None:
+        """*what* becomes of *obj* can be no carry of a loop, nor done in one arm of two."""
+        if self.recorder.arms:
+            changes_in_arm(self.recorder, obj)
+        if self.loops:
+            self.loops[-1].refuse_seen(what)
 
     def made(self, obj: Any) -> Any:
         """*obj* was made by the run."""
+        if self.recorder.arms:
+            self.recorder.arms[-1].made.append(obj)
         if self.loops:
             self.loops[-1].made_here(obj)
         return obj

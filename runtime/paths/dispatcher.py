@@ -25,7 +25,6 @@ from importlib import import_module
 from typing import Any
 
 from ...codegen.cpu.program import Program
-from ...tracer.control.arms import MANY_PATHS
 from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError, OnlyPythonError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
@@ -327,7 +326,7 @@ class Dispatcher:
         """The answer by a variant other than *but*: another way through the branches has read other places, all of
         which may be as they were, too."""
         for variant in known:
-            arrays = variant.snapshot.check(*call.objects) if variant.logged and variant is not but else None
+            arrays = variant.snapshot.check(*call.objects) if variant.reads and variant is not but else None
             if arrays is not None:
                 answer, _ = self._try_families(endpoint, call, variant, arrays)
                 if answer is not MISS:
@@ -370,7 +369,9 @@ class Dispatcher:
                 alike = [p for p in known if _same_answers(p.recording, recording) and not outgrown(p, recording)]
                 if match is None and alike:
                     return MISS
-                variant = self._variant(endpoint, call, Variant(theirs.snapshot, theirs.same, theirs.floats))
+                variant = self._variant(
+                    endpoint, call, Variant(theirs.snapshot, theirs.same, theirs.floats, reads=theirs.reads)
+                )
                 return self._keep(endpoint, call, variant, recording, match, verified=True, ran=False)
         return MISS
 
@@ -678,21 +679,30 @@ class FunctionDispatcher(Dispatcher):
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
-        if not config.log_reads or len(known) > MAX_TRANSIENT or sum(len(v.paths) for v in known) > MANY_PATHS:
+        if not config.log_reads or len(known) > MAX_TRANSIENT:
             return MISS
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
-        found = self.logged.record(call, endpoint.mode, self.plans.get(call), known_before=bool(known))
+        alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
+        others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
+        found = self.logged.record(call, endpoint.mode, self.plans.get(call), (), others, paths)
         if found is None:
             return MISS
-        recording, snapshot = found
+        if type(found) is Options:
+            return found
+        recording, snapshot = found.recording, found.snapshot
         self.stats.traces += 1
         if self.logged.new:
             reason = now_numbers(self.logged.new)
         self.stats.note(reason or endpoint.integers.reason(call))
         try:
-            new = self._variant(endpoint, call, Variant(snapshot, logged=True))
-            return self._keep(endpoint, call, new, recording, None, verified=True)
+            mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
+            if mine is None:
+                mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
+            else:
+                with self.lock:
+                    mine.snapshot, mine.reads = snapshot, found.reads
+            return self._keep(endpoint, call, mine, recording, None, verified=True)
         finally:
             snapshot.release()
 
@@ -711,7 +721,7 @@ class FunctionDispatcher(Dispatcher):
     def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
         if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():
             return
-        if variant.logged:
+        if variant.reads is not None:
             return
         plan = self.plans.get(call)
         self.stats.not_kept = keep.keep(

@@ -44,7 +44,7 @@ class Variant:
     paths: list[Path] = field(default_factory=list)
     families: list[Family] = field(default_factory=list)
     steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
-    logged: bool = False  # whether the snapshot is what a run has read, and nothing else
+    reads: Any = None  # ``logged.joined.KnownReads``, where the snapshot is what runs have read, and nothing else
 
     def alike(self, call: Call, captured: Sequence[np.ndarray]) -> bool:
         """Whether the same data are one object as in the recordings."""

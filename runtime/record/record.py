@@ -21,6 +21,7 @@ import numpy as np
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
 from ...tracer.bytecode.array_places import written
 from ...tracer.bytecode.shown_names import values_known
+from ...tracer.control.arms import Choices
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError, unrecordable
@@ -166,11 +167,8 @@ def _record(
             _refuse_captured(call, state)
         del state  # the run may be asked whether an object is still there
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-        if kind == INTEGER:
-            inputs[k] = recorder.add_input(float(leaf), f"the argument `{names[k]}`", weak=True)
-            leaves[k] = integers.stand_in(inputs[k], leaf, k)
-        elif kind in DATA:
-            inputs[k], traced = traced_argument(recorder, leaf, kind, names[k])
+        if kind in DATA:
+            inputs[k], traced = traced_argument(integers, leaf, kind, names[k], k)
             leaves[k] = traced if first.get(k, k) == k else leaves[first[k]]
     if look is not None and look.abstract:
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
@@ -330,9 +328,14 @@ def unrecorded(*reasons: Reason) -> Retry:
     return Retry(Options(plain=reasons))
 
 
-def traced_argument(recorder: Recorder, leaf: Any, kind: str, name: str) -> tuple[Var, TracedArray]:
+def traced_argument(
+    integers: Integers, leaf: Any, kind: str, name: str, place: int
+) -> tuple[Var, TracedArray | TracedInt]:  # fmt: skip
     """(the input of the recording for an argument *leaf* of this *kind*, which is data; what the run gets for it)."""
-    text = f"the argument `{name}`"
+    text, recorder = f"the argument `{name}`", integers.recorder
+    if kind == INTEGER:
+        made = recorder.add_input(float(leaf), text, weak=True)  # as the launcher takes an int
+        return made, integers.stand_in(made, leaf, place)
     if kind == COMPLEX_DATA:
         made = recorder.add_input(lanes_of(leaf), text)
         with building(recorder):
@@ -437,7 +440,7 @@ def _run_frozen(
                 lines,
             ):
                 out = substitution.fn(*given.args, **given.kwargs)
-                out = _decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
+                out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
                 recorder.settle_premise()
             out = unlabelled(out) if wrt else out
             out = PlainKeys(plain)(out) if recorder.hashed else out
@@ -452,7 +455,7 @@ def _run_frozen(
         surely(settled)
         raise
     interrupted = raised is not None and not isinstance(raised, Exception | Retry)
-    again = None if interrupted else _needed(recorder, plan, raised)
+    again = None if interrupted else needed(recorder, plan.choices, raised)
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
@@ -546,7 +549,7 @@ def _run_frozen(
     return plain.whole(out, elsewhere), changes, effects
 
 
-def _needed(recorder: Recorder, plan: StatePlan, raised: BaseException | None) -> Retry | None:
+def needed(recorder: Recorder, choices: Choices | None, raised: BaseException | None) -> Retry | None:
     """Why a run that has *raised* this is to be made again: what it has said itself, whatever became of it, or how it
     has ended."""
     with suppress(Retry):
@@ -556,8 +559,8 @@ def _needed(recorder: Recorder, plan: StatePlan, raised: BaseException | None) -
             recorder.refuse_choice(written, Refusal.CHOICE_WRITTEN())
         if recorder.needed is None and recorder.arms:  # one has raised
             recorder.arms[0].give_up(Refusal.CHOICE_RAISES())
-    if recorder.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised):
-        plan.choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))  # it takes numbers alone
+    if choices and recorder.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised):
+        choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))  # it takes numbers alone
         with suppress(Retry):
             recorder.again(chosen_anew())
     return recorder.needed
@@ -592,7 +595,7 @@ def _unsettled(plain: Settled, substitution: Substitution) -> list[Any]:
     return plain.unsettled
 
 
-def _decided(out: Any, differentiated: bool) -> Any:
+def decided(out: Any, differentiated: bool) -> Any:
     """A result in which each number has a class, where that shows: a float is as good as another, and so is a loss."""
     leaves, spec = flatten_result(out)
     if not any(type(x) in STAND_INS for x in leaves):

@@ -77,6 +77,7 @@ class Digest:
     cells: dict[str, types.CellType]
     main: dict[str, Any]
     bare: set[str]  # the globals of the user's that stand in the lines
+    nodes: str  # the expression for the objects of all nodes as they are now, in the graph's order
 
     def checker(self, lines: list[str]) -> Checker:
         """The checker of these lines: called with the objects, it returns the arrays as they are now, or None."""
@@ -113,9 +114,9 @@ def _compile(source: str, cells: tuple[str, ...]) -> types.CodeType:
     return next(c for c in outer.co_consts if isinstance(c, types.CodeType))
 
 
-def digest(graph: StateGraph) -> tuple[Digest, list[StateNode]]:
-    """(the digest of a graph, the nodes of the arrays that its checker finds)."""
-    emitter = _Emitter(graph)
+def digest(graph: StateGraph, first: Sequence[StateNode] = ()) -> tuple[Digest, list[StateNode]]:
+    """(the digest of a graph, the nodes of the arrays that its checker finds: those in *first* are so)."""
+    emitter = _Emitter(graph, first)
     return emitter.run(), emitter.arrays
 
 
@@ -133,6 +134,7 @@ def is_constant(graph: StateGraph, inputs: Sequence[StateNode]) -> bool:
 @dataclass(slots=True)
 class _Emitter:
     graph: StateGraph
+    first: Sequence[StateNode] = ()
     body: list[str] = field(default_factory=list)
     light: list[str] = field(default_factory=list)
     cells: dict[str, types.CellType] = field(default_factory=dict)
@@ -210,6 +212,8 @@ class _Emitter:
                 self.fail_if(" or ".join(pairs))
             elif len(variables) > 4:
                 self.fail_if(f"not {self.cell(distinct_of(len(variables)))}({', '.join(variables)})")
+        places = {id(node): k for k, node in enumerate(self.first)}
+        self.arrays.sort(key=lambda node: places.get(id(node), len(places)))
         names = [
             f"{self.constant(float)}({self.variables[id(node)]})" if type(node.obj) is int else self.variables[id(node)]
             for node in self.arrays
@@ -226,6 +230,7 @@ class _Emitter:
             self.cells,
             graph.main if graph.main is not None else {},
             self.bare,
+            f"({''.join([self.variables.get(id(node), 'None') + ', ' for node in graph.nodes])})",
         )
 
     def pins(self) -> None:

@@ -1,5 +1,4 @@
-"""Statements that can be the arm of a choice, and blocks made so: what stands behind an ``if`` that returns is its
-other arm.
+"""Statements in the arms of a choice: what they assign, and how they end loops.
 
 Whether the code that such statements call changes anything is proven elsewhere (``purity.harmless_arms``); for that,
 ``Plainly`` makes expressions of assignments of items, and ``arms_alone`` a function of an arm.
@@ -44,51 +43,6 @@ def own_nodes(tree: Any) -> Iterator[Any]:
             yield from own_nodes(child)
 
 
-def is_no_arm(tree: Any) -> bool:
-    """Whether there is something in *tree* that no arm can do: to suspend the frame, or to assign within an
-    expression."""
-    return any(
-        isinstance(n, ast.Yield | ast.YieldFrom | ast.Await)
-        or (isinstance(n, ast.NamedExpr) and not n.target.id.startswith(OWN))
-        for n in ast.walk(tree)
-    )
-
-
-def are_arm(statements: Sequence[Any], within: str = "") -> bool:
-    """Whether *statements* do nothing but assign variables and items, as far as that can be seen; *within*: the jump
-    (``Return``, ``Continue``) that may end them."""
-    return all(_may_stand(s, within) for s in statements)
-
-
-def _may_stand(s: Any, within: str) -> bool:
-    if type(s).__name__ == within:
-        return not is_no_arm(s)
-    if isinstance(s, ast.If):
-        return not is_no_arm(s.test) and are_arm([*s.body, *s.orelse], within)
-    if isinstance(s, ast.For):
-        plain = not s.orelse and _is_target(s.target) and not is_no_arm(s.iter)
-        return plain and are_arm(s.body)
-    if isinstance(s, ast.Pass):
-        return True
-    if not isinstance(s, (*_ASSIGNS, ast.Expr)) or is_no_arm(s) or any(isinstance(n, SCOPES) for n in ast.walk(s)):
-        return False
-    if isinstance(s, ast.Expr):
-        return True
-    if isinstance(s, ast.AnnAssign) and not isinstance(s.target, ast.Name):
-        return False
-    return s.value is not None and all(_is_target(t) for t in _targets(s))
-
-
-def _targets(s: Any) -> list[Any]:
-    return s.targets if isinstance(s, ast.Assign) else [s.target]
-
-
-def _is_target(target: Any) -> bool:
-    if isinstance(target, ast.Tuple | ast.List):
-        return all(map(_is_target, target.elts))
-    return isinstance(target, ast.Name | ast.Subscript)
-
-
 def assigned(statements: Sequence[Any]) -> tuple[str, ...]:
     """The local variables that *statements* assign."""
     names = [
@@ -113,68 +67,6 @@ def renewed(statements: Sequence[Any]) -> set[str]:
         elif isinstance(s, _ASSIGNS):
             found.update(assigned([s]))
     return found
-
-
-def _always(statements: Sequence[Any], jump: type) -> bool:
-    """Whether *statements* end in that jump on every way."""
-    if not statements:
-        return False
-    last = statements[-1]
-    if isinstance(last, ast.If):
-        return _always(last.body, jump) and _always(last.orelse, jump)
-    return isinstance(last, jump)
-
-
-def _has(statements: Sequence[Any], jump: type) -> bool:
-    def inside(s: Any) -> bool:
-        if isinstance(s, jump):
-            return True
-        return isinstance(s, ast.If) and any(map(inside, [*s.body, *s.orelse]))
-
-    return any(map(inside, statements))
-
-
-def folded(block: list[Any], jump: Any, result: str) -> list[Any]:
-    """*block* with the rest behind an ``if`` that jumps as its other arm, where both can be arms."""
-    for k, s in enumerate(block):
-        if not (isinstance(s, ast.If) and _has([s], jump)):
-            continue
-        rest = deepcopy(block[k + 1 :])
-        if _always(s.body, jump):
-            body, orelse = s.body, s.orelse if _always(s.orelse, jump) else [*s.orelse, *rest]
-        elif _always(s.orelse, jump):
-            body, orelse = [*s.body, *rest], s.orelse
-        else:
-            continue
-        if not (are_arm(body, jump.__name__) and are_arm(orelse, jump.__name__)):
-            continue
-        ended = [_without(folded(arm, jump, result), jump, result) for arm in (body, orelse)]
-        if not all(are_arm(arm) for arm in ended):
-            continue
-        joined = ast.copy_location(ast.If(s.test, *ended), s)
-        value = ast.Name(result, ast.Load())
-        after = [] if jump is ast.Continue else [ast.copy_location(ast.Return(ast.copy_location(value, s)), s)]
-        return [*block[:k], joined, *after]
-    return block
-
-
-def _without(arm: list[Any], jump: Any, result: str) -> list[Any]:
-    """*arm*, with an assignment in place of the ``return`` that ends it, or nothing in place of ``continue``."""
-    arm = list(arm)
-    last = arm[-1] if arm else None
-    if isinstance(last, jump):
-        arm.pop()
-    if jump is ast.Return and not (isinstance(last, ast.Return) and getattr(last.value, "id", "") == result):
-        value = last.value if isinstance(last, ast.Return) and last.value is not None else ast.Constant(None)
-        if last is None or not isinstance(last, ast.Return) or last.value is None:
-            ast.fix_missing_locations(value)
-        target = ast.Name(result, ast.Store())
-        at = last or arm
-        found = ast.Assign([target], value)
-        arm.append(ast.copy_location(found, at) if isinstance(at, ast.AST) else found)
-        if isinstance(last, ast.Return):
-            ast.copy_location(target, last)
-    return arm or [ast.Pass()]
 
 
 # ---- without assignments of items

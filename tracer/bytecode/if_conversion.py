@@ -27,19 +27,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from .arm_statements import (
-    OWN,
-    Plainly,
-    are_arm,
-    arms_alone,
-    assigned,
-    declared,
-    ends_of,
-    folded,
-    is_no_arm,
-    loops_in,
-    renewed,
-)
+from ..convert.arms import are_arm, folded, is_no_arm
+from .arm_statements import OWN, Plainly, arms_alone, assigned, declared, ends_of, loops_in, renewed
 from .control_flow import flow_of, loads, stores
 from .function_source import located, parts_of
 from .versions import PYTHON

@@ -25,6 +25,8 @@ import numpy as np
 from ..bytecode.function_source import parts_of
 from ..bytecode.if_conversion import ARMS, Choice, Converted, convert
 from ..bytecode.purity import PLAINLY, harmless_arms
+from ..convert.arms import ChoiceStatement
+from ..convert.transparent import PASSED, TAKEN
 from ..ir.aval import FLOAT_KINDS
 from ..ir.graph import Atom, Guard, Lit
 from ..ir.refusals import Reason, Refusal
@@ -148,7 +150,7 @@ class Arms:
         """The choice number *k*, by the truth of *test*."""
         recorder = current_recorder()
         if recorder is not None and recorder.choices is not None:
-            test = _known(test)
+            test = known_truth(test)
             if type(test) is TracedArray and test._atom.aval.size == 1 and recorder is test._recorder:
                 choice, frame = self.choices[k], sys._getframe(1)
                 if recorder.choices.takes(self, choice, recorder, frame):
@@ -187,14 +189,9 @@ class Arms:
 
     def no(self, k: int, value: Any) -> Any:
         """``not value``."""
-        recorder, value = current_recorder(), _known(value)
-        if type(value) is not TracedArray or value._atom.aval.size != 1 or recorder is not value._recorder:
-            return not value
-        choices = recorder.choices
-        place = (self.file, self.choices[k].line)
-        if choices is None or not (recorder.arms or place in choices.active) or place in choices.refused:
-            return not value
-        return _python_bool(F.logical_not(truth(value)))
+        recorder, value = current_recorder(), known_truth(value)
+        found = None if recorder is None else not_(recorder, (self.file, self.choices[k].line), value)
+        return not value if found is None else found
 
     def store(self, value: Any, of: Any, index: Any) -> None:
         """``of[index] = value`` within an arm."""
@@ -203,13 +200,11 @@ class Arms:
         if type(of) is TracedArray:
             of[index] = value
             return
-        branch = recorder.arms[-1]
         if isinstance(of, np.ndarray):
             refuse_write(of, "z[...] = t, in an arm of an `if` on a traced value,")
-        known = type(of) is list or (type(of) is dict and type(index) in (str, int) and index in of)
-        if not known or id(of) in recorder.from_outside:  # what becomes of the caller's is an effect
-            branch.give_up(Refusal.CHOICE_STORES(what=type(of).__name__))
-        of[index] = merge_values(recorder.within(), value, of[index], branch.place, lambda: branch.unlike("an item"))
+        if id(of) in recorder.from_outside:  # what becomes of the caller's is an effect
+            recorder.arms[-1].give_up(Refusal.CHOICE_STORES(what=type(of).__name__))
+        store_in_arm(recorder, value, of, index)
 
     def inplace(self, name: str, value: Any, by: Any) -> Any:
         """``value += by``, or another operator, within an arm."""
@@ -222,36 +217,21 @@ class Arms:
         return recorder.arms[-1].give_up(Refusal.CHOICE_STORES(what=type(value).__name__))
 
 
-class _OneArm:
-    """A choice by a plain truth."""
-
-    merges = False
-
-    def __init__(self, taken: bool) -> None:
-        self._taken = taken
-
-    def body(self) -> bool:
-        return self._taken
-
-    def orelse(self) -> bool:
-        return not self._taken
-
-
-TAKEN, PASSED = _OneArm(True), _OneArm(False)
-
-
 class Branch:
     """A choice both of whose arms run."""
 
     merges = True
 
-    def __init__(self, recorder: Recorder, place: Place, choice: Choice, predicate: Atom, frame: FrameType) -> None:
+    def __init__(
+        self, recorder: Recorder, place: Place, choice: Choice | ChoiceStatement, predicate: Atom, frame: FrameType
+    ) -> None:  # fmt: skip
         self.recorder, self.place, self.choice, self.predicate = recorder, place, choice, predicate
         self._frame: FrameType | None = frame
         values = frame.f_locals
         self._before = {name: values.get(name, _UNSET) for name in choice.resets}
         self._first: dict[str, Any] = {}
         self._open = False
+        self.made: list[Any] = []  # containers that the arm has made itself
         self._seen: tuple[int, ...] = ()
         self._holds: Atom | None = None
 
@@ -332,7 +312,7 @@ class Branch:
         return merge_values(self.predicate, first, second, self.place, lambda: self.unlike(what))
 
     def truth(self, joined: Callable[..., Any], second: Any) -> Any:
-        second = _known(second)
+        second = known_truth(second)
         if type(second) is TracedArray and second._atom.aval.size != 1:
             self.give_up(Refusal.CHOICE_UNLIKE(what="the condition"))
         known = truth(second) if type(second) is TracedArray else to_atom(bool(second))
@@ -349,6 +329,24 @@ class Branch:
     def give_up(self, reason: Reason) -> NoReturn:
         """End the run, which is made again with a question here."""
         self.recorder.refuse_choice(self.place, reason)
+
+
+def store_in_arm(recorder: Recorder, value: Any, of: Any, index: Any) -> None:
+    """``of[index] = value`` in the arm that runs, of a list or dict of the run's own."""
+    branch = recorder.arms[-1]
+    if not (type(of) is list or (type(of) is dict and type(index) in (str, int) and index in of)):
+        branch.give_up(Refusal.CHOICE_STORES(what=type(of).__name__))
+    of[index] = merge_values(recorder.within(), value, of[index], branch.place, lambda: branch.unlike("an item"))
+
+
+def not_(recorder: Recorder, place: Place, value: Any) -> TracedArray | None:
+    """``not value`` without a question; None where it is one."""
+    choices = recorder.choices
+    if type(value) is not TracedArray or value._atom.aval.size != 1 or recorder is not value._recorder:
+        return None
+    if choices is None or not (recorder.arms or place in choices.active) or place in choices.refused:
+        return None
+    return _python_bool(F.logical_not(truth(value)))
 
 
 def _python_bool(x: Atom) -> TracedArray:
@@ -368,7 +366,7 @@ def merge_values(
     found = chosen(predicate, first, second, place)
     if found is not None:
         return found
-    kinds = [class_of(x) if type(x) is TracedArray else type(x) for x in map(_known, (first, second))]
+    kinds = [class_of(x) if type(x) is TracedArray else type(x) for x in map(known_truth, (first, second))]
     kind = kinds[0]
     if kind is not kinds[1]:
         return refuse()
@@ -399,7 +397,7 @@ def _freeze(place: Place, *arrays: Any) -> None:
             recorder.frozen[id(x)] = x, place, x.tobytes()
 
 
-def _known(value: Any) -> Any:
+def known_truth(value: Any) -> Any:
     """*value*, where nothing counts but its truth."""
     if type(value) is UndecidedTruth:
         return value.array()

@@ -6,12 +6,14 @@ the file, lines, names and cells of the function; functions that are made in it 
 
 from __future__ import annotations
 
+import ast
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from .arms import RESULTS, ChoiceStatement, by_arms
 from .loops import LoopStatement
 from .nodes import NotConvertibleError
 from .scopes import bindings_of
@@ -29,11 +31,12 @@ class NotConverted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """The copy of a code object, and the loops in it by their numbers."""
+    """The copy of a code object, and the loops and choices in it by their numbers."""
 
     code: CodeType
     loops: tuple[LoopStatement, ...]
     closure: tuple[int, ...]  # for each free variable the place in the function's closure; -1: the frame
+    choices: tuple[ChoiceStatement, ...] = ()  # where it is made by arms
 
     def function_of(self, fn: FunctionType, frame: Any) -> FunctionType:
         """The function that does what *fn* does, and asks *frame*."""
@@ -48,21 +51,22 @@ class Copy:
         return made
 
 
-_known: dict[int, tuple[weakref.ref[CodeType], Copy | NotConverted]] = {}  # equal ones have functions of their own
+# by the id of the code, and whether it is made by arms; equal code objects have functions of their own
+_known: dict[tuple[int, bool], tuple[weakref.ref[CodeType], Copy | NotConverted]] = {}
 _lock = threading.RLock()
 
 
-def convert(code: CodeType) -> Copy | NotConverted:
-    """The copy of *code*, or the reason why there is none."""
-    entry = _known.get(id(code))
+def convert(code: CodeType, arms: bool = False) -> Copy | NotConverted:
+    """The copy of *code*, or the reason why there is none; by *arms*: both arms of an ``if`` can run (``arms.py``)."""
+    key = id(code), arms
+    entry = _known.get(key)
     if entry is not None and entry[0]() is code:
         return entry[1]
     with _lock:
-        entry = _known.get(id(code))
+        entry = _known.get(key)
         if entry is not None and entry[0]() is code:
             return entry[1]
-        made = _converted(code)
-        key = id(code)
+        made = _converted(code, arms)
         _known[key] = weakref.ref(code, lambda ref: _forget(key, ref)), made
     return made
 
@@ -72,18 +76,23 @@ def function_of(copy: Copy, fn: FunctionType, frame: Any) -> FunctionType:
     return copy.function_of(fn, frame)
 
 
-def _forget(key: int, ref: Any) -> None:
+def _forget(key: tuple[int, bool], ref: Any) -> None:
     entry = _known.get(key)
     if entry is not None and entry[0] is ref:
         del _known[key]
 
 
-def _converted(code: CodeType) -> Copy | NotConverted:
+def _converted(code: CodeType, arms: bool) -> Copy | NotConverted:
     try:
         source = found(code)
         if isinstance(source, str):
             return NotConverted(source)
-        converter = Converter(code, source, bindings_of(source.node))
+        bindings = bindings_of(source.node)
+        if arms and not isinstance(source.node, ast.Lambda):
+            source = replace(source, node=by_arms(source.node))
+            bindings.bound[RESULTS] = None
+        converter = Converter(code, source, bindings)
+        converter.by_arms = arms
         made = source.around.compiled(converter.function())
         originals = [*nested(code)]
         made = _settled(made, code.co_name, code.co_qualname, converter.names, originals)
@@ -95,7 +104,8 @@ def _converted(code: CodeType) -> Copy | NotConverted:
     places = {text: k for k, text in enumerate(code.co_freevars)}
     if not places.keys() >= {text for text in made.co_freevars if text != OWN}:
         return NotConverted("a variable of the copy is not one of the function")
-    return Copy(made, tuple(converter.loops), tuple([places.get(text, -1) for text in made.co_freevars]))
+    closure = tuple([places.get(text, -1) for text in made.co_freevars])
+    return Copy(made, tuple(converter.loops), closure, tuple(converter.arms))
 
 
 def _settled(code: CodeType, name: str, qualname: str, names: dict[str, str], originals: list[Any]) -> CodeType:

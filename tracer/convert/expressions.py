@@ -74,6 +74,7 @@ class Expressions(ast.NodeVisitor):
         self.names: dict[str, str] = {}  # of those functions, as the user knows them
         self.line: Place = {}  # of the statement
         self.choices = 0
+        self.temporaries: list[str] = []  # names of the copy that the statement has values in
         self.evaluates_annotations = not _LAZY_ANNOTATIONS and not source.around.flags & _ANNOTATIONS
 
     def generic_visit(self, node: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Which local variables may be read in an iteration of a loop before it has assigned them, or after its last one.
+"""Which local variables may be read in an iteration of a loop before it has assigned them, or after its last one; and
+those that may be read after both arms of an ``if``, or in the second one.
 
 Live variables are found backwards through the statements, as sets of bits.  Where an exception may lead elsewhere, what
 is read there is live at each point.  Variables that code reads which may run later are live everywhere.
@@ -32,6 +33,7 @@ class Liveness:
         self.walruses = bindings.walruses
         self.always = -1 if all_read else sum(self.bit.get(text, 0) for text in bindings.captured)
         self.starts: dict[int, int] = {}
+        self.choices: dict[int, tuple[int, int]] = {}  # of each ``if``: those live before its second arm, and after it
         self._uses: dict[int, int] = {}
         self._block(body, 0, _Ways())
 
@@ -39,6 +41,15 @@ class Liveness:
         """Those of the *assigned* variables whose value at the start of an iteration counts."""
         live = self.starts[id(loop)] | self.always
         return tuple([text for text in assigned if self.bit.get(text, 0) & live])
+
+    def at_choice(self, choice: Any, first: Sequence[str], both: Sequence[str]) -> tuple[list[str], list[str]]:
+        """(those of the *first* arm's variables whose value before it counts in the second one, or after that; those of
+        *both* whose value counts after the ``if``)"""
+        before, after = [live | self.always for live in self.choices[id(choice)]]
+        return (
+            [text for text in first if self.bit.get(text, 0) & before],
+            [text for text in both if self.bit.get(text, 0) & after],
+        )
 
     # ---- expressions
 
@@ -139,7 +150,10 @@ class Liveness:
         return head
 
     def _if(self, s: Any, out: int, ways: _Ways) -> int:
-        return self._reads(s.test, self._block(s.body, out, ways) | self._block(s.orelse, out, ways))
+        second = self._block(s.orelse, out, ways)
+        before, after = self.choices.get(id(s), (0, 0))  # in a loop it is looked at more than once
+        self.choices[id(s)] = before | second, after | out | ways.caught
+        return self._reads(s.test, self._block(s.body, out, ways) | second)
 
     def _with(self, s: Any, out: int, ways: _Ways) -> int:
         live = self._block(s.body, out, replace(ways, caught=ways.caught | out))

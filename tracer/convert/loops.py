@@ -103,12 +103,14 @@ class Loops(Targets):
         return len(self.loops) - 1
 
     def _carried(self, node: Any, assigned: tuple[str, ...]) -> tuple[str, ...]:
-        if not assigned:
-            return ()
+        return self.liveness().carried(node, assigned) if assigned else ()
+
+    def liveness(self) -> Liveness:
+        """The live variables of the function."""
         if self._liveness is None:
             all_read = not {"locals", "vars", "dir"}.isdisjoint(self.code.co_names)
             self._liveness = Liveness(self.source.node.body, self.bindings, all_read)
-        return self._liveness.carried(node, assigned)
+        return self._liveness
 
     def rebinding(self, text: str, method: str, variables: Sequence[str], at: Place) -> list[Any]:
         """The statement that takes variables from the loop, if it says so."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .comprehensions import Comprehensions
+from .arms import Choosing
 from .expressions import CHOICE, MIDDLE
 from .nodes import STORE, NotConvertibleError, Place, ask, constant, forget, function, name, parameters, place_of
 from .scopes import certainly_bound
@@ -18,12 +18,12 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Delete, ast.A
 _CONTEXT = OWN + "context"
 
 
-class Converter(Comprehensions):
+class Converter(Choosing):
     """The rewriting of one function."""
 
     def function(self) -> Any:
         """The statement that makes the copy."""
-        node, self.loops = self.source.node, []
+        node, self.loops, self.arms = self.source.node, [], []
         at = place_of(node)
         if isinstance(node, ast.Lambda):
             where = place_of(node.body)
@@ -48,10 +48,13 @@ class Converter(Comprehensions):
         return made
 
     def _statement(self, statement: Any) -> list[Any]:
-        self.parts, before = 0, self.choices
+        self.parts, before, around = 0, self.choices, self.temporaries
+        self.temporaries = []
         made = self.visit(statement)
-        if self.choices > before and isinstance(statement, _SIMPLE):
-            made += forget([CHOICE, MIDDLE], place_of(statement))
+        if isinstance(statement, _SIMPLE):
+            own = [CHOICE, MIDDLE] if self.choices > before else []
+            made += forget([*own, *self.temporaries], place_of(statement))
+        self.temporaries = around
         return made
 
     # ---- simple statements
@@ -91,10 +94,6 @@ class Converter(Comprehensions):
         return self.stored(ast.Name(text, STORE, **at), ask("imported", parts, at))
 
     # ---- compound statements
-
-    def visit_If(self, node: ast.If) -> Any:
-        test = self.truth(node.test)
-        return [ast.If(test, self.block(node.body), self.block(node.orelse), **place_of(node))]
 
     def visit_With(self, node: ast.With) -> Any:
         targets = [item.optional_vars for item in node.items]

@@ -99,6 +99,33 @@ class PythonWhile:
     leave = PythonFor.leave
 
 
+class PythonIf:
+    """A choice of which one arm runs: ``merges`` is whether the copy takes its variables from here."""
+
+    __slots__ = ("_taken",)
+    merges = False
+
+    def __init__(self, taken: bool) -> None:
+        self._taken = taken
+
+    def body(self) -> bool:
+        return self._taken
+
+    def orelse(self) -> bool:
+        return not self._taken
+
+    def swap(self) -> Any:
+        """The values of ``ChoiceStatement.resets`` before the first arm, which is over."""
+        raise NotImplementedError
+
+    def merge(self) -> Any:
+        """The values of ``ChoiceStatement.merges`` when both arms are over."""
+        raise NotImplementedError
+
+
+TAKEN, PASSED = PythonIf(True), PythonIf(False)
+
+
 class Transparent:
     """The object that a copy of *fn* asks in one run."""
 
@@ -324,6 +351,26 @@ class Transparent:
 
     def test(self, x: Any, /) -> bool:
         return bool(x)
+
+    def branch(self, k: int, test: Any, /) -> Any:
+        """The choice number *k*, by the truth of *test*."""
+        return TAKEN if test else PASSED
+
+    def pick(self, first: Any, second: Any, branch: Any, /) -> Any:
+        """The value of a conditional expression; of an arm that has not run it is None."""
+        return first if branch is TAKEN else second
+
+    def both(self, second: Any, branch: Any, /) -> Any:
+        """The truth of ``a and b``, whose first is that of *branch*."""
+        return second if branch is TAKEN else False
+
+    def either(self, second: Any, branch: Any, /) -> Any:
+        """The truth of ``a or b``."""
+        return True if branch is TAKEN else second
+
+    def no(self, k: int, value: Any, /) -> Any:
+        """``not value``, which is the choice number *k*."""
+        return not value
 
     def lt(self, a: Any, b: Any, /) -> Any:
         return a < b

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.graph import Atom
-from ..record.array import TracedArray, class_of, to_atom
+from ..record.array import TracedArray, class_of, to_atom, wrap
+from ..record.undecided import Number, Undecided
 
 NUMBERS = (float, complex, np.floating, np.complexfloating, np.integer)
 _IMMUTABLE = (int, bool, str, bytes, type(None), frozenset, np.bool_, np.dtype)
@@ -41,6 +42,14 @@ class Parts(NamedTuple):
     items: tuple[Any, ...]
 
 
+class OfRanks(NamedTuple):
+    """A number whose class depends on data (``record/undecided.py``): its value and its rank are leaves."""
+
+    ranks: frozenset[int]
+    limit: int
+    place: Any
+
+
 def like(value: Any) -> Like:
     """The kind of *value*, a traced array or a number."""
     if type(value) is TracedArray:
@@ -57,6 +66,10 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool) -> Any:
     if kind is TracedArray or isinstance(value, NUMBERS):
         leaves.append(value)
         return like(value)
+    if kind is Undecided:
+        number = value.number
+        leaves += wrap(number.value), wrap(number.rank)
+        return OfRanks(number.ranks, number.limit, value.place)
     if isinstance(value, tuple):
         return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep) for v in value]))
     if deep and kind in (list, dict):
@@ -72,6 +85,10 @@ def put_together(pattern: Any, leaves: Iterator[Any]) -> Any:
     """The value with *pattern* and the numbers *leaves*."""
     if isinstance(pattern, PlainValue):
         return pattern.value
+    if isinstance(pattern, OfRanks):
+        value, rank = next(leaves), next(leaves)
+        number = Number(atom_of(value), atom_of(rank), pattern.ranks, pattern.limit)
+        return Undecided(number, value._recorder, pattern.place)
     if not isinstance(pattern, Parts):
         return next(leaves)
     items = [put_together(p, leaves) for p in pattern.items]

@@ -182,7 +182,7 @@ def for_ever(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         depths.append(len(inspect.stack(0)))
         return Retry(Options("something new again"), TypeError("this run has changed something"))
 
-    monkeypatch.setattr(record, "_needed", learned)
+    monkeypatch.setattr(record, "needed", learned)
     monkeypatch.setattr("tracegrad.runtime.paths.dispatcher.MAX_RUNS", 8)
     monkeypatch.setattr("tracegrad.runtime.report.look.MAX_RUNS", 8)
     return depths

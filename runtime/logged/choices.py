@@ -1,0 +1,88 @@
+"""Choices in a run: both arms of an ``if`` on a traced truth, where its question has had several answers.
+
+The copies of such a run are made by arms (``tracer/convert/arms.py``), and ``Branch`` merges what the arms assign.  An
+arm may compute, and change what it has made itself.  Whatever else it does ends the run, which is made again with a
+question there.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+from typing import Any
+
+from ...tracer.control.arms import Arms, Branch, Choices, known_truth, not_, store_in_arm
+from ...tracer.control.trees import truth
+from ...tracer.convert.arms import ChoiceStatement
+from ...tracer.convert.copies import Copy, convert
+from ...tracer.convert.transparent import PASSED, TAKEN
+from ...tracer.ir.refusals import Refusal
+from ...tracer.record.array import TracedArray
+from ...tracer.record.recorder import Recorder
+from .kinds import PLAIN
+from .operators import FrameOperators
+
+
+class ChoicesOfCopies(Choices):
+    """The choices of copies that are made by arms."""
+
+    __slots__ = ()
+
+    def _choices(self, code: CodeType) -> list[tuple[str, Any]]:
+        copy = convert(code, arms=True)
+        return [(code.co_filename, choice) for choice in copy.choices] if isinstance(copy, Copy) else []
+
+    def run(self, recorder: Recorder, places: list[tuple[str, int]]) -> bool:
+        """Whether both arms of the choice whose test stands at these *places* run."""
+        if any(place in self.refused for place in places):
+            return False
+        return bool(recorder.arms) or any(place in self.active for place in places)
+
+
+class FrameChoices(FrameOperators):
+    """The part of a frame that has the choices of its copy."""
+
+    choices: tuple[ChoiceStatement, ...] = ()
+
+    def branch(self, k: int, test: Any) -> Any:
+        recorder, test, choice = self.run.recorder, known_truth(test), self.choices[k]
+        if type(test) is TracedArray and test._atom.aval.size == 1 and recorder is test._recorder:
+            file = self.fn.__code__.co_filename
+            places = [(file, line) for line in range(choice.line, choice.end + 1)]
+            if recorder.choices is not None and recorder.choices.run(recorder, places):
+                return Branch(recorder, places[0], choice, truth(test), sys._getframe(1))
+        return TAKEN if self.test(test) else PASSED
+
+    pick = Arms.pick
+
+    def both(self, second: Any, branch: Any) -> Any:
+        return Arms.both(self, self._asked(second, branch), branch)  # type: ignore[arg-type]
+
+    def either(self, second: Any, branch: Any) -> Any:
+        return Arms.either(self, self._asked(second, branch), branch)  # type: ignore[arg-type]
+
+    def _asked(self, second: Any, branch: Any) -> Any:
+        """*second*, which the user's code is asked for if it has a truth of its own."""
+        return second if branch is TAKEN or branch is PASSED or type(second) in PLAIN else self.test(second)
+
+    def no(self, k: int, value: Any) -> Any:
+        value = known_truth(value)
+        found = not_(self.run.recorder, (self.fn.__code__.co_filename, self.choices[k].line), value)
+        return not self.test(value) if found is None else found
+
+
+def changes_in_arm(recorder: Recorder, obj: Any) -> None:
+    """End the run where the arm that is running changes what it has not made."""
+    arm = recorder.arms[-1]
+    if not any(obj is made for made in arm.made):
+        arm.give_up(Refusal.CHOICE_EFFECT())
+
+
+def set_in_arm(run: Any, value: Any, obj: Any, index: Any) -> None:
+    """``obj[index] = value`` in the arm that runs, of a container of the run's own."""
+    if any(obj is made for made in run.recorder.arms[-1].made):
+        obj[index] = value
+        return
+    if run.loops:
+        run.loops[-1].wrote(obj, index)
+    store_in_arm(run.recorder, value, obj, index)

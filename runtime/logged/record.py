@@ -87,8 +87,6 @@ class Logged:
         :param paths: the number of these recordings."""
         if call.device is not None or TENSOR in call.kinds or call.key in self.refused:
             return None
-        if call.repeated:
-            return None
         self.choices.known_paths = paths
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
@@ -227,7 +225,8 @@ def _leaves(integers: Integers, call: Call, names: Sequence[str]) -> tuple[list[
     leaves, inputs, recorder = list(call.leaves), {}, integers.recorder
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
-            inputs[k], leaves[k] = traced_argument(integers, leaf, kind, names[k], k)
+            inputs[k], traced = traced_argument(integers, leaf, kind, names[k], k)
+            leaves[k] = traced if k not in call.repeated else leaves[call.repeated[k]]
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
     return leaves, inputs
 

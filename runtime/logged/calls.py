@@ -138,7 +138,8 @@ class Calls(Containers):
             self._judged[id(f)] = f
             if (setting := setting_of(f)) is not None:
                 self.reads.depends(setting)
-        if not kwargs and all(type(x) in PLAIN and type(x) is not str for x in args):
+        watched = self.loops or self.recorder.arms
+        if not (kwargs or watched) and all(type(x) in PLAIN and type(x) is not str for x in args):
             return ours(*args)
         return self.handing(ours, args, kwargs, callbacks)
 

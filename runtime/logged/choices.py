@@ -8,6 +8,7 @@ question there.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import CodeType
 from typing import Any
 
@@ -16,6 +17,7 @@ from ...tracer.control.trees import truth
 from ...tracer.convert.arms import ChoiceStatement
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import PASSED, TAKEN
+from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder
@@ -31,6 +33,12 @@ class ChoicesOfCopies(Choices):
     def _choices(self, code: CodeType) -> list[tuple[str, Any]]:
         copy = convert(code, arms=True)
         return [(code.co_filename, choice) for choice in copy.choices] if isinstance(copy, Copy) else []
+
+    def learn(self, guards: Iterable[Guard], codes: Iterable[CodeType]) -> bool:
+        every = list(codes)
+        copies = [(code.co_filename, copy) for code in every if isinstance(copy := convert(code), Copy)]
+        ends = {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}
+        return super().learn([g for g in guards if g.site and (g.site.file, g.site.line) not in ends], every)
 
     def run(self, recorder: Recorder, places: list[tuple[str, int]]) -> bool:
         """Whether both arms of the choice whose test stands at these *places* run."""

@@ -185,6 +185,8 @@ class LoggedFrame(FrameChoices):
             value = self.run.handed(value, False)
         if type(index) not in PLAIN or type(index) is slice:
             index = self.run.index(kind, index)
+        if kind is MadeArray and not (is_traced(value) or is_traced(index)):
+            self.run.array_changed(obj)
         if kind is TracedArray or kind is MadeArray:
             set_item(self.run.recorder, value, obj, index)
             return
@@ -203,7 +205,10 @@ class LoggedFrame(FrameChoices):
         if kind is np.ndarray and (is_traced(value) or is_traced(index)):
             raise self.run.refuse("an assignment of a traced value in a plain array")
         if kind in CONTAINERS or kind is np.ndarray or self.run.reads.trust.cls(kind):
-            if self.run.recorder.arms:
+            if kind is np.ndarray:
+                self.run.array_changed(obj)
+                obj[index] = value
+            elif self.run.recorder.arms:
                 set_in_arm(self.run, value, obj, index)
             elif kind in (list, dict) and type(index) in (int, str):
                 self.run.wrote(obj, index)

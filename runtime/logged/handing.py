@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.loops.iterables import same_objects
+from ...tracer.record.made_arrays import MadeArray, refuse_write
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
 from .kinds import PLAIN, is_held
@@ -28,6 +29,8 @@ _INERT = frozenset((
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
     "__class_getitem__",
 ))  # fmt: skip
+
+_CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 
 
 class Handing(Writing):
@@ -138,28 +141,38 @@ class Handing(Writing):
         return tuple(found) if kind is tuple else self._copied(like(found))
 
     def _copied(self, made: Any) -> Any:
-        self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))
+        self._copies.append((made, _parts(made)))
         return made
 
     def handing(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
+        watched = bool(self.loops or self.recorder.arms)
+        pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
         try:
             result = f(
                 *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
             )
+            for value, was in pictures:
+                if not _is_as_it_was(value, was):
+                    self.array_changed(value) if isinstance(value, np.ndarray) else self.changes(value)
             while self._copies:
                 made, was = self._copies[-1]
-                now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
-                same = made is not result and len(now) == len(was) and all(map(same_objects, now, was))
-                del made, was, now
+                same = made is not result and _is_as_it_was(made, was)
+                del made, was
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:
             self._copies = before
-        watched = self.loops or self.recorder.arms
         return self.made(result) if watched and type(result) not in PLAIN else result
+
+    def array_changed(self, array: np.ndarray) -> None:
+        """A plain array of the run's own is changed: in an iteration that stands for others, or in one arm of two."""
+        if self.recorder.arms:
+            refuse_write(array, "z[...] = t, in an arm of an `if` on a traced value,")
+        if self.loops:
+            self.loops[-1].refuse_seen("an array is changed")
 
     def inert(self, kind: type) -> bool:
         """Whether code that is handed an object of the user's class *kind* runs none of its methods unasked."""
@@ -184,3 +197,21 @@ class Handing(Writing):
             if not isinstance(inner, type) and not self.reads.trust.cls(type(inner)):
                 return True
         return False
+
+
+def _pictures(values: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """The plain arrays and containers among *values* that can be changed, and what is in them."""
+    every = [x for value in values for x in ((value, *value) if type(value) in (tuple, list) else (value,))]
+    arrays = [x for x in every if type(x) in (np.ndarray, MadeArray) and x.flags.writeable]
+    return [*[(x, x.tobytes()) for x in arrays], *[(x, _parts(x)) for x in every if type(x) in _CHANGEABLE]]
+
+
+def _parts(container: Any) -> tuple[Any, ...]:
+    return tuple(container.items()) if isinstance(container, dict) else tuple(container)
+
+
+def _is_as_it_was(value: Any, was: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.tobytes() == was
+    now = _parts(value)
+    return len(now) == len(was) and all(map(same_objects, now, was))

@@ -11,6 +11,7 @@ import numpy as np
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray
+from ...tracer.record.made_arrays import MadeArray
 from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
@@ -121,6 +122,8 @@ class FrameOperators(Transparent):
             return a
         if kind is np.ndarray and not a.flags.writeable:
             raise run.refuse("an assignment to an object from outside")
+        if kind is np.ndarray or kind is MadeArray:
+            run.array_changed(a)
         if run.reads.node_of(a) is not None and kind not in (tuple, frozenset):
             raise run.refuse("an assignment to an object from outside")
         if self._users(type(b)):

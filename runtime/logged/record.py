@@ -51,7 +51,6 @@ from .warned import warnings_refused
 from .writes import Varies
 
 _MOST_RUNS = 16
-_MOST_ANSWERS = 16  # of one question
 _PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
 
 
@@ -163,6 +162,7 @@ def _record(
             if again is None:
                 raise
             raise _by_labels(again, labels) from error
+        recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out
         _check(run, recorder, out, labels)
         integers.refuse()
@@ -192,7 +192,6 @@ def _record(
     found.seconds = {"record": ran - clock, **found.seconds}
     if kept:
         found.run = user_run
-    found.notes = (*found.notes, *logged.choices.notes())
     logged.new = [f"`{label}`" for label in reads.varying if label not in logged.varying and label in before]
     logged.varying |= reads.varying
     logged.numbers |= reads.numbers
@@ -249,19 +248,7 @@ def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str])
         raise run.refuse("a text that is made of values")
     if recorder.choices is not None and recorder.choices.learn(recorder.guards, run.codes()):
         raise chosen_anew()
-    if recorder.choices is not None and _asks_in_a_loop(recorder):
-        raise run.refuse("a question that a loop asks")
     _check_result(run, out)
-
-
-def _asks_in_a_loop(recorder: Recorder) -> bool:
-    """Whether a question has had several answers, or very many (a heuristic): each way through is a path of its own
-    here, where the analysed front end may run both arms."""
-    answers: dict[Any, list[bool]] = {}
-    for guard in recorder.guards:
-        if guard.kind == "bool" and guard.site is not None and not guard.turns:
-            answers.setdefault(guard.site, []).append(bool(guard.expected))
-    return any(len(set(found)) > 1 or len(found) > _MOST_ANSWERS for found in answers.values())
 
 
 def _check_result(run: LoggedRun, out: Any) -> None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Reason
-from ...tracer.record.retry import MAX_RUNS, Retry
+from ...tracer.record.retry import MAX_RUNS, Options, Retry
+from ..config import config
 from ..mode import VALUE, Mode
 from ..paths.dispatcher import FunctionDispatcher
 from ..record.call_key import Call
@@ -36,6 +37,10 @@ def recorded(
     dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None
 ) -> tuple[StatePlan, Snapshot, Recording]:
     """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is to be looked at."""
+    if how is None and config.log_reads:
+        found = dispatcher.run_of_copy(call, mode)
+        if found is not None and type(found) is not Options:
+            return dispatcher.plans.get(call), found.snapshot, found.recording
     frozen = True
     for runs in range(MAX_RUNS + 1):
         plan, snapshot = dispatcher.plans.state(call)

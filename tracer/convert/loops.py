@@ -35,6 +35,7 @@ class LoopStatement:
     has_return: bool = False
     has_yield: bool = False
     stored: tuple[str, ...] = ()  # names whose items the body assigns
+    ends: tuple[int, ...] = ()  # lines of the tests that end it
 
 
 class Loops(Targets):
@@ -53,7 +54,9 @@ class Loops(Targets):
         assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))
         targets = tuple(assigned_in([node.target], self.bindings.bound))
         carried = self._carried(node, assigned)
-        self.loops[number] = LoopStatement(assigned, carried, *_lines(node), targets, *_ways_out(node.body))
+        self.loops[number] = LoopStatement(
+            assigned, carried, *_lines(node), targets, *_ways_out(node.body), ends=_ends(node)
+        )
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
         if not self.is_local(target):
@@ -80,7 +83,12 @@ class Loops(Targets):
         at, where = place_of(node), place_of(node.test)
         assigned = tuple(assigned_in([node.test, *node.body], self.bindings.bound))
         self.loops[number] = LoopStatement(
-            assigned, self._carried(node, assigned), *_lines(node), (), *_ways_out([node.test, *node.body])
+            assigned,
+            self._carried(node, assigned),
+            *_lines(node),
+            (),
+            *_ways_out([node.test, *node.body]),
+            ends=_ends(node),
         )
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)
@@ -146,6 +154,15 @@ class Loops(Targets):
 
 def _lines(node: Any) -> tuple[int, int]:
     return node.lineno, node.end_lineno
+
+
+def _ends(loop: Any) -> tuple[int, ...]:
+    """The lines of the tests that end a loop."""
+    tests = [loop.test] if isinstance(loop, ast.While) else []
+    for node in ast.walk(loop):
+        if isinstance(node, ast.If) and any(isinstance(n, ast.Break | ast.Return) for n in ast.walk(node)):
+            tests.append(node.test)
+    return tuple([line for test in tests for line in range(test.lineno, (test.end_lineno or test.lineno) + 1)])
 
 
 def _ways_out(statements: Sequence[Any]) -> tuple[bool, bool, bool]:

@@ -51,6 +51,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         monitor.refuse(reason)
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
     if not found.repeats and not followed and not changed and inner is None:
+        _tell(recorder)
         return False
     fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts), sites)
     nodes, guards = fold.run()
@@ -62,9 +63,14 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.notes += [note for note in fold.out.notes if note not in recorder.notes]
     for guard in fold.held:
         recorder.env[guard] = np.array(True)
-    notes = [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
-    recorder.notes += [note for note in notes if note not in recorder.notes]
+    _tell(recorder)
     return True
+
+
+def _tell(recorder: Recorder) -> None:
+    """Note the loops, those that were recorded as such among them."""
+    notes = [_note(node) for node in recorder.nodes if node.prim.kind == LOOP and "body" in node.params]
+    recorder.notes += [note for note in dict.fromkeys(notes) if note not in recorder.notes]
 
 
 def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:

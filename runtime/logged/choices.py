@@ -20,7 +20,7 @@ from ...tracer.convert.transparent import PASSED, TAKEN
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.array import TracedArray
-from ...tracer.record.recorder import Recorder
+from ...tracer.record.recorder import Recorder, current_recorder
 from .kinds import PLAIN
 from .operators import FrameOperators
 
@@ -53,8 +53,9 @@ class FrameChoices(FrameOperators):
     choices: tuple[ChoiceStatement, ...] = ()
 
     def branch(self, k: int, test: Any) -> Any:
-        recorder, test, choice = self.run.recorder, known_truth(test), self.choices[k]
-        if type(test) is TracedArray and test._atom.aval.size == 1 and recorder is test._recorder:
+        recorder, test, choice = current_recorder(), known_truth(test), self.choices[k]
+        own = recorder is not None and type(test) is TracedArray and recorder is test._recorder
+        if recorder is not None and own and test._atom.aval.size == 1:
             file = self.fn.__code__.co_filename
             places = [(file, line) for line in range(choice.line, choice.end + 1)]
             if recorder.choices is not None and recorder.choices.run(recorder, places):
@@ -75,7 +76,9 @@ class FrameChoices(FrameOperators):
 
     def no(self, k: int, value: Any) -> Any:
         value = known_truth(value)
-        found = not_(self.run.recorder, (self.fn.__code__.co_filename, self.choices[k].line), value)
+        recorder = current_recorder()
+        assert recorder is not None
+        found = not_(recorder, (self.fn.__code__.co_filename, self.choices[k].line), value)
         return not self.test(value) if found is None else found
 
 

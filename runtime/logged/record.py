@@ -161,6 +161,8 @@ def _record(
             again = needed(recorder, logged.choices, error)
             if again is None:
                 raise
+            if logged.choices.wanted:
+                logged.choices.learn(recorder.guards, run.codes())
             raise _by_labels(again, labels) from error
         recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out

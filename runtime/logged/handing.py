@@ -17,6 +17,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.loops.iterables import same_objects
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
+from ..state.set_order import hashes_here
 from .kinds import PLAIN, is_held
 from .reads import CONTAINERS, ReadLog
 from .writing import Writing
@@ -28,6 +29,9 @@ _INERT = frozenset((
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
     "__class_getitem__",
 ))  # fmt: skip
+
+
+_HASHES = ("hash", "__hash__")
 
 
 class Handing(Writing):
@@ -124,6 +128,7 @@ class Handing(Writing):
                 return value
             return self._copied(parts if kind is dict else kind(parts))
         if kind in (set, frozenset):
+            self.in_order(value)
             for item in value:
                 self.handed(item, callbacks, depth + 1)
             same_kind: Any = kind
@@ -137,6 +142,11 @@ class Handing(Writing):
         like: Any = kind
         return tuple(found) if kind is tuple else self._copied(like(found))
 
+    def in_order(self, elements: Any) -> None:
+        """The order of a set may be asked for."""
+        if hashes_here(elements):
+            self.reads.here = "it goes over a set, whose order is another one in each process"
+
     def _copied(self, made: Any) -> Any:
         self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))
         return made
@@ -145,6 +155,8 @@ class Handing(Writing):
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
+        if getattr(f, "__name__", "") in _HASHES and hashes_here((*args, getattr(f, "__self__", 0))):
+            self.reads.here = "it asks for a hash, which is another one in each process"
         try:
             result = f(
                 *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}

@@ -56,7 +56,10 @@ class FrameOperators(Transparent):
             node = run.reads.node_of(b)
             if kind in (dict,) or issubclass(kind, dict):
                 return run.has_key(b, a)
-            if node is not None or type(a) not in PLAIN:
+            if kind in (set, frozenset):
+                for x in (a, *b):
+                    run.handed(x, False)
+            elif node is not None or type(a) not in PLAIN:
                 b, a = run.handed(b, False), run.handed(a, False)
             else:
                 run.handed(b, False)

@@ -110,6 +110,7 @@ class ReadLog:
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
+        self.here = ""  # why other processes can't go by the log
 
     # ---- what is outside
 
@@ -195,8 +196,14 @@ class ReadLog:
     def pin(self, cls: type) -> None:
         """Let lookups in *cls* count."""
         self._walker.pin_class(cls)
-        if isinstance(cls, abc.ABCMeta):
-            self._walker.abstract = True
+
+    def asks_registered(self, cls: Any) -> None:
+        """An object or class is compared with *cls*, with which others may be registered."""
+        self._walker.abstract |= isinstance(cls, abc.ABCMeta)
+
+    def ran(self, code: types.CodeType) -> None:
+        """Code of the user's has run."""
+        self._walker.codes[id(code)] = code
 
     def depends(self, setting: Any) -> None:
         """The answer depends on a setting of a library."""
@@ -421,6 +428,7 @@ class ReadLog:
                 node.sub, node.fixed = node not in fixed, node in fixed
         graph = StateGraph(
             walker.roots, walker.nodes, [], walker.codes, walker.main, names, list(walker.settings.values()),
+            here=self.here,
         )  # fmt: skip
         functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
         graph.pins = Pins(

@@ -696,6 +696,7 @@ class FunctionDispatcher(Dispatcher):
             reason = now_numbers(self.logged.new)
         self.stats.note(reason or endpoint.integers.reason(call))
         try:
+            self._verifies_stored(endpoint, call, recording)
             mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
             if mine is None:
                 mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
@@ -720,8 +721,6 @@ class FunctionDispatcher(Dispatcher):
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
         if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():
-            return
-        if variant.reads is not None:
             return
         plan = self.plans.get(call)
         self.stats.not_kept = keep.keep(

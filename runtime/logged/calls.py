@@ -31,7 +31,7 @@ from .callees import (
 )
 from .containers import Containers
 from .frame import LoggedFrame
-from .kinds import BUILT, PLAIN, has_known_text
+from .kinds import BUILT, PLAIN, TRACED, has_known_text
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog
 
@@ -99,6 +99,8 @@ class Calls(Containers):
         if kind is types.FunctionType:
             return self._call_function(f, args, kwargs)
         if kind is types.MethodType:
+            if type(f.__self__) in TRACED:
+                return self.handing(f, args, kwargs, False)
             return self.call(f.__func__, f.__self__, *args, **kwargs)
         handler = HANDLERS.get(id(f))
         if handler is not None:

@@ -155,7 +155,8 @@ class Handing(Writing):
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
-        if getattr(f, "__name__", "") in _HASHES and hashes_here((*args, getattr(f, "__self__", 0))):
+        asked = getattr(f, "__name__", "")
+        if asked in _HASHES and hashes_here(args if asked == "hash" else (*args, getattr(f, "__self__", 0))):
             self.reads.here = "it asks for a hash, which is another one in each process"
         try:
             result = f(

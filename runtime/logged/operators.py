@@ -11,10 +11,13 @@ import numpy as np
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray
+from ..state.values import is_leaf
 from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
+_BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset)  # that are compared by value where they are read
+_CACHED = frozenset((*range(-5, 257), ()))  # of which there is one each
 _HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what they hold, but for comparisons
 _MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 
@@ -34,6 +37,8 @@ class FrameOperators(Transparent):
         return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
+        if type(a) is type(b) and type(a) in _BY_VALUE and is_leaf(a) and a == b and a not in _CACHED:
+            self.run.reads.by_identity(a, b)
         if a is b:
             return True
         for x, y in ((a, b), (b, a)):
@@ -83,7 +88,7 @@ class FrameOperators(Transparent):
                 return run.made(plain(run.shallow(a), run.shallow(b)))
             return run.handing(plain, (a, b), {}, False)
         first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
-        if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:
+        if mine is not theirs and others and mine in theirs.__mro__ and found_in(theirs, reflected)[0] is not None:
             first.reverse()
         for obj, kind, users, method, other in first:
             if not users:

@@ -58,7 +58,7 @@ def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
     for cls in classes if type(classes) is tuple else getattr(classes, "__args__", (classes,)):
         if type(cls) not in METACLASSES:
             raise run.refuse("isinstance() of a class that answers by itself")
-        run.reads.asks_registered(cls)
+        run.reads.asks_registered(type(obj), cls)
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in TRACED:
@@ -72,7 +72,7 @@ def _issubclass(run: Any, cls: Any, classes: Any) -> bool:
     for other in classes if type(classes) is tuple else getattr(classes, "__args__", (classes,)):
         if type(other) not in METACLASSES:
             raise run.refuse("issubclass() of a class that answers by itself")
-        run.reads.asks_registered(other)
+        run.reads.asks_registered(cls, other)
     return issubclass(cls, classes)
 
 

@@ -111,6 +111,7 @@ class ReadLog:
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
         self.here = ""  # why other processes can't go by the log
+        self._very: dict[int, Any] = {}  # values that count by identity, by id
 
     # ---- what is outside
 
@@ -197,9 +198,16 @@ class ReadLog:
         """Let lookups in *cls* count."""
         self._walker.pin_class(cls)
 
-    def asks_registered(self, cls: Any) -> None:
-        """An object or class is compared with *cls*, with which others may be registered."""
-        self._walker.abstract |= isinstance(cls, abc.ABCMeta)
+    def asks_registered(self, kind: type, cls: Any) -> None:
+        """The run asks whether *kind* is a subclass of *cls*, with which others may be registered."""
+        if isinstance(cls, abc.ABCMeta):
+            hooked = any("__subclasshook__" in vars(base) for base in cls.__mro__[:-1])
+            self._walker.abstract |= hooked or cls not in kind.__mro__
+
+    def by_identity(self, *values: Any) -> None:
+        """The run asks which of equal *values* these are."""
+        self._very.update({id(value): value for value in values})
+        self.here = "it asks whether equal values are one object"
 
     def ran(self, code: types.CodeType) -> None:
         """Code of the user's has run."""
@@ -421,6 +429,9 @@ class ReadLog:
             shadow, absent = self._instances.get(id(node), ((), ()))
             if node.kind == "instance":
                 node.extra = frozenset(shadow), frozenset(absent), None
+        for leaf in [edge.child for node in walker.nodes if self._very for edge in node.edges]:
+            if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
+                leaf.by_value = False
         fixed = [node for node in walker.nodes if node.fixed]
         mark(walker.roots, walker.nodes)
         for node in walker.nodes:

@@ -200,7 +200,7 @@ class Reading:
         return tuple([self._content(_cell(fn, name)) for name in fn.__code__.co_freevars])
 
     def _content(self, x: Any) -> Any:
-        if x is ABSENT or _is_plain(x) or isinstance(x, types.FunctionType | type):
+        if x is ABSENT or _is_plain(x) or isinstance(x, types.FunctionType | type) or self._named(x, type(x)):
             return self.text(x)
         raise NotStoredError(f"it reads a function of a library that holds {described(x)}")
 
@@ -244,9 +244,11 @@ class Reading:
     def _named(self, x: Any, kind: type) -> Any:
         """The text of an object that a library has under its name."""
         name, module = getattr(x, "__name__", None), sys.modules.get(getattr(x, "__module__", None) or "")
-        if class_text(kind) is None or type(name) is not str or module is None or not is_library(module):
+        if class_text(kind) is None or module is None or not is_library(module):
             return None
-        if module.__dict__.get(name) is not x:
+        if type(name) is not str:
+            name = next((name for name, part in module.__dict__.items() if part is x), None)
+        if name is None or module.__dict__.get(name) is not x:
             return None
         return "named", module.__name__, name, version_of(module.__name__.partition(".")[0])
 

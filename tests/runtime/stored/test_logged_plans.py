@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import random
 import sys
 import types
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection import TIMES
 
 from tracegrad import compile_grad
 from tracegrad.runtime.config import config
@@ -166,7 +168,10 @@ EDITS = {
     "an array of another dtype": (None, ("np.ones(3)]", "np.ones(3, np.float32)]")),
     "one array in two places": (None, ("[np.arange(3.0), np.ones(3)]", "[np.ones(3)] * 2")),
     "a method": (None, ("return np.tanh(x)\n", "return np.arctan(x)\n")),
-    "a method of the subclass": (None, ("    def __len__", "    def shape(self, x):\n        return x\n    def __len__")),
+    "a method of the subclass": (
+        None,
+        ("    def __len__", "    def shape(self, x):\n        return x\n    def __len__"),
+    ),
     "a class attribute": (None, ("bias = 0.25", "bias = 0.5")),
     "a class attribute of the subclass": (None, ("    def __len__", "    bias = 0.75\n    def __len__")),
     "a special method": (None, ("return 3", "return 4")),
@@ -301,3 +306,172 @@ def test_what_was_not_read_does_not_count(name, cache, process) -> None:
             assert edit[0] in texts[k], name
             texts[k] = texts[k].replace(*edit)
     assert check(process(texts[1], texts[0]).loss, W, X).from_disk == 1
+
+
+@pytest.mark.parametrize("seed", [0, *[pytest.param(k, marks=pytest.mark.slow) for k in range(1, 4 * TIMES)]])
+def test_many_processes_with_several_edits_each(seed, cache, process) -> None:
+    """Whatever the processes before have kept, each is right."""
+    rng = random.Random(seed)
+    texts = [(HELPER, MODEL)]
+    for _ in range(8):
+        helper, model = rng.choice(texts)
+        for of_helper, of_model in rng.sample(list({**EDITS, **HARMLESS}.values()), rng.randrange(1, 4)):
+            helper = helper.replace(*of_helper) if of_helper else helper
+            model = model.replace(*of_model) if of_model else model
+        texts.append((helper, model))
+    known: set[tuple[str, str]] = set()
+    for helper, model in rng.choices(texts, k=16):
+        try:
+            fn = process(model, helper).loss
+            fn(W, X)
+        except Exception:  # edits that exclude each other
+            continue
+        stats = check(fn, W, X)
+        assert stats.from_disk or (helper, model) not in known or stats.not_kept or len(known) > 7
+        known.add((helper, model))
+
+
+# Small models: (source, an edit that changes the answer, why they are not kept if they are not).
+SMALL = {
+    "a lambda in a dict": (
+        "ACT = {'a': lambda x: x * x}\ndef f(x): return np.sum(ACT['a'](x))", ("x * x}", "x + x}"), "",
+    ),
+    "a function in a list": (
+        "def g(x): return x * 2\nFS = [g, g]\ndef f(x): return sum(np.sum(h(x)) for h in FS)", ("x * 2", "x * 3"), "",
+    ),
+    "a generator": (
+        "def each(x):\n    for k in range(3):\n        yield x * k\ndef f(x): return sum(np.sum(y) for y in each(x))",
+        ("x * k", "x * k * k"), "",
+    ),
+    "which class it is": (
+        "class A: pass\nclass B(A): pass\nobj = B()\ndef f(x): return np.sum(x) * (2 if isinstance(obj, A) else 3)",
+        ("class B(A)", "class B"), "",
+    ),
+    "the type of an object": (
+        "class A: rate = 2.0\nobj = A()\ndef f(x): return np.sum(x) * type(obj).rate", ("= 2.0", "= 3.0"), "",
+    ),
+    "super": (
+        "class A:\n    def g(self, x): return x * 2\nclass B(A):\n    def g(self, x): return super().g(x) + 1\n"
+        "obj = B()\ndef f(x): return np.sum(obj.g(x))",
+        ("x * 2", "x * 3"), "",
+    ),
+    "what an exception is": (
+        "class E(ValueError): pass\ndef g(x): raise E\ndef f(x):\n    try:\n        return g(x)\n"
+        "    except ValueError:\n        return np.sum(x)\n    except KeyError:\n        return 2 * np.sum(x)",
+        ("E(ValueError)", "E(KeyError)"), "",
+    ),
+    "a text that is made of a list": (
+        "NAMES = ['a', 'b']\ndef f(x): return np.sum(x) * len(f'{NAMES}')", ("'a', 'b'", "'a', 'cde'"), "",
+    ),
+    "an object that is made": (
+        "class A:\n    def __init__(self): self.rate = 2.0\ndef f(x): return np.sum(x) * A().rate",
+        ("= 2.0", "= 3.0"), "",
+    ),
+    "a metaclass's instance": (
+        "import abc\nclass A(abc.ABC):\n    rate = 2.0\nclass B(A): pass\nobj = B()\n"
+        "def f(x): return np.sum(x) * obj.rate if isinstance(obj, A) else x[0]",
+        ("rate = 2.0", "rate = 3.0"), "",
+    ),
+    "a registered class": (
+        "from collections.abc import Sequence\nclass A: pass\nobj = A()\n"
+        "def f(x): return np.sum(x) * (2 if isinstance(obj, Sequence) else 3)",
+        ("obj = A()", "obj = Sequence.register(A)()"), "registered",
+    ),
+    "a class's item": (
+        "class A:\n    def __class_getitem__(cls, k): return RATES[k]\nRATES = [2.0]\n"
+        "def f(x): return np.sum(x) * A[0]",
+        ("[2.0]", "[3.0]"), None,
+    ),
+    "the number of members": (
+        "import enum\nclass E(enum.Enum):\n    A = 1\n    B = 2\ndef f(x): return np.sum(x) * len(E)",
+        ("B = 2", "B = 2\n    C = 3"), "",
+    ),
+    "the order of texts in a set": (
+        "def f(x):\n    s = 0.0\n    for k, n in enumerate({'a', 'bc', 'def'}):\n"
+        "        s = s + np.sum(x) * k * len(n)\n    return s",
+        ("'a', ", "'ax', "), "a set",
+    ),
+    "a text among texts": (
+        "ALL = {'a', 'bc'}\ndef f(x): return np.sum(x) * (2 if 'a' in ALL and 'a' in {'a', N} else 3)\nN = 'b'",
+        ("'a', ", "'q', "), "",
+    ),
+    "numbers in a set": (
+        "ALL = {3, 1, 2}\ndef f(x):\n    s = 0.0\n    for n in ALL:\n        s = s * n + np.sum(x)\n    return s",
+        ("1, 2}", "1, 4}"), "",
+    ),
+    "a hash": ("def f(x): return np.sum(x) * (1 + hash('a') % 3)", ("'a'", "'b'"), "a hash"),
+    "a hash of a number": ("def f(x): return np.sum(x) * hash(N)\nN = 2", ("N = 2", "N = 3"), ""),
+    "which text it is": (
+        "A = 'x y'\nB = ''.join(['x', ' y'])\ndef f(x): return np.sum(x) * (2 if A is B else 3)",
+        ("''.join(['x', ' y'])", "A"), "one object",
+    ),
+    "which object it is": (
+        "class A: pass\na, b = A(), A()\ndef f(x): return np.sum(x) * (2 if a is b else 3)",
+        ("A(), A()", "[A()] * 2"), "",
+    ),
+    "a sentinel": (
+        "NO = object()\nVALUE = NO\ndef f(x): return np.sum(x) * (2 if VALUE is NO else 3)", ("= NO", "= object()"), "",
+    ),
+    "NaN": (
+        "N = float('nan')\nALL = [1.0, N]\ndef f(x): return np.sum(x) * (2 if N in ALL else 3)",
+        ("[1.0, N]", "[1.0, float('nan')]"), "",
+    ),
+    "a module of Python's": ("import math\ndef f(x): return np.sum(x) * math.pi", ("math.pi", "math.e"), ""),
+    "an import in it": ("def f(x):\n    import math as m\n    return np.sum(x) * m.pi", ("m.pi", "m.e"), ""),
+    "an import of a name": ("def f(x):\n    from math import pi as n\n    return np.sum(x) * n", ("pi as", "e as"), ""),
+    "a part of SciPy": (
+        "def f(x):\n    import scipy.special\n    return np.sum(scipy.special.expit(x))", ("expit", "erf"), "",
+    ),
+    "a dtype": ("T = np.float32\ndef f(x): return np.sum(x.astype(T)) * 1.0", ("float32", "float64"), ""),
+    "contents of an array": (
+        "N = np.array([1, 2])\ndef f(x):\n    for _ in range(int(N[1])):\n        x = x * x\n    return np.sum(x)",
+        ("[1, 2]", "[1, 3]"), "",
+    ),
+    "a mutable default": ("def f(x, d=[2.0]): return np.sum(x) * d[0]", ("[2.0]", "[3.0]"), ""),
+    "a default of a named tuple": (
+        "from typing import NamedTuple\nclass R:\n    rate = 2.0\nclass N(NamedTuple):\n    r: type = R\n"
+        "def f(x): return np.sum(x) * N().r.rate",
+        ("rate = 2.0", "rate = 3.0"), "",
+    ),
+    "a factory of a dataclass": (
+        "from dataclasses import dataclass, field\n@dataclass\nclass D:\n"
+        "    items: object = field(default_factory=list)\ndef f(x): return np.sum(x) * (2 if D().items == [] else 3)",
+        ("=list", "=tuple"), "",
+    ),
+    "the function's name": ("def f(x): return np.sum(x) * len(f.__name__)\nf.__name__ = 'a'", ("'a'", "'ab'"), ""),
+    "a global of the decorator's module": (
+        "import helper\ndef f(x): return np.sum(helper.squash(x, more=helper.RATE))", ("helper.RATE", "2.0"), "",
+    ),
+    "effects": ("COUNT = [0]\ndef f(x):\n    COUNT.append(1)\n    return np.sum(x)", ("np.sum(x)", "x[0]"), "effects"),
+    "draws": ("def f(x): return np.sum(x) * np.random.rand()", None, None),
+    "the time": ("import time\ndef f(x): return np.sum(x) * (time.time() > 5)", ("> 5", "< 5"), None),
+    "the environment": (
+        "import os\ndef f(x): return np.sum(x) * (2 if os.environ.get('HOME') else 3)", ("2 if", "4 if"), None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_each_kind_of_read_is_told_or_not_kept(name, cache, process) -> None:
+    source, edit, why = SMALL[name]
+    source = "import numpy as np\n" + source
+    kept = check_value(process(source).f)
+    if why is not None:
+        assert (why in kept.not_kept) if why else kept.not_kept == "", kept.not_kept
+        assert kept.traces == 1, kept
+    assert check_value(process(source).f).from_disk == (why == "")
+    if edit is not None:
+        assert edit[0] in source
+        assert check_value(process(source.replace(*edit)).f).from_disk == 0
+        assert check_value(process(source).f).from_disk == (why == "")
+
+
+def check_value(fn: Any) -> Any:
+    """The statistics of a function of which one call has been right."""
+    f = compile_grad(fn)
+    x = np.array([0.5, -1.5, 2.0])
+    if "random" in fn.__code__.co_names:
+        f(x)
+    else:
+        np.testing.assert_allclose(f(x), fn(x), rtol=1e-6)
+    return f.stats

@@ -24,7 +24,7 @@ _SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
 _ALIGN = 64
 
 
-MOST_PLANS = 8  # in one file
+MOST_PLANS = 16  # in one file
 
 
 def packed(plans: Sequence[StoredPlan]) -> bytes:

@@ -9,6 +9,7 @@ import importlib.util
 import itertools
 import os
 import random
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -475,3 +476,91 @@ def check_value(fn: Any) -> Any:
     else:
         np.testing.assert_allclose(f(x), fn(x), rtol=1e-6)
     return f.stats
+
+
+NUMBERS = """
+import numpy as np
+RATE, COUNT, STATE = 0.5, 3, {"decay": 0.25}
+def f(x):
+    return np.sum(x * x) * RATE + np.sum(x) * COUNT - x[0] * STATE["decay"]
+"""
+
+
+def test_numbers_of_the_run_are_read_anew(cache, process) -> None:
+    """Once a number has been another one in two calls, recordings hold for all its values."""
+    module = process(NUMBERS)
+    f = compile_grad(module.f)
+    x = np.array([0.5, -1.5])
+    for turn in range(3):
+        module.RATE, module.COUNT, module.STATE["decay"] = 0.5 + turn, 3 + turn, 0.25 * turn
+        assert f(x) == pytest.approx(module.f(x))
+    assert f.stats.not_kept == ""
+    for rate, count, found in ((7.5, 11, 1), (-0.0, -2, 1), (2.5, 2**40, 0), (2, 3, 0), (float("nan"), 3, 0)):
+        module = process(NUMBERS)
+        module.RATE, module.COUNT = rate, count
+        f = compile_grad(module.f)
+        np.testing.assert_allclose(f(x), module.f(x), rtol=1e-12)
+        assert f.stats.from_disk == found, (rate, count)
+
+
+ARGUMENTS = """
+import numpy as np
+class Model:
+    power = 2
+    def __init__(self, rate):
+        self.rate, self.unused = rate, object()
+    def inner(self, x):
+        return np.tanh(x) ** self.power
+def double(x):
+    return 2.0 * x
+def triple(x):
+    return 3.0 * x
+def f(x, model, act, p):
+    return np.sum(act(model.inner(x))) * model.rate + np.sum(p["w"][0] * x)
+"""
+
+
+def test_objects_and_functions_among_the_arguments_are_read(cache, process) -> None:
+    x, p = np.array([0.5, -1.5]), {"w": [np.array([1.0, 2.0])]}
+    for edit, found in (
+        ("", 0), ("", 1), ("Model.power = 3", 0), ("Model.inner = lambda self, x: x", 0), ("double = triple", 0),
+        ("Model.unused = 1", 1), ("Model.rate = property(lambda self: 5.0, lambda self, value: None)", 0), ("", 1),
+    ):  # fmt: skip
+        module = process(ARGUMENTS)
+        exec(edit, module.__dict__)
+        for rate, again in ((0.5, found), (0.75, 0)):
+            model = module.Model(rate)
+            f = compile_grad(module.f)
+            value, _ = f.value_and_grad(x, model, module.double, p)
+            np.testing.assert_allclose(value, module.f(x, model, module.double, p), rtol=1e-12)
+            assert f.stats.not_kept == "" and (f.stats.from_disk or not again), edit
+            if rate == 0.5:
+                assert f.stats.from_disk == found, edit
+
+
+@pytest.mark.slow
+def test_processes_with_other_hashes_answer_each_other(cache, tmp_path) -> None:
+    for name, text in (("helper", HELPER), ("model", MODEL)):
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "script.py").write_text("""
+import sys
+import numpy as np
+import model
+from tracegrad import compile_grad
+before = set(sys.modules)
+f = compile_grad(model.loss)
+value, gradient = f.value_and_grad(np.array([0.3, -0.2]), np.arange(6.0).reshape(3, 2))
+if f.stats.traces == 0:  # neither tracer nor compiler is needed
+    assert not [m for m in set(sys.modules) - before if m.partition(".")[0] in ("tracegrad", "numba", "llvmlite")]
+print(value.hex(), [x.hex() for x in gradient.tolist()], f.stats.from_disk, f.stats.traces)
+""")
+    root = Path(__file__).resolve().parents[3]
+    settings = {"TRACEGRAD_CACHE": "1", "TRACEGRAD_CACHE_DIR": str(cache), "TRACEGRAD_LOG_READS": "1"}
+    found = []
+    for seed in ("1", "2", "3"):
+        env = os.environ | settings | {"PYTHONPATH": f"{root}{os.pathsep}{tmp_path}", "PYTHONHASHSEED": seed}
+        command = [sys.executable, str(tmp_path / "script.py")]
+        found.append(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+    numbers = [line.split("]")[0] for line in found]
+    assert numbers[0] == numbers[1] == numbers[2]
+    assert [line.split()[-2:] for line in found] == [["0", "1"], ["1", "0"], ["1", "0"]]

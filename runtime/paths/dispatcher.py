@@ -80,7 +80,6 @@ from .paths import (
 from .plan_cache import PlanCache
 from .segments import Segments
 
-
 _MOST_KEPT = 256  # recordings on disk that a process makes of one function
 
 

@@ -83,6 +83,7 @@ class Facts(NamedTuple):
     stores: list[Any]  # dicts of library's objects, without some names
     abstract: bool
     settings: list[Any]
+    very: dict[int, Any]  # values that count by identity
 
 
 class ReadLog:
@@ -397,7 +398,7 @@ class ReadLog:
         walker = self._walker
         return Facts(
             dict(self._names.attrs), list(walker.classes), list(walker.stores), walker.abstract,
-            list(walker.settings.values()),
+            list(walker.settings.values()), self._very,
         )  # fmt: skip
 
     def rest_on(self, facts: Facts) -> None:
@@ -406,6 +407,7 @@ class ReadLog:
         self._walker.classes |= dict.fromkeys(facts.classes)
         self._walker.stores += [store for store in facts.stores if store not in self._walker.stores]
         self._walker.abstract |= facts.abstract
+        self._very |= facts.very
         for setting in facts.settings:
             self.depends(setting)
 

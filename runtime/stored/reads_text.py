@@ -50,6 +50,10 @@ _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _C_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
                   types.GetSetDescriptorType, types.MemberDescriptorType)  # fmt: skip
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_DESCRIPTIONS = frozenset((
+    "__doc__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__firstlineno__",
+    "__static_attributes__",
+))  # fmt: skip
 _ALWAYS = "_fields"  # which named tuples are told by
 
 
@@ -62,7 +66,7 @@ def read_again(reads: Reads, roots: Sequence[Any]) -> list[Any] | None:
         for place, text in steps:
             if reading.read(place)[1] != text:
                 return None
-    except (NotStoredError, EncodingError, RecursionError):
+    except (NotStoredError, EncodingError, RuntimeError):  # nested too deeply, or changed by another thread meanwhile
         return None
     return reading.inputs
 
@@ -118,9 +122,9 @@ class Reading:
             return "value", x
         if x is NotImplemented or x is ...:
             return "constant", repr(x)
-        if _is_scalar(x) and x == x:
+        if _is_scalar(x, kind) and x == x:
             return "scalar", x.dtype.str, x.tobytes()
-        if isinstance(x, np.dtype) and x.isbuiltin == 1:
+        if issubclass(kind, np.dtype) and x.isbuiltin == 1:
             return "dtype", x.str
         if kind in (tuple, frozenset, range, slice) and _is_plain(x):
             return self._plain(x, kind)
@@ -146,9 +150,9 @@ class Reading:
         """The text of an object beside its parts, which are in places of their own."""
         if kind is types.FunctionType:
             return self._function(x)
-        if isinstance(x, type):
+        if issubclass(kind, type):
             return self._class(x)
-        if isinstance(x, types.ModuleType):
+        if issubclass(kind, types.ModuleType):
             return self._module(x)
         if kind is np.ndarray:
             return self._array(x)
@@ -174,7 +178,7 @@ class Reading:
             return callable_text(x, self._cells, frozenset())
         if kind in _C_DESCRIPTORS:
             return "descriptor", self.text(x.__objclass__), x.__name__
-        if isinstance(x, float | complex | np.inexact):
+        if kind is float or kind is complex or _is_scalar(x, kind):
             return "nan", kind.__name__, np.asarray(x).tobytes()
         return self._named(x, kind) or self._instance(x, kind)
 
@@ -200,7 +204,8 @@ class Reading:
         return tuple([self._content(_cell(fn, name)) for name in fn.__code__.co_freevars])
 
     def _content(self, x: Any) -> Any:
-        if x is ABSENT or _is_plain(x) or isinstance(x, types.FunctionType | type) or self._named(x, type(x)):
+        kind = type(x)
+        if x is ABSENT or _is_plain(x) or kind is types.FunctionType or issubclass(kind, type) or self._named(x, kind):
             return self.text(x)
         raise NotStoredError(f"it reads a function of a library that holds {described(x)}")
 
@@ -232,7 +237,8 @@ class Reading:
         )  # fmt: skip
 
     def _counts(self, name: str) -> bool:
-        return name in self.names or name == _ALWAYS or (name.startswith("__") and name.endswith("__"))
+        special = name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIONS
+        return special or name in self.names or name == _ALWAYS
 
     def _module(self, module: types.ModuleType) -> Any:
         if is_library(module):
@@ -243,8 +249,10 @@ class Reading:
 
     def _named(self, x: Any, kind: type) -> Any:
         """The text of an object that a library has under its name."""
+        if class_text(kind) is None:
+            return None
         name, module = getattr(x, "__name__", None), sys.modules.get(getattr(x, "__module__", None) or "")
-        if class_text(kind) is None or module is None or not is_library(module):
+        if module is None or not is_library(module):
             return None
         if type(name) is not str:
             name = next((name for name, part in module.__dict__.items() if part is x), None)
@@ -262,20 +270,20 @@ class Reading:
 # ---- what stands in a place
 
 
-def _is_scalar(x: Any) -> bool:
-    return isinstance(x, np.generic) and type(x) is x.dtype.type and x.dtype.kind in "fiubc"
+def _is_scalar(x: Any, kind: type) -> bool:
+    return issubclass(kind, np.generic) and kind is x.dtype.type and x.dtype.kind in "fiubc"
 
 
 def _is_plain(x: Any, depth: int = 0) -> bool:
     """Whether *x* is immutable all the way down."""
     kind = type(x)
-    if kind in _SIMPLE or x is ... or x is NotImplemented or kind is range or _is_scalar(x):
+    if kind in _SIMPLE or x is ... or x is NotImplemented or kind is range or _is_scalar(x, kind):
         return True
     if kind is tuple or kind is frozenset:
         return depth < 20 and all(_is_plain(part, depth + 1) for part in x)
     if kind is slice:
         return _is_plain(x.start) and _is_plain(x.stop) and _is_plain(x.step)
-    return isinstance(x, np.dtype)
+    return issubclass(kind, np.dtype)
 
 
 def _is_number(x: Any, limit: int) -> bool:
@@ -320,13 +328,14 @@ def _cell(fn: types.FunctionType, name: str) -> Any:
 
 def _attribute(x: Any, name: str) -> Any:
     """An attribute that stands in the object itself, or is its own in C."""
-    if isinstance(x, types.ModuleType):
+    kind = type(x)
+    if issubclass(kind, types.ModuleType):
         if name not in x.__dict__ and name in late_parts(x.__name__) and is_library(x):
             getattr(x, name, None)
         return x.__dict__.get(name, ABSENT)
-    if isinstance(x, types.FunctionType | types.MethodType | type):
+    if kind is types.FunctionType or kind is types.MethodType or issubclass(kind, type):
         return getattr(x, name, ABSENT)
-    raw = next((base.__dict__[name] for base in type(x).__mro__ if name in base.__dict__), None)
+    raw = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
     if type(raw) in _SLOTS:
         try:
             return raw.__get__(x)  # type: ignore[union-attr]
@@ -342,7 +351,7 @@ def _own(x: Any, name: str) -> Any:
 
 
 def _item(x: Any, place: int) -> Any:
-    return tuple.__getitem__(x, place) if isinstance(x, tuple) else x[place]
+    return tuple.__getitem__(x, place) if issubclass(type(x), tuple) else x[place]
 
 
 def _nth(x: dict[Any, Any], place: int) -> Any:

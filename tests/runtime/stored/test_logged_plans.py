@@ -216,6 +216,7 @@ HARMLESS = {
     "a key that is not read": (None, ('("a", "b")', '("a", "c")')),
     "a global that is not read": (None, ("PLOT = False", "PLOT = False\nNEW = 1.0")),
     "a method that is not called": (None, ("    def __len__", "    def more(self):\n        pass\n    def __len__")),
+    "a description of a class": (None, ("class Base:", "class Base:\n    'A base.'")),
     "a class that is not met": (None, ("class Scale(float):\n    pass", "class Scale(int):\n    pass")),
 }
 

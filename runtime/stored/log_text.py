@@ -154,8 +154,9 @@ class LogText:
             yield "default", owner, key
         elif isinstance(child, StateNode) and child.kind == "member":
             number = self._reading.number(type(part))
-            if number is not None and type(part)._member_map_.get(part._name_) is part:
-                yield "member", number, part._name_
+            names = [name for name, member in type(part)._member_map_.items() if member is part]
+            if number is not None and names:
+                yield "member", number, names[0]
 
     def _of_function(
         self, how: str, node: StateNode, has: Callable[[Any], bool], key: Callable[[Any], Any]

@@ -228,12 +228,13 @@ class Reading:
         if type(cls) not in _METACLASSES:
             raise NotStoredError(f"it reads {described(cls)}")
         entries = [(name, _shape(raw)) for name, raw in cls.__dict__.items() if self._counts(name)]
-        members = cls._member_map_ if isinstance(cls, enum.EnumMeta) else {}
+        members = cls._member_map_.items() if isinstance(cls, enum.EnumMeta) else ()
+        named = [(name, self.text(_own(member, "_name_"))) for name, member in members]
         if type(cls.__dict__.get("__dict__", types.GetSetDescriptorType)) is property:
             raise NotStoredError(f"it reads {described(cls)}")
         return (
             "class", cls.__module__, cls.__qualname__, type(cls).__name__, tuple(map(self.text, cls.__mro__[1:])),
-            tuple(sorted(entries)), tuple([(name, member._name_) for name, member in members.items()]),
+            tuple(sorted(entries)), tuple(named),
         )  # fmt: skip
 
     def _counts(self, name: str) -> bool:

@@ -46,6 +46,7 @@ from .library_text import (
     is_of_library,
     late_parts,
     library_of,
+    module_name,
     ufunc_text,
     version_of,
 )
@@ -408,11 +409,11 @@ class _Walk:
         space = module.__dict__
         library = is_library(module)
         if not library and "__getattr__" in space:
-            raise NotStoredError(f"the module {module.__name__} has a __getattr__")
-        root = module.__name__.partition(".")[0]
-        found: list[Any] = ["module", module.__name__, library, version_of(root) if library else None]
+            raise NotStoredError(f"the module {module_name(module)} has a __getattr__")
+        root = module_name(module).partition(".")[0]
+        found: list[Any] = ["module", module_name(module), library, version_of(root) if library else None]
         for name in self.among:
-            if name not in space and library and name in self.spelled and name in late_parts(module.__name__):
+            if name not in space and library and name in self.spelled and name in late_parts(module_name(module)):
                 getattr(module, name, None)
             if name in space:
                 found.append((name, self.value(space[name])))

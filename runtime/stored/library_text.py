@@ -127,10 +127,17 @@ def is_of_library(cls: type) -> bool:
     return found is cls
 
 
+def module_name(module: types.ModuleType) -> str:
+    """The name of a module; "" where it has none any more."""
+    name = module.__dict__.get("__name__")
+    return name if type(name) is str else ""
+
+
 def is_library(module: types.ModuleType) -> bool:
     """Whether *module* is one of the libraries that have versions."""
-    root = module.__name__.partition(".")[0]
-    if sys.modules.get(module.__name__) is not module:
+    name = module_name(module)
+    root = name.partition(".")[0]
+    if sys.modules.get(name) is not module:
         return False
     file = getattr(module, "__file__", None)
     if file is None:

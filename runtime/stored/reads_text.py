@@ -37,6 +37,7 @@ from .library_text import (
     is_library,
     late_parts,
     library_of,
+    module_name,
     ufunc_text,
     version_of,
 )
@@ -246,7 +247,7 @@ class Reading:
             return "library", module.__name__, version_of(module.__name__.partition(".")[0])
         if type(module) is not types.ModuleType:
             raise NotStoredError(f"it reads {described(module)}")
-        return "module", module.__name__
+        return "module", module_name(module)
 
     def _named(self, x: Any, kind: type) -> Any:
         """The text of an object that a library has under its name."""
@@ -331,7 +332,7 @@ def _attribute(x: Any, name: str) -> Any:
     """An attribute that stands in the object itself, or is its own in C."""
     kind = type(x)
     if issubclass(kind, types.ModuleType):
-        if name not in x.__dict__ and name in late_parts(x.__name__) and is_library(x):
+        if name not in x.__dict__ and name in late_parts(module_name(x)) and is_library(x):
             getattr(x, name, None)
         return x.__dict__.get(name, ABSENT)
     if kind is types.FunctionType or kind is types.MethodType or issubclass(kind, type):

@@ -19,6 +19,7 @@ from .reads import ReadLog, not_closed
 from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_GENERIC = (object, tuple, BaseException)  # whose `__getattribute__` is that of any object
 _OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
@@ -49,7 +50,7 @@ def load(run: Any, obj: Any, name: str) -> Any:
         return _of_member(reads, node, obj, name)
     base, raw = found_in(kind, name)
     hook, _ = found_in(kind, "__getattribute__")
-    if hook is not object:
+    if hook not in _GENERIC:
         raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
     reads.pin(kind)
     if base is not None and hasattr(type(raw), "__set__"):

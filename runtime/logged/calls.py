@@ -31,11 +31,12 @@ from .callees import (
 )
 from .containers import Containers
 from .frame import LoggedFrame
-from .kinds import BUILT, PLAIN, has_known_text
+from .kinds import BUILT, PLAIN, TRACED, has_known_text
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
+_FROM_FACTORY = getattr(dataclasses, "_HAS_DEFAULT_FACTORY", None)
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
 
@@ -60,6 +61,7 @@ class Calls(Containers):
         copy = convert(fn.__code__, arms=self.recorder.choices is not None and bool(self.recorder.choices.active))
         if not isinstance(copy, Copy):
             raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
+        self.reads.ran(fn.__code__)
         node = self.reads.node_of(fn)
         made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops, copy.choices))
         if node is not None:
@@ -97,6 +99,8 @@ class Calls(Containers):
         if kind is types.FunctionType:
             return self._call_function(f, args, kwargs)
         if kind is types.MethodType:
+            if type(f.__self__) in TRACED:
+                return self.handing(f, args, kwargs, False)
             return self.call(f.__func__, f.__self__, *args, **kwargs)
         handler = HANDLERS.get(id(f))
         if handler is not None:
@@ -154,6 +158,7 @@ class Calls(Containers):
     def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         """Code that dataclasses or named tuples have made of the names of fields."""
         owner: Any = type(args[0]) if args and f.__name__ != "__new__" else args[0] if args else None
+        self.reads.ran(f.__code__)
         fields = getattr(owner, "__dataclass_fields__", None)
         if f.__name__ == "__init__" and fields is not None:
             factories = [field.default_factory for field in fields.values()]
@@ -161,10 +166,24 @@ class Calls(Containers):
                 not callable(x) or x in (list, dict, set, tuple) for x in factories if x is not dataclasses.MISSING
             )
             if plain and found_in(owner, "__post_init__")[0] is None and self.reads.node_of(args[0]) is None:
-                return f(*args, **kwargs)
+                return f(*args, **self._with_defaults(f, args, kwargs))
         if f.__name__ == "__new__" and hasattr(owner, "_fields"):
-            return f(*args, **kwargs)
+            return f(*args, **self._with_defaults(f, args, kwargs))
         raise self.refuse(f"{f.__qualname__}, which has no source")
+
+    def _with_defaults(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
+        """*kwargs*, and the defaults that are objects: the object that is made will hold them."""
+        node, code, values = self.reads.node_of(f), f.__code__, f.__defaults__ or ()
+        names = code.co_varnames[: code.co_argcount][-len(values) :] if values else ()
+        found = dict(kwargs)
+        given = {*code.co_varnames[: len(args)], *kwargs}
+        for name, value in (*zip(names, values, strict=True), *(f.__kwdefaults__ or {}).items()):
+            if name in given or is_leaf(value) or value is _FROM_FACTORY:
+                continue
+            if node is None or name not in names:
+                raise self.refuse(f"the default `{name}` of {f.__qualname__}")
+            found[name] = self._default(node, name, value)
+        return found
 
     def _call_c(self, f: Any, args: Any, kwargs: Any) -> Any:
         owner = getattr(f, "__self__", None)

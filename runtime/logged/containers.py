@@ -67,6 +67,8 @@ class Containers(Handing):
             place = operator.index(index)
             return self.part(node, "item", place + len(obj) if place < 0 else place, found)
         if isinstance(obj, type):
+            if not self.reads.trust.cls(obj):
+                raise self.refuse(f"an item of the class {obj.__qualname__}")
             return cast(Any, obj)[index]  # `list[int]`
         if self.reads.trust.cls(kind):
             if self.reads.node_of(obj) is not None:
@@ -137,6 +139,8 @@ class Containers(Handing):
             return obj
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
+            if kind in (set, frozenset):
+                self.in_order(obj)
             if node is None:
                 self.looked_at(obj)
                 return obj
@@ -198,6 +202,8 @@ class Containers(Handing):
             if kind is set or issubclass(kind, dict):
                 for x in args if name in ("add", "discard", "remove", "get", "pop", "setdefault") else ():
                     self.check_key(x)
+            if kind is set and name == "pop":
+                self.in_order(obj)
             callbacks = name == "sort"
             if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
                 others = args[1:] if kind not in (list, deque) else ()  # which are only given back

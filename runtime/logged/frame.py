@@ -274,7 +274,7 @@ class LoggedFrame(FrameChoices):
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
         if not has_known_text(value) or spec.endswith("n"):
             raise self.run.refuse("a text that is made of values")
-        return super().format(value, conversion, spec)
+        return super().format(self.run.handed(value, False), conversion, spec)
 
     def imported(self, module: str, name: str | None, value: Any) -> Any:
         reads = self.run.reads

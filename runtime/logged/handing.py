@@ -18,6 +18,7 @@ from ...tracer.loops.iterables import same_objects
 from ...tracer.record.made_arrays import MadeArray, refuse_write
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
+from ..state.set_order import hashes_here
 from .kinds import PLAIN, is_held
 from .reads import CONTAINERS, ReadLog
 from .writing import Writing
@@ -31,6 +32,9 @@ _INERT = frozenset((
 ))  # fmt: skip
 
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
+
+
+_HASHES = ("hash", "__hash__")
 
 
 class Handing(Writing):
@@ -127,6 +131,7 @@ class Handing(Writing):
                 return value
             return self._copied(parts if kind is dict else kind(parts))
         if kind in (set, frozenset):
+            self.in_order(value)
             for item in value:
                 self.handed(item, callbacks, depth + 1)
             same_kind: Any = kind
@@ -140,6 +145,11 @@ class Handing(Writing):
         like: Any = kind
         return tuple(found) if kind is tuple else self._copied(like(found))
 
+    def in_order(self, elements: Any) -> None:
+        """The order of a set may be asked for."""
+        if hashes_here(elements):
+            self.reads.here = "it goes over a set, whose order is another one in each process"
+
     def _copied(self, made: Any) -> Any:
         self._copies.append((made, _parts(made)))
         return made
@@ -150,6 +160,9 @@ class Handing(Writing):
         before, self._copies = self._copies, []
         watched = bool(self.loops or self.recorder.arms)
         pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
+        asked = getattr(f, "__name__", "")
+        if asked in _HASHES and hashes_here(args if asked == "hash" else (*args, getattr(f, "__self__", 0))):
+            self.reads.here = "it asks for a hash, which is another one in each process"
         try:
             result = f(
                 *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}

@@ -12,10 +12,13 @@ from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray
 from ...tracer.record.made_arrays import MadeArray
+from ..state.values import is_leaf
 from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
+_BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset)  # that are compared by value where they are read
+_CACHED = frozenset((*range(-5, 257), ()))  # of which there is one each
 _HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what they hold, but for comparisons
 _MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 
@@ -35,6 +38,8 @@ class FrameOperators(Transparent):
         return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
+        if type(a) is type(b) and type(a) in _BY_VALUE and is_leaf(a) and a == b and a not in _CACHED:
+            self.run.reads.by_identity(a, b)
         if a is b:
             return True
         for x, y in ((a, b), (b, a)):
@@ -57,7 +62,10 @@ class FrameOperators(Transparent):
             node = run.reads.node_of(b)
             if kind in (dict,) or issubclass(kind, dict):
                 return run.has_key(b, a)
-            if node is not None or type(a) not in PLAIN:
+            if kind in (set, frozenset):
+                for x in (a, *b):
+                    run.handed(x, False)
+            elif node is not None or type(a) not in PLAIN:
                 b, a = run.handed(b, False), run.handed(a, False)
             else:
                 run.handed(b, False)
@@ -81,7 +89,7 @@ class FrameOperators(Transparent):
                 return run.made(plain(run.shallow(a), run.shallow(b)))
             return run.handing(plain, (a, b), {}, False)
         first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
-        if mine is not theirs and others and issubclass(theirs, mine) and found_in(theirs, reflected)[0] is not None:
+        if mine is not theirs and others and mine in theirs.__mro__ and found_in(theirs, reflected)[0] is not None:
             first.reverse()
         for obj, kind, users, method, other in first:
             if not users:

@@ -58,6 +58,7 @@ def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
     for cls in classes if type(classes) is tuple else getattr(classes, "__args__", (classes,)):
         if type(cls) not in METACLASSES:
             raise run.refuse("isinstance() of a class that answers by itself")
+        run.reads.asks_registered(type(obj), cls)
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in TRACED:
@@ -65,6 +66,14 @@ def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
     if not run.reads.trust.cls(type(obj)):
         run.reads.pin(type(obj))
     return isinstance(obj, classes)
+
+
+def _issubclass(run: Any, cls: Any, classes: Any) -> bool:
+    for other in classes if type(classes) is tuple else getattr(classes, "__args__", (classes,)):
+        if type(other) not in METACLASSES:
+            raise run.refuse("issubclass() of a class that answers by itself")
+        run.reads.asks_registered(cls, other)
+    return issubclass(cls, classes)
 
 
 def _type(run: Any, *args: Any) -> Any:
@@ -164,7 +173,7 @@ def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
-    id(issubclass): lambda run, *args: issubclass(*args), id(type): _type, id(callable): _callable,
+    id(issubclass): _issubclass, id(type): _type, id(callable): _callable,
     id(bool): _bool, id(range): _range, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),

@@ -83,6 +83,7 @@ class Facts(NamedTuple):
     stores: list[Any]  # dicts of library's objects, without some names
     abstract: bool
     settings: list[Any]
+    very: dict[int, Any]  # values that count by identity
 
 
 class ReadLog:
@@ -110,6 +111,8 @@ class ReadLog:
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
+        self.here = ""  # why other processes can't go by the log
+        self._very: dict[int, Any] = {}  # values that count by identity, by id
 
     # ---- what is outside
 
@@ -195,8 +198,21 @@ class ReadLog:
     def pin(self, cls: type) -> None:
         """Let lookups in *cls* count."""
         self._walker.pin_class(cls)
+
+    def asks_registered(self, kind: type, cls: Any) -> None:
+        """The run asks whether *kind* is a subclass of *cls*, with which others may be registered."""
         if isinstance(cls, abc.ABCMeta):
-            self._walker.abstract = True
+            hooked = any("__subclasshook__" in vars(base) for base in cls.__mro__[:-1])
+            self._walker.abstract |= hooked or cls not in kind.__mro__
+
+    def by_identity(self, *values: Any) -> None:
+        """The run asks which of equal *values* these are."""
+        self._very.update({id(value): value for value in values})
+        self.here = "it asks whether equal values are one object"
+
+    def ran(self, code: types.CodeType) -> None:
+        """Code of the user's has run."""
+        self._walker.codes[id(code)] = code
 
     def depends(self, setting: Any) -> None:
         """The answer depends on a setting of a library."""
@@ -382,7 +398,7 @@ class ReadLog:
         walker = self._walker
         return Facts(
             dict(self._names.attrs), list(walker.classes), list(walker.stores), walker.abstract,
-            list(walker.settings.values()),
+            list(walker.settings.values()), self._very,
         )  # fmt: skip
 
     def rest_on(self, facts: Facts) -> None:
@@ -391,6 +407,7 @@ class ReadLog:
         self._walker.classes |= dict.fromkeys(facts.classes)
         self._walker.stores += [store for store in facts.stores if store not in self._walker.stores]
         self._walker.abstract |= facts.abstract
+        self._very |= facts.very
         for setting in facts.settings:
             self.depends(setting)
 
@@ -414,6 +431,9 @@ class ReadLog:
             shadow, absent = self._instances.get(id(node), ((), ()))
             if node.kind == "instance":
                 node.extra = frozenset(shadow), frozenset(absent), None
+        for leaf in [edge.child for node in walker.nodes if self._very for edge in node.edges]:
+            if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
+                leaf.by_value = False
         fixed = [node for node in walker.nodes if node.fixed]
         mark(walker.roots, walker.nodes)
         for node in walker.nodes:
@@ -421,6 +441,7 @@ class ReadLog:
                 node.sub, node.fixed = node not in fixed, node in fixed
         graph = StateGraph(
             walker.roots, walker.nodes, [], walker.codes, walker.main, names, list(walker.settings.values()),
+            here=self.here,
         )  # fmt: skip
         functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
         graph.pins = Pins(

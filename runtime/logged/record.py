@@ -197,6 +197,7 @@ def _record(
     logged.new = [f"`{label}`" for label in reads.varying if label not in logged.varying and label in before]
     logged.varying |= reads.varying
     logged.numbers |= reads.numbers
+    found.log = snapshot
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
 
 

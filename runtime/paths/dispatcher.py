@@ -80,6 +80,8 @@ from .paths import (
 from .plan_cache import PlanCache
 from .segments import Segments
 
+_MOST_KEPT = 256  # recordings on disk that a process makes of one function
+
 
 class Dispatcher:
     """The slow path of one function, whose *static* arguments are settings.
@@ -637,6 +639,7 @@ class FunctionDispatcher(Dispatcher):
         self.logged: Any = None  # what is known of runs of converted code, once there was one
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
+        self._kept = 0  # recordings that were to be kept on disk
         self._told = False  # whether a warning has told that Python runs in each call
 
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -694,6 +697,7 @@ class FunctionDispatcher(Dispatcher):
             reason = now_numbers(self.logged.new)
         self.stats.note(reason or endpoint.integers.reason(call))
         try:
+            self._verifies_stored(endpoint, call, recording)
             mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
             if mine is None:
                 mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
@@ -725,7 +729,8 @@ class FunctionDispatcher(Dispatcher):
     def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
         if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():
             return
-        if variant.reads is not None:
+        self._kept += 1
+        if self._kept > _MOST_KEPT:  # each call may be of another shape
             return
         plan = self.plans.get(call)
         self.stats.not_kept = keep.keep(

@@ -23,6 +23,7 @@ from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from ...tracer.record.recorder import Answered
 from ..mode import VALUE, Mode
+from ..state.state_plan import Snapshot
 from .arguments import shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, TENSOR, Call
 from .complex_data import taker
@@ -122,6 +123,7 @@ class Recording:
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
     known_of_code: object = None  # that the run went by (``StatePlan.known_of_code``)
+    log: Snapshot | None = None  # what a logged run has read, until the recording has been used
 
     def same_program(self, other: Recording) -> bool:
         """Whether two recordings denote the same computation with the same effects, constants included."""
@@ -229,6 +231,7 @@ class Recording:
     def release(self) -> None:
         """Release the values of the run."""
         self.captured.clear()
+        self.log = None
 
     @property
     def facts(self) -> list[tuple[str, bytes]]:

@@ -255,6 +255,11 @@ class Pins:
     def __bool__(self) -> bool:
         return bool(self.classes or self._stores or self._lists or self.abstract or self._spaces)
 
+    @property
+    def absences(self) -> list[tuple[Any, frozenset[str]]]:
+        """(object, names that it has not), for those of the stores of which no more counts."""
+        return [(owner, wanted) for owner, _, _, _, wanted in self._stores if wanted is not None]
+
     def pin_name(self, space: dict[str, Any], name: str, value: Any, by_value: bool) -> bool:
         """Have the name of a module compared, if its space is pinned."""
         if id(space) in self._spaces:

@@ -196,4 +196,5 @@ class StateGraph:
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
     numbers: dict[Any, float] = field(default_factory=dict)  # that can be inputs, by their places
     suspects: list[str] = field(default_factory=list)  # labels of containers that the function may read and change
+    here: str = ""  # why what a run has read says nothing of other processes
     pins: Pins = field(init=False)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..disk.encoding import encode
-from .function_text import HEAP_TYPE, NotStoredError
+from .library_text import HEAP_TYPE, NotStoredError
 
 _VALUES = (type(None), bool, int, str)
 _MOST = 1024  # leaves

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -33,8 +34,10 @@ from ..mode import MISS, VALUE_AND_GRAD, Mode
 from ..stats import FROM_DISK, Stats
 from ..wrapper import came_as_code, layers
 from .call_text import CallText
-from .function_text import FunctionText, NotStoredError
+from .function_text import FunctionText
+from .library_text import NotStoredError
 from .plan_file import StoredPlan, unpacked
+from .reads_text import read_again
 
 KIND = "plan"
 HOST_TARGETS = ("cpu", "auto")  # of functions whose calls with NumPy's arrays run on the host
@@ -54,22 +57,32 @@ Answered = dict[bytes, dict[bytes, bytes]]
 class Key:
     """The key of the plan for a call of *fn*.
 
+    A plan of a logged run has with it what the run has read (``reads_text.py``), so that the key has no more of the
+    function than which one it is; another has all that the function may read in its key (``function_text.py``).
+
     Raises:
         NotStoredError: there can be none.
     """
 
-    def __init__(self, fn: Callable[..., Any], mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    function: FunctionText | None = None
+
+    def __init__(
+        self, fn: Callable[..., Any], mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any], logged: bool = False
+    ) -> None:  # fmt: skip
         errors = np.geterr()
         if not _PLAIN_ERRORS.issuperset(errors.values()):
             raise NotStoredError("NumPy is to raise floating-point errors")
         argnums = mode.argnums if isinstance(mode.argnums, int) else ("several", *mode.argnums)
         try:
             self.call = CallText(args, kwargs)
-            self.function = FunctionText(fn, self.call.objects)
+            self.roots = (fn, *self.call.objects)
+            if not logged:
+                self.function = FunctionText(fn, self.call.objects)
             made_by = generation()
             self.text = encode((
                 made_by, np.__version__, sys.version, (mode.kind, argnums, mode.has_aux, mode.holomorphic),
-                tuple(errors.items()), repr(sorted(np.get_printoptions().items())), self.function.text, self.call.text,
+                tuple(errors.items()), repr(sorted(np.get_printoptions().items())),
+                which(fn) if self.function is None else self.function.text, self.call.text,
             ))  # fmt: skip
         except EncodingError as error:
             raise NotStoredError(f"it reads {error}") from None
@@ -77,6 +90,19 @@ class Key:
             raise NotStoredError("it reads values that are nested too deeply") from None
         if made_by is None:
             raise NotStoredError("the library's own sources are not there, or have changed: it rests on them")
+
+    def arrays(self, plan: StoredPlan) -> list[Any] | None:
+        """The arrays and numbers outside that *plan* takes its operands from; None where the state is another one."""
+        return self.function.arrays if self.function is not None else read_again(plan.reads, self.roots)
+
+
+def which(fn: Callable[..., Any]) -> Any:
+    """The text of which function *fn* is: what it does is told by what it reads."""
+    if isinstance(fn, types.MethodType):
+        return "method", which(fn.__func__)
+    if not isinstance(fn, types.FunctionType):
+        return "object", str(type(fn).__module__), type(fn).__qualname__
+    return "logged", str(fn.__module__), fn.__qualname__, fn.__code__.co_code
 
 
 def plans_of(key: Key) -> list[StoredPlan]:
@@ -111,9 +137,17 @@ class FirstCalls:
             return self._guest.answer(mode, args, kwargs)
         if not self._plain or not answers_alone():
             return MISS
+        found: Any = MISS
+        for logged in (True, False) if config.log_reads else (False,):
+            if found is MISS:
+                found = self._by_plans(mode, args, kwargs, logged)
+        return found
+
+    def _by_plans(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any], logged: bool) -> Any:
+        """The answer of a plan that was made of a *logged* run, or of another."""
         clock = time.thread_time()
         try:
-            key = Key(self._fn, mode, args, kwargs)
+            key = Key(self._fn, mode, args, kwargs, logged)
         except NotStoredError:
             return MISS
         count = self._counts[key.text]
@@ -124,8 +158,11 @@ class FirstCalls:
             self._plans[key.text] = plans_of(key)
         self._spent += time.thread_time() - clock
         for plan in self._plans.get(key.text, ()):
+            arrays = key.arrays(plan)
+            if arrays is None:
+                continue
             try:
-                found = plan.answer(key.call.data, key.function.arrays)
+                found = plan.answer(key.call.data, arrays)
             except UnknownSymbolError:
                 continue
             if found is not None:

@@ -22,8 +22,6 @@ from __future__ import annotations
 import abc
 import enum
 import functools
-import os
-import sys
 import types
 from collections.abc import Callable, Sequence
 from opcode import opmap
@@ -35,26 +33,35 @@ from ..disk.encoding import encode
 from ..memo import MEMO
 from ..state.c_state import keeps_c_state
 from ..wrapper import Wrapper
+from .library_text import (
+    DISPATCHER,
+    HEAP_TYPE,
+    OURS,
+    NotStoredError,
+    callable_text,
+    class_text,
+    code_of,
+    described,
+    is_library,
+    is_of_library,
+    late_parts,
+    library_of,
+    module_name,
+    ufunc_text,
+    version_of,
+)
 
 _MOST = 4096  # values
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes)
-HEAP_TYPE = 1 << 9
 _ABSENT = ("absent",)
 _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
 _FORMATS = {code for name, code in opmap.items() if name.startswith("FORMAT_")}
 _OF_TEXTS = ("__repr__", "__str__", "__format__")
 _SETS = {opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE")}
-_DISPATCHER = type(np.sum)  # a function of NumPy's that other libraries can override
 _GENERATORS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
-# builtins whose answers are those of one process, or that read and write by names which the code does not show
-_PER_PROCESS = frozenset(
-    "ascii breakpoint compile dir eval exec globals hash id input locals open print repr vars __import__".split()
-)
 _BY_OTHER_NAMES = frozenset((  # by which code may reach what it does not name
     "getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "getattr_static", "getmembers",
 ))  # fmt: skip
-_STDLIB = os.path.dirname(os.__file__)
-_PACKAGES = ("numpy", "scipy")
 _METACLASSES = (type, abc.ABCMeta)
 _PLAIN_BASES = ("abc", "typing")  # modules of classes that keep nothing in objects
 _HOOKS = ("__getattr__", "__getattribute__")
@@ -76,19 +83,11 @@ _PLAIN_MEMBERS: dict[type, Callable[[Any], Any]] = {
     int: int.__index__, float: float.__float__, complex: complex.__complex__,
     str: lambda x: str.__getitem__(x, slice(None)), bytes: lambda x: bytes.__getitem__(x, slice(None)),
 }  # fmt: skip
-_HOOK = "_tracegrad_hook_"
-_OURS = f"{__name__.partition('.')[0]}."
-_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_OWN_FOLDERS = tuple([os.path.join(_OWN_FOLDER, layer, "") for layer in ("tracer", "codegen", "runtime")])
-_OF_RULES = f"{_OURS}runtime.transforms."
+_OF_RULES = f"{OURS}runtime.transforms."
 
 
 def _is_nan(x: Any) -> bool:
     return isinstance(x, (float, complex, np.inexact)) and bool(x != x)
-
-
-class NotStoredError(Exception):
-    """Why a recording is not kept on disk, in words."""
 
 
 class FunctionText:
@@ -183,9 +182,9 @@ class _Walk:
             return kind.__name__, *[self.value(part) for part in (x.start, x.stop, x.step)]
         if kind is functools.partial:
             return "partial", self.value(x.func), self.value(x.args), self.value(x.keywords), self._attributes(x)
-        if issubclass(kind, Wrapper) and kind.__module__.startswith(_OURS):
+        if issubclass(kind, Wrapper) and kind.__module__.startswith(OURS):
             return "ours", kind.__qualname__, self.value(x._tracegrad_settings()), self.value(x.__wrapped__)
-        if kind.__module__.startswith(_OURS) and kind.__name__ == "BoundFunction":
+        if kind.__module__.startswith(OURS) and kind.__name__ == "BoundFunction":
             return "method", self.value(x.__func__), self.value(x.__self__)
         if kind.__module__.startswith(_OF_RULES) and hasattr(kind, "__dataclass_fields__"):
             told = getattr(kind, "_tracegrad_text", None)
@@ -194,10 +193,10 @@ class _Walk:
         if kind is types.CodeType:
             return self._code(x)
         if kind is np.ufunc:
-            return self._ufunc(x)
+            return ufunc_text(x)
         if isinstance(x, np.dtype) and x.isbuiltin == 1:
             return "dtype", x.str
-        if kind is _DISPATCHER:
+        if kind is DISPATCHER:
             return "dispatcher", self._library_code(x._implementation)
         if kind is types.BuiltinFunctionType and (x.__self__ is None or type(x.__self__) is types.ModuleType):
             return self._library_code(x)
@@ -210,20 +209,20 @@ class _Walk:
     def _key(self, key: Any) -> Any:
         parts = key if type(key) is tuple else (key,)
         if any(type(part) not in _SIMPLE or _is_nan(part) for part in parts):
-            raise NotStoredError(f"it reads a dict or set with {_described(key)} among its keys")
+            raise NotStoredError(f"it reads a dict or set with {described(key)} among its keys")
         self.held[id(key)] = key
         return key
 
     def _array(self, x: np.ndarray) -> Any:
         if not (x.dtype.isnative and x.dtype.kind in "fiub"):
-            raise NotStoredError(f"it reads {_described(x)} of dtype {x.dtype}")
+            raise NotStoredError(f"it reads {described(x)} of dtype {x.dtype}")
         self.arrays.append(x)
         return "array", x.dtype.str, x.shape, x.flags.c_contiguous or x.strides, x.flags.aligned
 
     # ---- code
 
     def _function(self, fn: types.FunctionType) -> Any:
-        if _library_of(_code_of(fn).co_filename):
+        if library_of(code_of(fn).co_filename):
             return self._library_code(fn)
         cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
         spaces = fn.__globals__, fn.__builtins__  # type: ignore[attr-defined]
@@ -287,12 +286,10 @@ class _Walk:
     # ---- classes of the user's, and objects of them
 
     def _class(self, cls: type) -> Any:
-        if not cls.__flags__ & HEAP_TYPE and type(cls) is type and cls is not set and cls is not frozenset:
-            return "type", cls.__module__, cls.__qualname__
-        if _is_of_library(cls):
-            return "library class", cls.__module__, cls.__qualname__, _version(cls.__module__.partition(".")[0])
+        if (known := class_text(cls)) is not None:
+            return known
         if type(cls) not in (*_METACLASSES, enum.EnumMeta) or not cls.__flags__ & HEAP_TYPE:
-            raise NotStoredError(f"it reads {_described(cls)}")
+            raise NotStoredError(f"it reads {described(cls)}")
         found: list[Any] = ["class", *map(self.value, (cls.__module__, cls.__name__, cls.__qualname__))]
         found += [self._met(base, type(base)) for base in cls.__mro__[1:]]
         members = cls._member_map_ if isinstance(cls, enum.EnumMeta) else {}
@@ -356,7 +353,7 @@ class _Walk:
             return "field", x.__reduce__()[1][0]
         if kind is types.FunctionType or isinstance(x, Wrapper | type) or not hasattr(kind, "__get__"):
             return self.value(x)
-        raise NotStoredError(f"it reads a class with {_described(x)} in it")
+        raise NotStoredError(f"it reads a class with {described(x)} in it")
 
     def _member(self, x: enum.Enum) -> Any:
         """The text of a member of an enumeration of the user's, which may be a number or a text as well."""
@@ -365,7 +362,7 @@ class _Walk:
         slots = any(type(entry) is types.MemberDescriptorType for cls in kind.__mro__ for entry in vars(cls).values())
         whole = vars(x).keys() >= {"_name_", "_value_"}  # else it was given another dict
         if slots or not whole or (plain is None and keeps_c_state(kind)):
-            raise NotStoredError(f"it reads {_described(x)}")
+            raise NotStoredError(f"it reads {described(x)}")
         names = [name for name in x.__dict__ if name in self._known]  # others may be set
         own = [(name, self._attempt(self.value, x.__dict__[name])) for name in names]
         held = None if plain is None else self.value(plain(x))
@@ -376,19 +373,19 @@ class _Walk:
         fields = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
         if fields is not None:  # a named tuple
             if kind.__mro__[-2:] != (tuple, object) or getattr(x, "__dict__", None):
-                raise NotStoredError(f"it reads {_described(x)}")
+                raise NotStoredError(f"it reads {described(x)}")
             return "named tuple", self._met(kind, type), *[self.value(item) for item in tuple.__iter__(x)]
-        ours = kind.__module__.partition(".")[0] == _OURS[:-1]
+        ours = kind.__module__.partition(".")[0] == OURS[:-1]
         if (
             ours
             or not all(map(_keeps_attributes, own))
             or keeps_c_state(kind)
             or any(hook in cls.__dict__ for cls in own for hook in _HOOKS)
         ):
-            raise NotStoredError(f"it reads {_described(x)}")
+            raise NotStoredError(f"it reads {described(x)}")
         shown = [cls.__dict__["__dict__"] for cls in own if "__dict__" in cls.__dict__]
         if any(type(one) is not types.GetSetDescriptorType for one in shown):
-            raise NotStoredError(f"it reads {_described(x)}")
+            raise NotStoredError(f"it reads {described(x)}")
         store = x.__dict__ if shown else {}
         every = "__dict__" in self._known  # in their order, too
         names = [name for name in (store if every else self.among) if name in store]
@@ -408,68 +405,22 @@ class _Walk:
 
     # ---- modules and libraries
 
-    def _ufunc(self, x: np.ufunc) -> Any:
-        """The text of a ufunc of NumPy's or SciPy's: others may have any name, and any Python in them."""
-        for package, module in (("numpy", np), ("scipy", sys.modules.get("scipy.special"))):
-            if module is not None and module.__dict__.get(x.__name__) is x and _is_c(x):
-                return "ufunc", package, _version(package), x.__name__, tuple(x.types), x.signature
-        raise NotStoredError(f"it reads {_described(x)}")
-
     def _module(self, module: types.ModuleType) -> Any:
         space = module.__dict__
-        library = _is_library(module)
+        library = is_library(module)
         if not library and "__getattr__" in space:
-            raise NotStoredError(f"the module {module.__name__} has a __getattr__")
-        root = module.__name__.partition(".")[0]
-        found: list[Any] = ["module", module.__name__, library, _version(root) if library else None]
+            raise NotStoredError(f"the module {module_name(module)} has a __getattr__")
+        root = module_name(module).partition(".")[0]
+        found: list[Any] = ["module", module_name(module), library, version_of(root) if library else None]
         for name in self.among:
-            if name not in space and library and name in self.spelled and name in _late_parts(module.__name__):
+            if name not in space and library and name in self.spelled and name in late_parts(module_name(module)):
                 getattr(module, name, None)
             if name in space:
                 found.append((name, self.value(space[name])))
         return tuple(found)
 
     def _library_code(self, x: Any) -> Any:
-        """The text of a function of a library, or of C."""
-        if type(x) is types.FunctionType:
-            code = _code_of(x)
-            library = _library_of(code.co_filename)
-            if library is not None:
-                cells = [self._attempt(self._cell, cell) for cell in x.__closure__ or ()]
-                return "library", library, _version(library), x.__module__, x.__qualname__, code.co_code, *cells
-        if type(x) is types.BuiltinFunctionType and type(x.__module__) is str:
-            root = x.__module__.partition(".")[0]
-            own = root == "builtins" and x.__name__ in _PER_PROCESS
-            if (root in _PACKAGES or root in sys.stdlib_module_names) and not own:
-                return "builtin", x.__module__, x.__qualname__, _version(root)
-        raise NotStoredError(f"it reads {_described(x)}")
-
-
-@functools.cache
-def _late_parts(package: str) -> frozenset[str]:
-    """The modules that NumPy or SciPy may import when they are asked for."""
-    if package not in _PACKAGES:
-        return frozenset()
-    folders = sys.modules[package].__path__
-    return frozenset(file.partition(".")[0] for folder in folders for file in os.listdir(folder))
-
-
-def _is_c(ufunc: np.ufunc) -> bool:
-    """Whether no Python function is behind a ufunc: ``np.frompyfunc`` makes those of objects alone."""
-    return tuple(ufunc.types) != ("O" * ufunc.nin + "->" + "O" * ufunc.nout,)
-
-
-def _version(library: str | None) -> str | None:
-    """The version of a package; the standard library has Python's, which counts in any case."""
-    version = getattr(sys.modules.get(library or ""), "__version__", None)
-    return version if type(version) is str else None
-
-
-def _code_of(fn: types.FunctionType) -> types.CodeType:
-    """The code of *fn*, as it is before a tracer hooks it (``tracer/numpy_api/hooks.py``)."""
-    hooks = [name for name in fn.__code__.co_names if name.startswith(_HOOK)]
-    original = getattr(fn.__globals__.get(hooks[0]), "__wrapped__", None) if hooks else fn
-    return original.__code__ if type(original) is types.FunctionType else fn.__code__
+        return callable_text(x, lambda fn: tuple([self._attempt(self._cell, cell) for cell in fn.__closure__ or ()]))
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -485,21 +436,6 @@ def _is_expression(code: types.CodeType) -> bool:
     return code.co_name == "<genexpr>"
 
 
-def _library_of(file: str) -> str | None:
-    """The library that a source file belongs to."""
-    if file.startswith("<frozen "):
-        return "stdlib"
-    if file.startswith(_OWN_FOLDERS):  # whose sources are in the key (``disk/generation.py``)
-        return _OURS[:-1]
-    for name in _PACKAGES:
-        module = sys.modules.get(name)
-        path = getattr(module, "__file__", None)
-        if path and file.startswith(os.path.dirname(path) + os.sep):
-            return name
-    inside = file.startswith(_STDLIB + os.sep) and "site-packages" not in file and "dist-packages" not in file
-    return "stdlib" if inside else None
-
-
 def _is_special(name: str) -> bool:
     """Whether a name of classes counts whether code names it or not."""
     return name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIVE
@@ -513,37 +449,5 @@ def _is_of_enums(name: str, entry: Any) -> bool:
 
 def _keeps_attributes(cls: type) -> bool:
     """Whether all that a class may keep in objects is in the text of these: it is of the user's, or a plain base."""
-    plain = cls.__module__ in _PLAIN_BASES or not _is_of_library(cls)
+    plain = cls.__module__ in _PLAIN_BASES or not is_of_library(cls)
     return plain and type(cls) in _METACLASSES and bool(cls.__flags__ & HEAP_TYPE)
-
-
-def _is_of_library(cls: type) -> bool:
-    """Whether a class is found under its name in one of the libraries that have versions."""
-    found: Any = sys.modules.get(cls.__module__)
-    if type(found) is not types.ModuleType or not _is_library(found):
-        return False
-    for name in cls.__qualname__.split("."):
-        found = getattr(found, "__dict__", {}).get(name)
-    return found is cls
-
-
-def _is_library(module: types.ModuleType) -> bool:
-    """Whether *module* is one of the libraries that have versions."""
-    root = module.__name__.partition(".")[0]
-    if sys.modules.get(module.__name__) is not module:
-        return False
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return root in sys.builtin_module_names
-    if _library_of(file) is not None:
-        return True
-    return root in sys.stdlib_module_names and file.startswith(os.path.join(_STDLIB, "lib-dynload") + os.sep)
-
-
-def _described(x: Any) -> str:
-    """A few words for *x* in a message."""
-    if isinstance(x, type):
-        return f"the class {x.__qualname__}"
-    if isinstance(x, types.FunctionType | types.BuiltinFunctionType | np.ufunc):
-        return f"`{x.__name__}`"
-    return f"an object of type {type(x).__qualname__}"

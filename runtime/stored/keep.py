@@ -1,14 +1,16 @@
-"""Recordings become plans on disk, once a second run has given the same program; and recordings are compared with the
-plans that have answered before them.
+"""Recordings become plans on disk, once a second run has given the same program or their log is closed; and recordings
+are compared with the plans that have answered before them.
 
-What is kept is only what :mod:`.function_text` describes in full: all that the analysis of the outside state has found
-(``state/walk.py``) must have been met there too. The rest is refused, with a code.
+With the plan of a logged run stands what the run has read (:mod:`.log_text`).  Of another, what is kept is only what
+:mod:`.function_text` describes in full: all that the analysis of the outside state has found (``state/walk.py``) must
+have been met there too.  The rest is refused, with a code.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,8 +34,11 @@ from ..state.libraries import PRINT_OPTIONS
 from ..state.state_graph import MAX_CONTENT, Edge, StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from .first_call import KIND, Answered, Key, plans_of
-from .function_text import HEAP_TYPE, FunctionText, NotStoredError
+from .function_text import FunctionText
+from .library_text import HEAP_TYPE, NotStoredError
+from .log_text import LogText
 from .plan_file import StoredPlan, packed
+from .reads_text import Reads
 
 _KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE, OBJECT))
 _NODES = frozenset((
@@ -52,11 +57,14 @@ def keep(
 ) -> str:  # fmt: skip
     """Put a verified *recording* of *call*, in the state *known*, on disk; the reason where that can't be, else ""."""
     try:
-        key = Key(fn, mode, *call.arguments)
-        answers, recorded = _hashes(recording)
+        key = Key(fn, mode, *call.arguments, logged=recording.log is not None)
+        for why in _hindrances(call, recording, program, None if recording.log is not None else plan):
+            raise NotKeptError(why)
+        outside = _by_log(recording.log, key) if recording.log is not None else None
+        answers, recorded = _hashes(recording, outside)
         if answered.get(key.text, {}).get(answers) == recorded:
             return ""
-        made = _plan(call, recording, program, plan, known, key)
+        made = _plan(call, recording, program, outside or _by_text(plan, call, known, key), key)
     except NotStoredError as error:
         return str(Refusal.DISK_KEY(why=error))
     except NotKeptError as error:
@@ -72,12 +80,13 @@ def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording,
     """Whether the *recording* is the same as that of a plan which has *answered* the same call before; None where none
     has, or it has gone another way.  A plan that it differs from is removed."""
     try:
-        key = Key(fn, mode, *call.arguments)
+        key = Key(fn, mode, *call.arguments, logged=recording.log is not None)
         found = answered[key.text]
-    except (NotStoredError, KeyError):
+        outside = _by_log(recording.log, key) if recording.log is not None else None
+    except (NotStoredError, NotKeptError, KeyError):
         return None
     try:
-        answers, program = _hashes(recording)
+        answers, program = _hashes(recording, outside)
     except NotKeptError:
         answers, program = next(iter(found)), b""
     if answers not in found:
@@ -104,38 +113,28 @@ class NotKeptError(Exception):
     """Why a recording is none for another process."""
 
 
-def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, known: Snapshot, key: Key) -> StoredPlan:
-    for why in _hindrances(call, recording, program, plan):
-        raise NotKeptError(why)
+def _plan(call: Call, recording: Recording, program: Program, outside: _Outside, key: Key) -> StoredPlan:
     for given, met in ((call.data, key.call.data), (call.objects, key.call.objects)):
         if list(map(id, given)) != list(map(id, met)):
             raise NotKeptError("its arguments are in another order")
-    snapshot = plan.snapshot(call.objects)
-    try:
-        if snapshot.key != known.key or not snapshot.provable:
-            raise NotKeptError("what it reads has changed")
-        contents = tuple(_contents(snapshot, key.function))
-        arrays = [_position(array, key.function) for array in snapshot.arrays]
-    finally:
-        snapshot.release()
     canonical, graph = recording.canonical, recording.graph
     inputs = graph.inputs[: recording.arguments]
-    if len(inputs) != len(call.data) + len(arrays):
+    if len(inputs) != len(call.data) + len(outside.arrays):
         raise NotKeptError("it has inputs of another kind")
     args: list[Arg] = []
-    for var, kind in zip(inputs, [*map(type, call.data), *[np.ndarray] * len(arrays)], strict=True):
+    for var, kind in zip(inputs, [*map(type, call.data), *outside.kinds], strict=True):
         array = kind is np.ndarray
         args.append(ArrayArg(var.aval.dtype, var.aval.shape) if array else ScalarArg(var.aval.dtype, (kind,)))
     shapes = [tuple([int(canonical.sizes[d]) for d in s.dims]) for s in program.results]
     offsets, total = program.plan(canonical.sizes)
-    answers, hashed = _hashes(recording)
+    answers, hashed = _hashes(recording, outside)
     return StoredPlan(
         tuple(args),
         tuple(
             [ArrayOut(s.dtype, n) if n else ScalarOut(s.dtype) for s, n in zip(program.results, shapes, strict=True)]
         ),
-        tuple(arrays),
-        contents,
+        outside.arrays,
+        outside.contents,
         tuple([array for _, array in graph.consts]),
         tuple(offsets),
         total,
@@ -147,12 +146,14 @@ def _plan(call: Call, recording: Recording, program: Program, plan: StatePlan, k
         str(program.step_names[0]),
         answers,
         hashed,
+        outside.reads,
     )
 
 
-def _hindrances(call: Call, recording: Recording, program: Program, plan: StatePlan) -> Iterator[str]:
-    """Why the recording can't be replayed by its kernel alone, with what a plan on disk knows."""
-    if not plan.provable or recording.changes or recording.transient is not None:
+def _hindrances(call: Call, recording: Recording, program: Program, plan: StatePlan | None) -> Iterator[str]:
+    """Why the recording can't be replayed by its kernel alone, with what a plan on disk knows.  *plan*: the analysis of
+    the outside state that it rests on, where it is not logged."""
+    if recording.changes or recording.transient is not None or (plan is not None and not plan.provable):
         yield "it can't be proven that it may be replayed"
     if recording.effects:
         yield "it has effects"
@@ -162,7 +163,8 @@ def _hindrances(call: Call, recording: Recording, program: Program, plan: StateP
         yield "it rests on more than its arguments and what it reads"
     if call.device is not None or call.shares or not _KINDS.issuperset(call.kinds):
         yield "arguments of such kinds"
-    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity or plan.sets_float_errors:
+    asks = plan is not None and (plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity)
+    if asks or (plan is not None and plan.sets_float_errors):
         yield "it asks whether values are one object, or sets floating-point errors"
     if not program.address:
         yield "NumPy or Python does some of its steps"
@@ -179,6 +181,43 @@ def _positions(recording: Recording) -> tuple[bytes, ...] | None:
 
 
 # ---- the outside state
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """The part of a plan that comes from outside: *arrays* and *contents* as in ``StoredPlan``, the *kinds* of the
+    former, and what a logged run has read."""
+
+    arrays: tuple[int, ...]
+    kinds: tuple[type, ...]
+    contents: tuple[tuple[int, bytes], ...]
+    reads: Reads | None = None
+
+
+def _by_log(log: Snapshot, key: Key) -> _Outside:
+    """The outside of a logged run, as another process can find it again."""
+    text = LogText(log.graph, key.roots)
+    fixed = [node for node in log.graph.nodes if node.kind == "array" and node.fixed]
+    return _Outside(
+        tuple([text.input(node) for node in log.inputs]),
+        tuple([np.ndarray if node.kind == "array" else float for node in log.inputs]),
+        tuple([(text.input(node), node.obj.tobytes()) for node in fixed]),
+        text.reads,
+    )
+
+
+def _by_text(plan: StatePlan, call: Call, known: Snapshot, key: Key) -> _Outside:
+    """The outside of any other run, which stands in the text of the function."""
+    assert key.function is not None
+    snapshot = plan.snapshot(call.objects)
+    try:
+        if snapshot.key != known.key or not snapshot.provable:
+            raise NotKeptError("what it reads has changed")
+        contents = tuple(_contents(snapshot, key.function))
+        arrays = tuple([_position(array, key.function) for array in snapshot.arrays])
+    finally:
+        snapshot.release()
+    return _Outside(arrays, (np.ndarray,) * len(arrays), contents)
 
 
 def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, bytes]]:
@@ -317,7 +356,7 @@ def _constant(value: Any) -> Any:
 # ---- the recording
 
 
-def _hashes(recording: Recording) -> tuple[bytes, bytes]:
+def _hashes(recording: Recording, outside: _Outside | None) -> tuple[bytes, bytes]:
     """(what Python was told in the run, the program), hashed: what ``Recording.same_program`` compares."""
     canonical, output = recording.canonical, recording.output
     try:
@@ -326,6 +365,7 @@ def _hashes(recording: Recording) -> tuple[bytes, bytes]:
                 tuple([(str(kind), answer) for kind, answer in recording.facts]),
                 tuple(recording.capacities),
                 _positions(recording),
+                *([] if outside is None or outside.reads is None else [outside.reads, outside.contents]),
             )
         )
         program = encode((

@@ -24,7 +24,7 @@ _SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
 _ALIGN = 64
 
 
-MOST_PLANS = 8  # in one file
+MOST_PLANS = 16  # in one file
 
 
 def packed(plans: Sequence[StoredPlan]) -> bytes:
@@ -43,11 +43,12 @@ def unpacked(content: bytes | memoryview | None) -> list[StoredPlan]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """*arrays*: the operands after the arguments, as positions among ``FunctionText.arrays``; *contents*: bytes of such
+    """*arrays*: the operands after the arguments, as positions among ``Key.arrays``; *contents*: bytes of such
     arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
     the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
     or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such, or ``("sparse", entries, shape,
     indices, indptr)``; None: they are the result.
+    *reads*: what a logged run has read (``reads_text.py``).
     *answers* and *program* are hashes of what a recording that is the same has to have (``keep.py``).  *loaded*: the
     code in memory."""
 
@@ -67,6 +68,7 @@ class StoredPlan:
     symbol: str
     answers: bytes
     program: bytes
+    reads: Any = None
     loaded: list[MachineCode] = field(default_factory=list, init=False)
 
     def parts(self) -> tuple[Any, ...]:
@@ -74,7 +76,7 @@ class StoredPlan:
         return (
             tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), self.arrays, self.contents,
             self.constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree,
-            self.code, self.symbols, self.symbol, self.answers, self.program,
+            self.code, self.symbols, self.symbol, self.answers, self.program, self.reads,
         )  # fmt: skip
 
     @staticmethod

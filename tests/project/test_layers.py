@@ -109,6 +109,7 @@ NAMES_AS_DATA = {
     "tracegrad.faces",  # statements that stand under TYPE_CHECKING, which are read as such
     "tracegrad.saving",  # safetensors; the library of tensors, below
     "tracegrad.codegen.cpu.symbols",  # SciPy's
+    "tracegrad.runtime.stored.reads_text",  # those that users' functions import
     "tracegrad.runtime.ahead.lowered",  # its room's
     "tracegrad.runtime.compiled",  # rooms below it
     "tracegrad.runtime.state.walk",  # (a function of the walk has such a name)

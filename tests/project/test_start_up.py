@@ -46,12 +46,15 @@ tracegrad.runtime.record
 tracegrad.runtime.record.sparse_arrays
 tracegrad.runtime.state
 tracegrad.runtime.state.c_state
+tracegrad.runtime.state.set_order
 tracegrad.runtime.stats
 tracegrad.runtime.stored
 tracegrad.runtime.stored.call_text
 tracegrad.runtime.stored.first_call
 tracegrad.runtime.stored.function_text
+tracegrad.runtime.stored.library_text
 tracegrad.runtime.stored.plan_file
+tracegrad.runtime.stored.reads_text
 tracegrad.runtime.tensor_library
 tracegrad.runtime.threads
 tracegrad.runtime.transforms
@@ -283,7 +286,7 @@ KEY = (
     UNOPTIMISED
     + """
 from tracegrad.runtime.stored.first_call import Key
-from tracegrad.runtime.stored.function_text import NotStoredError
+from tracegrad.runtime.stored.library_text import NotStoredError
 def text():
     try:
         return Key(f, g._grad.mode, (x,), {}).text

@@ -429,6 +429,27 @@ def judge(case: StateProgram) -> Verdict:
     return verdict
 
 
+def judge_processes(case: StateProgram) -> Verdict:
+    """The verdict on first calls, each in another process: the program made anew, after some of its changes."""
+    verdict = Verdict()
+    for count in (0, 1, 2, 3, 0, 2, 1):
+        plain, other = namespace(case), namespace(case)
+        assert plain is not None and other is not None
+        other["__spec__"] = None  # of a module, as a function that was not sent here has it
+        for space in (plain, other):
+            for text in case.changes[:count]:
+                change(space, text)
+        f = compile_grad(other["f"])
+        for k in range(2):
+            want, got = call(plain, plain["f"], case), call(other, f, case)
+            if want != got and not (want != want and got != got):
+                said = f"after {count} changes, call {k + 1}: {got}, and plain Python {want}"
+                verdict.found = f"{case.kind}: {said}"
+                return verdict
+        verdict.values.append(f.stats.from_disk)
+    return verdict
+
+
 def main() -> int:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     warnings.simplefilter("ignore")

@@ -37,9 +37,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from with_source import code_of
 
 import tracegrad
 from tracegrad import compile_grad
+from tracegrad.runtime.config import config
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.5, 1.5])
@@ -62,7 +65,7 @@ def in_module(source, **names):
     """A module of the user's with this source."""
     module = types.ModuleType("ways_of_reading")
     module.__dict__.update(names, np=np)
-    exec(compile(source, "ways.py", "exec"), module.__dict__)
+    exec(code_of(source, "ways.py"), module.__dict__)
     return module
 
 
@@ -1054,11 +1057,31 @@ def test_what_cannot_be_compared_runs_in_each_call(name):
     try:
         for _ in range(3):
             np.testing.assert_allclose(f(X), plain(X), rtol=1e-12)
-        assert f.stats.live
+        assert f.stats.live or config.log_reads  # a log may hold it
         change()
         np.testing.assert_allclose(f(X), plain(X), rtol=1e-12)
     finally:
         undo()
+
+
+@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("name", [*REPLAYED, *LIVE])
+def test_no_recording_on_disk_answers_after_the_change(name, logged, tmp_path, monkeypatch):
+    """The change is between two processes: the same function is made again, and changed before its first call."""
+    for setting, value in (("cache", True), ("cache_recordings", True), ("cache_dir", str(tmp_path))):
+        monkeypatch.setattr(config, setting, value)
+    monkeypatch.setattr(config, "log_reads", logged)
+    make = (REPLAYED | LIVE)[name]
+    for changed in (False, True, False):
+        kernels.clear()
+        f, plain, change, undo = prepared(make)
+        try:
+            if changed:
+                change()
+            for _ in range(2):
+                np.testing.assert_allclose(f(X), plain(X), rtol=1e-12)
+        finally:
+            undo()
 
 
 def test_the_page_has_a_row_for_each_case_and_each_instruction():

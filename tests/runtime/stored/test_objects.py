@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from with_source import code_of
 
 from tracegrad import compile_grad
 from tracegrad.autograd import grad, hessian
@@ -80,7 +81,7 @@ def process(source: str = MODEL) -> types.ModuleType:
     """A module called "model", as another process has it."""
     module = sys.modules["model"] = types.ModuleType("model")
     try:
-        exec(compile(textwrap.dedent(source), "model.py", "exec"), module.__dict__)
+        exec(code_of(textwrap.dedent(source), "model.py"), module.__dict__)
     finally:
         del sys.modules["model"]
     return module
@@ -484,11 +485,12 @@ def test_objects_that_may_hold_more_are_not_kept_and_say_so(cache) -> None:
     module = process(NOT_KEPT)
     for name, fn in vars(module).items():
         if name.startswith("by_") and name != "by_set":
-            for _ in range(2):
+            kept = config.log_reads and name == "by_hook"  # which is code like any other where it is converted
+            for turn in range(2):
                 f = compile_grad(fn)
                 assert [f(X), f(X)] == pytest.approx([fn(X)] * 2)
-                assert f.stats.from_disk == 0, name
-            assert f.stats.not_kept or f.stats.live, name
+                assert f.stats.from_disk == (kept and turn == 1), name
+            assert f.stats.not_kept or f.stats.live or kept, name
 
 
 TWICE = """

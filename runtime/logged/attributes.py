@@ -13,12 +13,14 @@ import types
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
 from ..state.pins import MISSING, can_change
-from .reads import ReadLog, not_closed
+from .reads import ReadLog, is_generic, not_closed
 from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_OF_MEMBERS = frozenset(("value", "_value_", "name", "_name_"))
 _OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
@@ -42,15 +44,21 @@ def load(run: Any, obj: Any, name: str) -> Any:
     if kind is super:
         return _of_super(run, obj, name)
     node = reads.node_of(obj)
-    if reads.trust.cls(kind):
+    if reads.library(kind):
         return _of_library(reads, node, obj, kind, name)
+    if not is_generic(found_in(kind, "__getattribute__")[1]):  # which `isinstance` asks, too
+        raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
+    return load_plainly(run, obj, name)
+
+
+def load_plainly(run: Any, obj: Any, name: str) -> Any:
+    """``obj.name`` by ``object.__getattribute__``, and by a ``__getattr__`` where that finds nothing."""
+    reads: ReadLog = run.reads
+    kind, node = type(obj), reads.node_of(obj)
     reads.names(name)
-    if isinstance(obj, enum.Enum):
+    if isinstance(obj, enum.Enum) and name in _OF_MEMBERS:
         return _of_member(reads, node, obj, name)
     base, raw = found_in(kind, name)
-    hook, _ = found_in(kind, "__getattribute__")
-    if hook is not object:
-        raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
     reads.pin(kind)
     if base is not None and hasattr(type(raw), "__set__"):
         return _by_data_descriptor(run, reads, node, obj, base, name, raw)
@@ -62,10 +70,8 @@ def load(run: Any, obj: Any, name: str) -> Any:
         if node is None:
             return store[name]
         return reads.read(node, "attr", name, store[name], f"{node.label}.{name}")
-    if written is DELETED and base is None:
-        raise not_closed(f"`.{name}`, which was deleted")
     if base is None:
-        return _absent(run, reads, node, obj, kind, name)
+        return _absent(run, reads, node, obj, kind, name, written is DELETED)
     if node is not None and node.kind == "instance" and store is not None:
         reads.note_shadow(node, name)
     return bound(run, raw, obj, kind, base, name)
@@ -81,13 +87,32 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
         return raw.__func__
     if type(raw) is classmethod:
         return types.MethodType(raw.__func__, kind)
-    if isinstance(raw, functools.cached_property):
-        raise not_closed(f"`.{name}`, a cached property")
+    if type(raw) is functools.cached_property:
+        return _cached(run, raw, obj, name)
     if hasattr(type(raw), "__get__"):
-        if reads.trust.cls(base) or isinstance(raw, types.BuiltinFunctionType):
+        if reads.library(base) or isinstance(raw, types.BuiltinFunctionType):
             return raw.__get__(obj, kind)
-        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+        if type(raw) is CACHE:
+            return types.MethodType(raw, obj)
+        return _by_descriptor(run, raw, obj, kind, name)
     return shown
+
+
+def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:
+    """A cached property of the user's that has no value yet: it is computed, and kept in the object."""
+    if raw.attrname != name or type(dict_of(obj)) is not dict:
+        raise not_closed(f"`.{name}`, a cached property")
+    value = run.call(raw.func, obj)
+    run.frame.set_plainly(value, obj, name)
+    return value
+
+
+def _by_descriptor(run: Any, raw: Any, obj: Any, kind: type, name: str) -> Any:
+    """What a descriptor of the user's gives."""
+    base, getter = found_in(type(raw), "__get__")
+    if run.reads.library(type(raw)) or type(getter) is not types.FunctionType or base is None:
+        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    return run.special(raw, "__get__", obj, kind)
 
 
 def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: type, name: str, raw: Any) -> Any:
@@ -108,26 +133,32 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
             if node is not None:
                 reads.read(node, "noattr", name, None, f"{node.label}.{name}")
             raise
-        if node is None or name in ("__class__", "__dict__"):
-            if name == "__dict__":
-                raise not_closed("`__dict__` of an object")
+        foreign = node is not None and node.kind != "instance"
+        if name == "__dict__" and (run.loops or foreign or type(value) is not dict):
+            raise not_closed("`__dict__` of an object")
+        if node is None or name == "__class__":
             return value if node is None or name != "__class__" else run.seen(value, "the class")
         return reads.read(node, "attr", name, value, f"{node.label}.{name}")
     if type(raw).__name__ == "_tuplegetter":
         return run.item(obj, raw.__reduce__()[1][0])
-    raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    if found_in(type(raw), "__get__")[0] is None:
+        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    reads.read_class(base, name, raw)
+    return _by_descriptor(run, raw, obj, type(obj), name)
 
 
-def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
-    if node is not None:
+def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str, deleted: bool = False) -> Any:
+    if node is not None and not deleted:
         if node.kind not in ("instance", "argument"):
             raise not_closed(f"`.{name}`, which is absent")
         if node.kind == "instance":
             reads.note_absent(node, name)
     base, hook = found_in(kind, "__getattr__")
+    if base is None and deleted:
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=obj)
     if base is None:
         return getattr(obj, name)  # raises
-    if type(hook) is not types.FunctionType or reads.trust.cls(base):
+    if type(hook) is not types.FunctionType or reads.library(base):
         raise not_closed(f"`.{name}`, by a `__getattr__`")
     reads.read_class(base, "__getattr__", hook)
     return run.call(hook, obj, name)
@@ -160,7 +191,7 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
 
 def _of_class(run: Any, cls: type, name: str) -> Any:
     reads: ReadLog = run.reads
-    if reads.trust.cls(cls):
+    if reads.library(cls):
         if can_change(cls):
             reads.names(name)
             reads.pin(cls)
@@ -194,11 +225,11 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
     if type(raw) is classmethod:
         return types.MethodType(raw.__func__, cls)
     if hasattr(type(raw), "__get__"):
-        if reads.trust.cls(base):
+        if reads.library(base):
             return raw.__get__(None, cls)
-        if isinstance(raw, property | types.MemberDescriptorType):
+        if isinstance(raw, property | types.MemberDescriptorType) or type(raw) in (CACHE, functools.cached_property):
             return raw
-        raise not_closed(f"`{cls.__name__}.{name}`, a descriptor")
+        return _by_descriptor(run, raw, None, cls, name)
     return shown
 
 
@@ -215,7 +246,7 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
         if raw is MISSING:
             continue
         if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
-            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.trust.cls(base):
+            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.library(base):
                 reads.read_class(base, name, raw)
                 return raw.__get__(None if type(raw) is staticmethod else own, kind)
             if type(raw) is classmethod:
@@ -230,7 +261,7 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
 
 
 def _of_member(reads: ReadLog, node: Any, obj: Any, name: str) -> Any:
-    if name in ("value", "_value_", "name", "_name_") and node is not None:
+    if node is not None:
         held = "_value_" if "value" in name else "_name_"
         found_by = type(obj).__dict__.get(name)
         if found_by is None or isinstance(found_by, types.DynamicClassAttribute):

@@ -30,7 +30,10 @@ _PURE_BUILTINS = frozenset(
 )
 _OWN_ANSWER = {id(getattr(builtins, name)): ours for name, ours in CALLED.items() if hasattr(builtins, name)}
 _WITH_CALLBACKS = frozenset(("functools", "_functools", "itertools", "operator", "_operator", "heapq", "_heapq",
-                             "bisect", "_bisect", "contextlib", "collections", "_collections", "builtins"))  # fmt: skip
+                             "bisect", "_bisect", "contextlib", "collections", "_collections", "builtins", "numpy", "scipy",
+                             "tracegrad"))  # fmt: skip
+#: modules of Python's own whose functions are converted where they are given objects or functions of the user's
+_FOLLOWED = frozenset(("collections", "functools", "dataclasses"))
 _REFUSED = frozenset((
     "print", "id", "vars", "dir", "globals", "locals", "eval", "exec", "compile", "open", "input", "breakpoint",
     "__import__", "delattr", "memoryview",
@@ -93,6 +96,11 @@ def takes_callbacks(f: Any) -> bool:
     """Whether functions of the user's may be handed to *f*, which calls them and keeps nothing."""
     module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", None)
     return isinstance(module, str) and module.partition(".")[0] in _WITH_CALLBACKS
+
+
+def is_followed(f: types.FunctionType) -> bool:
+    """Whether *f*, a function of Python's own, is converted where it is given something of the user's."""
+    return f.__module__ in _FOLLOWED or f.__globals__.get("__name__") in _FOLLOWED
 
 
 def check_pure(f: Any, trust: Trust, depends: Any) -> None:

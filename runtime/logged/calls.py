@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 from typing import Any
@@ -15,32 +14,35 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
+from ..state.kept_cache import CACHE
 from ..state.state_graph import StateNode
 from ..state.trust import setting_of
 from ..state.values import is_leaf
-from .attributes import found_in, load
+from .attributes import found_in, load, load_plainly
 from .callees import (
     C_FUNCTIONS,
     PURE_METHODS,
     SINGLES,
     check_pure,
+    is_followed,
     is_refused,
     loses_traces,
     own_answer,
     takes_callbacks,
 )
-from .containers import Containers
 from .frame import LoggedFrame
-from .kinds import BUILT, PLAIN, has_known_text
+from .generated import call_generated
+from .kept_results import KeptResults
+from .kinds import BUILT, PLAIN, TRACED, has_known_text
 from .python_functions import HANDLERS
-from .reads import CONTAINERS, ReadLog
+from .reads import CONTAINERS, ReadLog, is_generic
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
 
 
-class Calls(Containers):
+class Calls(KeptResults):
     """The part of a run that calls."""
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
@@ -106,10 +108,10 @@ class Calls(Containers):
         if isinstance(f, type):
             return self._call_class(f, args, kwargs)
         if kind is functools.partial:
-            if self.reads.node_of(f) is not None:
-                raise self.refuse("a partial from outside")
-            return self.call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
-        if self.reads.trust.cls(kind):
+            return self._call_partial(f, args, kwargs)
+        if kind is CACHE:
+            return self.through_cache(f, args, kwargs)
+        if self.reads.library(kind):
             return self._call_library_object(f, kind, args, kwargs)
         base, raw = found_in(kind, "__call__")
         if base is None or type(raw) is not types.FunctionType:
@@ -117,9 +119,20 @@ class Calls(Containers):
         self.reads.read_class(base, "__call__", raw)
         return self.call(raw, f, *args, **kwargs)
 
+    def _call_partial(self, f: functools.partial[Any], args: Any, kwargs: Any) -> Any:
+        node = self.reads.node_of(f)
+        parts = f.func, f.args, f.keywords
+        if node is not None:
+            names = ("func", "args", "keywords")
+            parts = tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
+        func, first, keywords = parts
+        return self.call(func, *self.iterable(first), *args, **{**self.parts_of(keywords), **kwargs})
+
     def _call_function(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         if id(f) in self._twins:
             return f(*args, **kwargs)
+        if (handler := HANDLERS.get(id(f))) is not None:
+            return handler(self, *args, **kwargs)
         if is_refused(f):
             raise self.refuse(f"{f.__module__}.{f.__name__}()")
         ours = own_answer(f)
@@ -127,10 +140,18 @@ class Calls(Containers):
             return self._call_own(ours, f, args, kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):
             check_pure(f, self.reads.trust, self.reads.depends)
+            if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
+                return self.copy_of(f)(*args, **kwargs)
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if f.__code__.co_filename == _GENERATED:
-            return self._call_generated(f, args, kwargs)
+            return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
+
+    def _is_followed(self, value: Any) -> bool:
+        """Whether *value* is an object or function whose code is converted."""
+        if type(value) is types.FunctionType:
+            return not self.reads.trust.owns(value)
+        return not self.reads.library(value if isinstance(value, type) else type(value)) and type(value) not in TRACED
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
@@ -150,21 +171,6 @@ class Calls(Containers):
             raise self.refuse("a text that depends on the locale")
         return self.handing(f, args, kwargs, callbacks)
 
-    def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
-        """Code that dataclasses or named tuples have made of the names of fields."""
-        owner: Any = type(args[0]) if args and f.__name__ != "__new__" else args[0] if args else None
-        fields = getattr(owner, "__dataclass_fields__", None)
-        if f.__name__ == "__init__" and fields is not None:
-            factories = [field.default_factory for field in fields.values()]
-            plain = all(
-                not callable(x) or x in (list, dict, set, tuple) for x in factories if x is not dataclasses.MISSING
-            )
-            if plain and found_in(owner, "__post_init__")[0] is None and self.reads.node_of(args[0]) is None:
-                return f(*args, **kwargs)
-        if f.__name__ == "__new__" and hasattr(owner, "_fields"):
-            return f(*args, **kwargs)
-        raise self.refuse(f"{f.__qualname__}, which has no source")
-
     def _call_c(self, f: Any, args: Any, kwargs: Any) -> Any:
         owner = getattr(f, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType | type):
@@ -174,6 +180,8 @@ class Calls(Containers):
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
+        if is_generic(f):
+            return self._by_generic(f, *args, **kwargs)
         check_pure(f, self.reads.trust, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             foreign = self.reads.node_of(args[0]) is not None
@@ -183,10 +191,22 @@ class Calls(Containers):
             raise self.refuse(f"{f.__name__}(), which takes plain numbers")
         return self._natively(f, args, kwargs, takes_callbacks(f))
 
+    def _by_generic(self, f: Any, obj: Any, name: str, *value: Any) -> Any:
+        """``object.__setattr__(obj, name, value)`` and the like."""
+        if type(name) is not str or self.reads.library(type(obj)) or isinstance(obj, type):
+            raise self.refuse(f"{f.__name__}() of an object of the class {type(obj).__qualname__}")
+        if f.__name__ == "__getattribute__":
+            return load_plainly(self, obj, name)
+        if f.__name__ == "__delattr__":
+            return self.frame.del_plainly(obj, name)
+        return self.frame.set_plainly(*value, obj, name)
+
     def _call_bound(self, f: Any, owner: Any, args: Any, kwargs: Any) -> Any:
         """A method in C of an object."""
         if type(owner) in PLAIN or type(owner) in CONTAINERS:
             return self.call_method(owner, f.__name__, *args, **kwargs)
+        if type(f) is types.MethodWrapperType and is_generic(found_in(f.__objclass__, f.__name__)[1]):
+            return self._by_generic(f, owner, *args, **kwargs)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if is_refused(f):
@@ -216,7 +236,11 @@ class Calls(Containers):
         reads = self.reads
         if found_in(cls, "__del__")[0] is not None:
             raise self.refuse(f"an object of the class {cls.__qualname__}, which has a `__del__`")
-        if reads.trust.cls(cls):
+        if cls is types.SimpleNamespace and not args:
+            made = self.made(cls())
+            made.__dict__.update(kwargs)
+            return made
+        if reads.library(cls):
             ours = own_answer(cls)
             if ours is not None:
                 return self._call_own(ours, cls, args, kwargs)
@@ -230,7 +254,7 @@ class Calls(Containers):
         start, init = found_in(cls, "__init__")
         if base is object:
             made = self.made(object.__new__(cls) if start is not object else cls(*args, **kwargs))
-        elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.trust.cls(base):
+        elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.library(base):
             reads.read_class(base, "__new__", new)
             made = self.call(new.__func__, cls, *args, **kwargs)
             if type(made) is not cls:

@@ -133,5 +133,7 @@ def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _V
     if at is None:
         raise not_closed("an object that was found on a way that has no text")
     for name, value in entry.values.items():
+        if value is DELETED and name not in owner.__dict__:
+            continue
         now = {} if value is DELETED else {name: value}
         made.append(_attribute(at, name, now, values))

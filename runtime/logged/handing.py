@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,21 +63,21 @@ class Handing(Writing):
                 raise self.refuse("a method that is handed to a library")
             return types.MethodType(self.copy_of(value.__func__), value.__self__)
         if isinstance(value, type):
-            if not self.reads.trust.cls(value) and not issubclass(value, BaseException):
+            if not self.reads.library(value) and not issubclass(value, BaseException):
                 raise self.refuse("a class that is handed to a library")
             return value
         if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
             return self._bound_in_c(value, callbacks)
         if self.reads.node_of(value) is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
-        if self.reads.trust.cls(kind):
+        if self.reads.library(kind):
             if kind is functools.partial:
                 raise self.refuse("a partial that is handed to a library")
             if (setting := leaf_setting(value)) is not None:
                 self.reads.depends(setting)
             if hasattr(kind, "__next__"):
                 return self._checked_items(value)
-        elif isinstance(value, np.ndarray) or not self.inert(kind):
+        elif isinstance(value, np.ndarray) or not self.inert(kind) or callable(value):
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
         self._check_parts(value, kind, depth)
         return value
@@ -122,7 +123,7 @@ class Handing(Writing):
             }
             if node is None and all(parts[key] is value[key] for key in value):
                 return value
-            return self._copied(parts if kind is dict else kind(parts))
+            return self._copied(self._like(value, parts))
         if kind in (set, frozenset):
             for item in value:
                 self.handed(item, callbacks, depth + 1)
@@ -136,6 +137,15 @@ class Handing(Writing):
             return value
         like: Any = kind
         return tuple(found) if kind is tuple else self._copied(like(found))
+
+    def _like(self, value: Any, parts: dict[Any, Any]) -> Any:
+        if type(value) is not defaultdict:
+            return type(value)(parts)
+
+        def missing() -> Any:
+            raise self.refuse("a key that a dict from outside has not, which is handed to a library")
+
+        return defaultdict(missing, parts)
 
     def _copied(self, made: Any) -> Any:
         self._copies.append((made, tuple(made.items()) if isinstance(made, dict) else tuple(made)))

@@ -56,12 +56,16 @@ class FrameOperators(Transparent):
             node = run.reads.node_of(b)
             if kind in (dict,) or issubclass(kind, dict):
                 return run.has_key(b, a)
+            if kind in (set, frozenset):
+                for x in (a, *b):
+                    run.check_key(x)
+                return a in b
             if node is not None or type(a) not in PLAIN:
                 b, a = run.handed(b, False), run.handed(a, False)
             else:
                 run.handed(b, False)
             return a in b
-        if run.reads.trust.cls(kind):
+        if run.reads.library(kind):
             return a in run.handed(b, False)
         base, _ = found_in(kind, "__contains__")
         if base is not None:
@@ -105,7 +109,7 @@ class FrameOperators(Transparent):
         raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
 
     def _users(self, kind: type) -> bool:
-        return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.trust.cls(kind)
+        return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.library(kind)
 
     def _inplace(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         kind, run = type(a), self.run

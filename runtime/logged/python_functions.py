@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +29,7 @@ def _len(run: Any, x: Any) -> int:
             return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))
-    if kind in PLAIN or run.reads.trust.cls(kind):
+    if kind in PLAIN or run.reads.library(kind):
         return len(x)
     if found_in(kind, "__len__")[0] in (tuple, None):
         return len(x)
@@ -158,14 +160,41 @@ def _range(run: Any, *bounds: Any) -> Any:
 
 
 def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:
-    raise run.refuse("setattr()")
+    if type(name) is not str:
+        raise run.refuse("setattr() with a name that is no text")
+    run.frame.set_attr(value, obj, name)
+
+
+def _delattr(run: Any, obj: Any, name: str) -> None:
+    if type(name) is not str:
+        raise run.refuse("delattr() with a name that is no text")
+    run.frame.del_attr(obj, name)
+
+
+def _vars(run: Any, obj: Any) -> Any:
+    if isinstance(obj, type | types.ModuleType):
+        raise run.refuse("vars() of a class or module")
+    return run.frame.attr(obj, "__dict__")
+
+
+def _filter_warnings(function: Any) -> Callable[..., Any]:
+    """``warnings.simplefilter`` and ``filterwarnings``, in a context that takes back what they do."""
+
+    def call(run: Any, *args: Any, **kwargs: Any) -> None:
+        action = args[0] if args else kwargs.get("action")
+        if not run.quiet or action != "ignore":
+            raise run.refuse(f"warnings.{function.__name__}()")
+        run.handing(function, args, kwargs, False)
+
+    return call
 
 
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
     id(issubclass): lambda run, *args: issubclass(*args), id(type): _type, id(callable): _callable,
-    id(bool): _bool, id(range): _range, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
+    id(bool): _bool, id(range): _range, id(setattr): _setattr, id(delattr): _delattr, id(vars): _vars,
+    id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
     id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
@@ -180,6 +209,8 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(operator.getitem): lambda run, a, b: run.item(a, b),
     id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
     id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
+    id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
+    id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
     id(functools.reduce): _reduce, id(functools.partial): _partial,
 }  # fmt: skip
 

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 import abc
 import enum
+import functools
 import types
+<<<<<<< HEAD
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping
+=======
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Callable, Collection, Mapping
+>>>>>>> 8bfb6cfb (Partials, dicts with defaults, contexts and more kinds are closed)
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,9 +30,10 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
+from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
 from ..state.objects import _library_function, _singleton
-from ..state.pins import MISSING, Pins, can_change
+from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
 from ..state.values import is_leaf
@@ -34,7 +41,18 @@ from ..state.walker import UnknownError, Walker
 
 CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
+    defaultdict: "dict", Counter: "dict",
 }  # fmt: skip
+KEYED = frozenset((dict, defaultdict, Counter))  # classes of dicts whose items a run may set
+#: classes of Python's own whose objects are no more than their attributes, and whose code is followed as the user's
+OPENED = frozenset((types.SimpleNamespace, ChainMap, UserDict, UserList))
+#: what attributes are read, set and deleted by where a class has no way of its own
+GENERIC = frozenset(
+    raw
+    for cls in (object, types.SimpleNamespace, tuple, list, dict, set, frozenset, deque, BaseException, int, float, str)
+    for name in ("__getattribute__", "__setattr__", "__delattr__")
+    if (raw := vars(cls).get(name)) is not None
+)
 METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _BY_IDENTITY = (
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType,
@@ -43,6 +61,7 @@ _BY_IDENTITY = (
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _MAX_NODES = 20_000
+<<<<<<< HEAD
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
 
 Place = tuple[Hashable, str, Hashable]  # (what tells the owner, how, key) of a place
@@ -59,6 +78,10 @@ def key_of(how: str, arg: Any, value: Any = None) -> Hashable:
 
 def _place(owner: StateNode | None, how: str, key: Hashable) -> Place:
     return None if how in _ANYWHERE else id(owner), how, key
+=======
+_OF_IDENTITY = [object.__eq__, object.__hash__]  # the methods of what is equal to itself alone
+_OF_MEMBERS = [object.__eq__, enum.Enum.__hash__]
+>>>>>>> 8bfb6cfb (Partials, dicts with defaults, contexts and more kinds are closed)
 
 
 class NotClosedError(BaseException):
@@ -68,6 +91,11 @@ class NotClosedError(BaseException):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def is_generic(raw: Any) -> bool:
+    """Whether *raw* is Python's own way to read, set or delete an attribute."""
+    return type(raw) is types.WrapperDescriptorType and raw in GENERIC
 
 
 def not_closed(what: str) -> NotClosedError:
@@ -110,6 +138,10 @@ class ReadLog:
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
+
+    def library(self, cls: type) -> bool:
+        """Whether *cls* is a library's, whose objects and code are not followed."""
+        return cls not in OPENED and self.trust.cls(cls)
 
     # ---- what is outside
 
@@ -159,7 +191,7 @@ class ReadLog:
     def read_class(self, cls: type, name: str, raw: Any) -> Any:
         """The value that the run gets for *raw*, which was found under *name* in the class *cls* itself."""
         assert self.root is not None
-        if self.trust.cls(cls):
+        if self.library(cls):
             return raw
         self.pin(cls)
         return self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}")
@@ -257,9 +289,8 @@ class ReadLog:
         if isinstance(value, type):
             return self._class(value, label)
         if kind in CONTAINERS:
-            if kind is dict or kind is OrderedDict:
-                if not all(is_leaf(key) or isinstance(key, type | types.FunctionType) for key in value):
-                    raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
+            if issubclass(kind, dict):
+                self._keys(value, label)
                 return node("dict", value, label, label, extra=tuple(value))
             made = node(CONTAINERS[kind], value, label, label)
             if kind is set or kind is frozenset:
@@ -271,15 +302,35 @@ class ReadLog:
             self.read(made, "attr", "__func__", value.__func__, label)
             self.read(made, "attr", "__self__", value.__self__, label)
             return made
+        if kind is CACHE:
+            made = node("cached", value, label, label)
+            self.read(made, "const", "__wrapped__", value.__wrapped__, label)
+            return made
+        if kind is functools.partial:
+            made = node("partial", value, label, label)
+            for part in ("func", "args", "keywords"):
+                self.read(made, "const", part, getattr(value, part), f"{label} {part}")
+            return made
         if kind in _BY_IDENTITY and self._is_plain_c(value):
             return Leaf(value, False)
-        if kind in (property, staticmethod, classmethod):
+        if kind in (property, staticmethod, classmethod, functools.cached_property):
             made = node("const", value, label, label)
-            for part in ("fget", "fset", "__func__"):
+            for part in ("fget", "fset", "__func__", "func"):
                 if getattr(value, part, None) is not None:
                     self.read(made, "const", part, getattr(value, part), label)
             return made
         return self._instance(value, kind, label)
+
+    def _keys(self, value: dict[Any, Any], label: str) -> None:
+        """An error unless keys are compared by value, or by identity alone."""
+        for key in value:
+            if is_leaf(key) or isinstance(key, type | types.FunctionType):
+                continue
+            kind = type(key)
+            found = [lookup(kind, name) for name in ("__eq__", "__hash__")]
+            if found != _OF_IDENTITY and found != _OF_MEMBERS:
+                raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
+            self.pin(kind)
 
     def _is_plain_c(self, value: Any) -> bool:
         owner = getattr(value, "__self__", None)
@@ -320,7 +371,7 @@ class ReadLog:
         return made, shown
 
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
-        if self.trust.cls(kind):
+        if self.library(kind):
             top = kind.__module__.partition(".")[0]
             known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
             if top in ("numpy", "scipy") and callable(value) and known:
@@ -339,7 +390,7 @@ class ReadLog:
             return self._walker.node("tuple", value, label, label)
         if issubclass(kind, _BUILTIN_BASES):
             raise not_closed(f"`{label}`, of a subclass of a builtin class")
-        if any("__getattribute__" in vars(base) for base in kind.__mro__[:-1]):
+        if not is_generic(lookup(kind, "__getattribute__")):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")
         self.pin(kind)
         made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))

@@ -5,7 +5,7 @@ Nothing is written before the run is over: ``writes`` has it, and a read of such
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
@@ -17,8 +17,15 @@ from ..state.state_graph import StateNode
 from ..state.values import is_leaf
 from .choices import changes_in_arm
 from .kinds import is_held, is_number
-from .reads import CONTAINERS, NotClosedError, ReadLog, not_closed
+from .reads import CONTAINERS, KEYED, NotClosedError, ReadLog, not_closed
 from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
+
+
+def like(obj: Any, contents: Any) -> Any:
+    """A new container with *contents*, of the kind that *obj* is."""
+    if type(obj) is deque:
+        return deque(contents, obj.maxlen)
+    return defaultdict(obj.default_factory, contents) if type(obj) is defaultdict else type(obj)(contents)
 
 
 class Writing:
@@ -29,6 +36,7 @@ class Writing:
         self.loops = recorder.open_loops  # iterations over symbols that are under way
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
+        self.quiet = 0  # contexts of `warnings.catch_warnings` that are entered
         self.writes: dict[
             int, WrittenNames | WrittenKeys | WrittenItems
         ] = {}  # what the run has written outside, by id of the owner
@@ -124,7 +132,7 @@ class Writing:
             return kind(obj)
         now: Any = self.current(obj)
         found: Any = self.contents(obj, node) if now is obj else now
-        return deque(found, obj.maxlen) if kind is deque else kind(found)
+        return like(obj, found)
 
     def parts_of(self, obj: Any) -> Any:
         """The contents of a container outside as the run has them: a copy."""
@@ -149,7 +157,7 @@ class Writing:
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
         """Set an item of a dict outside."""
         node = self.reads.node_of(obj)
-        if not is_leaf(key) or type(obj) is not dict:
+        if not is_leaf(key) or type(obj) not in KEYED:
             raise self.refuse("an assignment of an item of a dict with keys that are objects")
         found = self.writes.setdefault(id(obj), WrittenKeys(obj))
         assert isinstance(found, WrittenKeys)

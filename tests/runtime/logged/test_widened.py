@@ -1,0 +1,139 @@
+"""Kinds of programs whose runs are closed: as plain Python, call after call, and a change of what was read is seen."""
+
+from __future__ import annotations
+
+import pytest
+from worlds import disagreement
+
+from tracegrad.runtime.launch.kernel_cache import kernels
+
+HEAD = """
+import collections, contextlib, dataclasses, enum, functools, types, warnings
+import numpy as np
+"""
+
+# what is outside, what the function does with it, and changes between calls: (world, body, changes)
+KINDS = {
+    "a partial": (
+        "def g(a, x, b=2.0): return np.sum(a * x * b)\np = functools.partial(g, 3.0, b=1.5)",
+        "s = s * p(x)", ["p = functools.partial(g, 2.0)"]),
+    "a partial that gets its parts": (
+        "def g(a, x, b=2.0): return np.sum(a * x * b)\np = functools.partial(g, np.ones(3))",
+        "s = s * p(x)", ["p.args[0][:] = 2.0", "p.__setstate__((g, (4.0,), {'b': 3.0}, {}))"]),
+    "a namespace": (
+        "ns = types.SimpleNamespace(a=2.0, n=0, w=np.ones(3))",
+        "ns.n += 1\nns.last = s\ns = s + np.sum(ns.w * ns.a) * ns.n", ["ns.a = 3.0", "del ns.a\nns.a = 4.0"]),
+    "a namespace of the run": ("", "ns = types.SimpleNamespace(a=s)\nns.b = 2.0\ns = ns.a * ns.b", []),
+    "a dict with defaults": (
+        "d = collections.defaultdict(list, a=[1.0])",
+        "d['a'].append(1.0)\nd[int(len(d['a']) > 2)].append(s)\ns = s * len(d)", ["del d['a']", "d['q'] = []"]),
+    "defaults of the user's": (
+        "def make(): return [1.5]\nd = collections.defaultdict(make)", "s = s * d['a'][0]", ["d['a'][0] = 2.5"]),
+    "no defaults": (
+        "d = collections.defaultdict(None, a=2.0)",
+        "try: s = s * d['b']\nexcept KeyError: s = s * d['a']", ["d['b'] = 3.0"]),
+    "a counter": (
+        "d = collections.Counter('aab')", "d['c'] += 1\ns = s * d['a'] + d['q']", ["d['a'] = 7", "d.update('q')"]),
+    "a dict by objects": (
+        "class K: pass\nk, j = K(), K()\nd = {k: 2.0}", "s = s * d[k] + (j in d)", ["d[j] = 1.0", "d[k] = 3.0"]),
+    "a dict by members": (
+        "class K(enum.Enum):\n    A = 1\n    B = 2\nd = {K.A: 2.0, K.B: 3.0}",
+        "s = s * d[K.A]", ["d[K.A] = 3.0", "del d[K.B]"]),
+    "methods of members": (
+        "class K(enum.Enum):\n    A = 1\n    def twice(self): return self.value * rate\nrate = 2.0",
+        "s = s * K.A.twice()", ["rate = 3.0"]),
+    "a cache": (
+        "calls = []\n@functools.lru_cache(None)\ndef w(n):\n    calls.append(n)\n    return np.arange(n) * rate\nrate = 2.0",
+        "s = s + np.sum(x * w(3))", ["rate = 3.0", "w.cache_clear()"]),
+    "a cache of traced numbers": (
+        "@functools.lru_cache(None)\ndef w(n): return n * rate\nrate = 2.0", "t = float(x[0])\ns = s * w(t) * w(t)", []),
+    "a cache of a method": (
+        "class A:\n    v = 2.0\n    @functools.lru_cache\n    def w(self, n): return n * self.v\na = A()",
+        "s = s * a.w(3)", ["A.w.cache_clear()\na.v = 3.0"]),
+    "a context": (
+        "class C:\n    n = 0\n    def __enter__(self):\n        self.n += 1\n        return self\n"
+        "    def __exit__(self, *given):\n        self.n -= 1\n        return given[0] is KeyError\nc = C()",
+        "with c as held:\n    s = s * held.n\n    {}['q']", ["c.n = 1"]),
+    "a context that ends by a return": (
+        "class C:\n    def __enter__(self): return 2.0\n    def __exit__(self, *given): ends.append(given)\nends = []",
+        "def g(x):\n    with C() as two: return x * two\ns = g(s)", []),
+    "an error state": ("", "with np.errstate(all='ignore'): s = s * 2.0", []),
+    "quiet warnings": ("", "with warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    s = s * 2.0", []),
+    "a data class": (
+        "@dataclasses.dataclass\nclass P:\n    a: object\n    b: float = 2.0\n    c: list = dataclasses.field(default_factory=list)\n"
+        "    def __post_init__(self): self.c.append(self.a * rate)\nrate = 2.0",
+        "p = P(s)\ns = p.c[0] * p.b", ["rate = 3.0"]),
+    "a frozen data class": (
+        "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: object\n    b: dataclasses.InitVar[float] = 2.0\n"
+        "    def __post_init__(self, b): object.__setattr__(self, 'q', self.a * b)",
+        "s = P(s).q * P(s, 3.0).q", []),
+    "data classes that are compared": (
+        "@dataclasses.dataclass(order=True)\nclass P:\n    a: float\n    b: float = dataclasses.field(default=0.0, compare=False)\np = P(1.0)",
+        "s = s * 2.0 if p == P(1.0, 5.0) else s\ns = s * 3.0 if p < P(2.0) else s", ["p.a = 2.0", "p.b = 1.0"]),
+    "a named tuple": (
+        "class P(collections.namedtuple('P', 'a b')):\n    def total(self): return self.a + self.b * rate\nrate = 2.0",
+        "s = s * P(s, 1.0).total()", ["rate = 3.0"]),
+    "`__setattr__` of the user's": (
+        "class C:\n    n = 0\n    def __setattr__(self, k, v):\n        self.__dict__['n'] = 1\n        object.__setattr__(self, k, v)\n"
+        "class D:\n    def __setattr__(self, k, v): super().__setattr__('_' + k, v)\nd = D()",
+        "d.a = s\ns = s * d._a\nc = C()\nc.a = s\ns = c.a * c.n", ["D.__setattr__ = object.__setattr__\nd._a = 2.0"]),
+    "`setattr` and `delattr`": (
+        "class C: pass\nc = C()\nc.q = 1.5",
+        "for k in ('r', 't'): setattr(c, k, s * c.q)\ns = s * c.r\ndelattr(c, 't')", ["c.q = 2.5", "c.t = 1.0"]),
+    "an attribute that comes and goes": (
+        "class C: pass\nc = C()", "c.t = s\ns = s * c.t\ndel c.t\ns = s * (2.0 if hasattr(c, 't') else 3.0)", ["c.t = 1.0"]),
+    "attributes as a dict": (
+        "class C:\n    def __init__(self): self.a, self.b = 2.0, np.ones(3)\nc = C()",
+        "s = s * c.__dict__['a'] + np.sum(vars(c)['b']) * len(vars(c))", ["c.a = 3.0", "c.q = 3.0"]),
+    "attributes of the run's as a dict": (
+        "class C:\n    def __init__(self, **given): self.__dict__.update(given)", "c = C(a=s)\ns = s * c.a", []),
+    "a cached property": (
+        "class C:\n    a = 2.0\n    @functools.cached_property\n    def w(self): return self.a * rate\nc, rate = C(), 1.5",
+        "s = s * c.w", ["rate = 2.5", "del c.w", "c.w = 5.0"]),
+    "a cached property of the run's": (
+        "class C:\n    @functools.cached_property\n    def w(self): return self.a * rate\nrate = 1.5",
+        "c = C()\nc.a = s\ns = c.w * c.w", ["rate = 2.5"]),
+    "descriptors": (
+        "class D:\n    def __set_name__(self, o, n): self.n = '_' + n\n    def __get__(self, o, c=None): return getattr(o, self.n) * rate\n"
+        "    def __set__(self, o, v): setattr(o, self.n, v)\nclass E:\n    def __get__(self, o, c=None): return rate\n"
+        "class C:\n    d, e = D(), E()\nrate, c = 2.0, C()\nc.d = 2.0",
+        "n = C()\nn.d = s\ns = n.d * c.d * c.e * C.e\nc.d = 2.0", ["rate = 3.0", "c._d = 5.0", "C.e = 2.0"]),
+    "mappings of Python's own": (
+        "u = collections.UserDict(a=2.0)\nc = collections.ChainMap({'b': 3.0}, u)",
+        "s = s * u['a'] + c['b'] + c['a']\nu['n'] = s", ["u['a'] = 3.0", "c.maps[0]['a'] = 9.0"]),
+    "an order that is completed": (
+        "@functools.total_ordering\nclass A:\n    def __init__(self, v): self.v = v\n    def __lt__(self, o): return self.v < o.v\n"
+        "    def __eq__(self, o): return self.v == o.v\na, b = A(1), A(2)",
+        "s = s * 2.0 if b >= a else s", ["b.v = 0"]),
+    "local names": ("q = 2.0\ndef make(r):\n    def g(x):\n        b = 2.0\n        return x * locals()['b'] * locals()['r'] + r\n    return g\ng = make(3.0)",
+        "s = g(s) * locals()['x'][0]", ["g = make(4.0)"]),
+    "elements of a set": (
+        "class A: pass\nclass B: pass\nkinds = {A, int}\na = A()", "s = s * 2.0 if type(a) in kinds else s", ["kinds.discard(A)"]),
+    "a function that a library calls": (
+        "from scipy.optimize import brentq\ndef g(t): return t * t - level\nlevel = 2.0",
+        "s = s * brentq(g, 0.0, 3.0) * np.sum(np.apply_along_axis(lambda r: r * level, 0, x))", ["level = 3.0"]),
+}  # fmt: skip
+
+
+def check(world, body, changes):
+    def closed(compiled):
+        logged = compiled._dispatcher.logged
+        assert not logged.refused and not compiled.stats.live, [*map(str, logged.refused.values())]
+
+    text = "".join(f"    {line}\n" for line in ["s = np.sum(x)", *body.split("\n"), "return s"])
+    source = f"{HEAD}{world}\ndef f(x):\n{text}"
+    found = disagreement(
+        source, calls=6, changes={2 * k + 2: change for k, change in enumerate(changes)}, look=closed
+    )  # fmt: skip
+    assert found is None, found
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    yield
+    kernels.clear()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_that_is_closed(name):
+    check(*KINDS[name])

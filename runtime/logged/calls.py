@@ -99,6 +99,8 @@ class Calls(KeptResults):
         if kind is types.FunctionType:
             return self._call_function(f, args, kwargs)
         if kind is types.MethodType:
+            if type(f.__self__) in TRACED:
+                return self.handing(f, args, kwargs, False)
             return self.call(f.__func__, f.__self__, *args, **kwargs)
         handler = HANDLERS.get(id(f))
         if handler is not None:

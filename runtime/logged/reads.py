@@ -267,6 +267,10 @@ class ReadLog:
         self.inputs.append(made)
         return made, self._stand_in(made)
 
+    def may_vary(self, label: str) -> bool:
+        """Whether a number may yet become a number of the run: it has not been tried."""
+        return label not in self._varying and label not in self.varying
+
     def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
         """Whether a place was read as a plain number."""
         found = self._edges.get(_place(owner, how, key), MISSING)

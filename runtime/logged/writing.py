@@ -80,7 +80,7 @@ class Writing:
 
     def write_name(self, owner: Any, name: str, value: Any, label: str, read: bool) -> None:
         """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
-        if read and label not in self.reads.varying and is_number(value):
+        if read and self.reads.may_vary(label) and is_number(value):
             raise self.again(Varies(label))
         found = self.writes.setdefault(id(owner), WrittenNames(owner))
         assert isinstance(found, WrittenNames)
@@ -163,7 +163,7 @@ class Writing:
         assert isinstance(found, WrittenKeys)
         label = f"{node.label}[{key!r}]" if node is not None else ""
         read = node is not None and self.reads.was_read(node, "key", key)
-        if read and label not in self.reads.varying and is_number(value):
+        if read and self.reads.may_vary(label) and is_number(value):
             raise self.again(Varies(label))
         if id(obj) in self._shown:
             self.current(obj)

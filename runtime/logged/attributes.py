@@ -16,7 +16,7 @@ from ...tracer.bytecode.records import dict_of
 from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
 from ..state.pins import MISSING, can_change
-from .reads import ReadLog, is_generic, not_closed
+from .reads import ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -94,6 +94,8 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
             return raw.__get__(obj, kind)
         if type(raw) is CACHE:
             return types.MethodType(raw, obj)
+        if is_wrapper(raw):
+            return raw.__get__(obj, kind)
         return _by_descriptor(run, raw, obj, kind, name)
     return shown
 
@@ -229,7 +231,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
             return raw.__get__(None, cls)
         if isinstance(raw, property | types.MemberDescriptorType) or type(raw) in (CACHE, functools.cached_property):
             return raw
-        return _by_descriptor(run, raw, None, cls, name)
+        return raw.__get__(None, cls) if is_wrapper(raw) else _by_descriptor(run, raw, None, cls, name)
     return shown
 
 

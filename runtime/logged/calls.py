@@ -33,9 +33,9 @@ from .callees import (
 from .frame import LoggedFrame
 from .generated import call_generated
 from .kept_results import KeptResults
-from .kinds import BUILT, PLAIN, TRACED, has_known_text
+from .kinds import BUILT, PLAIN, TRACED, has_known_text, is_named_tuple
 from .python_functions import HANDLERS
-from .reads import CONTAINERS, ReadLog, is_generic
+from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -113,6 +113,8 @@ class Calls(KeptResults):
             return self._call_partial(f, args, kwargs)
         if kind is CACHE:
             return self.through_cache(f, args, kwargs)
+        if is_wrapper(f):
+            return self._within(self.rewrapped(f), args, kwargs)
         if self.reads.library(kind):
             return self._call_library_object(f, kind, args, kwargs)
         base, raw = found_in(kind, "__call__")
@@ -120,6 +122,12 @@ class Calls(KeptResults):
             raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
         self.reads.read_class(base, "__call__", raw)
         return self.call(raw, f, *args, **kwargs)
+
+    def _within(self, f: Any, args: Any, kwargs: Any) -> Any:
+        """A call of a function of ours, which may run the copy of the user's on other values than the run's."""
+        if self.loops:
+            self.loops[-1].refuse_seen("a transform is called")
+        return self.handing(f, args, kwargs, True)
 
     def _call_partial(self, f: functools.partial[Any], args: Any, kwargs: Any) -> Any:
         node = self.reads.node_of(f)
@@ -201,7 +209,8 @@ class Calls(KeptResults):
             return load_plainly(self, obj, name)
         if f.__name__ == "__delattr__":
             return self.frame.del_plainly(obj, name)
-        return self.frame.set_plainly(*value, obj, name)
+        (given,) = value
+        return self.frame.set_plainly(given, obj, name)
 
     def _call_bound(self, f: Any, owner: Any, args: Any, kwargs: Any) -> Any:
         """A method in C of an object."""
@@ -243,6 +252,8 @@ class Calls(KeptResults):
             made.__dict__.update(kwargs)
             return made
         if reads.library(cls):
+            if is_named_tuple(cls) and found_in(cls, "__init__")[0] is object:
+                return cls(*args, **kwargs)
             ours = own_answer(cls)
             if ours is not None:
                 return self._call_own(ours, cls, args, kwargs)

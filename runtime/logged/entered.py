@@ -1,4 +1,4 @@
-"""Contexts of ``with`` statements: the user's own, whose methods are converted, and those in which warnings are quiet."""
+"""Contexts of ``with`` statements: the user's own, whose methods are converted, and of quiet warnings."""
 
 from __future__ import annotations
 

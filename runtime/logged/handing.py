@@ -18,8 +18,8 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.loops.iterables import same_objects
 from ...tracer.record.recorder import Recorder
 from ..state.libraries import is_moment, leaf_setting
-from .kinds import PLAIN, is_held
-from .reads import CONTAINERS, ReadLog
+from .kinds import PLAIN, is_held, is_named_tuple
+from .reads import CONTAINERS, ReadLog, is_wrapper
 from .writing import Writing
 
 _INERT = frozenset((
@@ -27,7 +27,7 @@ _INERT = frozenset((
     "__annotations__", "__repr__", "__str__", "__call__", "__init_subclass__", "__slots__", "__match_args__",
     "__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
-    "__class_getitem__",
+    "__class_getitem__", "__getnewargs__",
 ))  # fmt: skip
 
 
@@ -36,6 +36,7 @@ class Handing(Writing):
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
+        self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
@@ -66,13 +67,19 @@ class Handing(Writing):
             if not self.reads.library(value) and not issubclass(value, BaseException):
                 raise self.refuse("a class that is handed to a library")
             return value
+        if is_wrapper(value):
+            if not callbacks:
+                raise self.refuse("a function that is handed to a library")
+            return self.rewrapped(value)
         if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
             return self._bound_in_c(value, callbacks)
+        if is_named_tuple(kind):
+            return self._named(value, callbacks, depth)
         if self.reads.node_of(value) is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.library(kind):
             if kind is functools.partial:
-                raise self.refuse("a partial that is handed to a library")
+                return self._partial(value, callbacks, depth)
             if (setting := leaf_setting(value)) is not None:
                 self.reads.depends(setting)
             if hasattr(kind, "__next__"):
@@ -81,6 +88,35 @@ class Handing(Writing):
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
         self._check_parts(value, kind, depth)
         return value
+
+    def _named(self, value: Any, callbacks: bool, depth: int) -> Any:
+        """A named tuple, whose class has no way of its own to give its fields."""
+        if not (self.reads.library(type(value)) or self.inert(type(value))):
+            raise self.refuse(f"an object of the class {type(value).__qualname__} that is handed to a library")
+        node, parts = self.reads.node_of(value), tuple.__iter__(value)
+        if node is not None:
+            parts = iter([self.part(node, "item", k, part) for k, part in enumerate(parts)])
+        found = [self.handed(part, callbacks, depth + 1) for part in parts]
+        same = all(map(operator.is_, found, tuple.__iter__(value)))
+        return value if same else tuple.__new__(type(value), found)
+
+    def _partial(self, value: functools.partial[Any], callbacks: bool, depth: int) -> Any:
+        if self.reads.node_of(value) is not None or not callbacks:
+            raise self.refuse("a partial that is handed to a library")
+        function, args = [self.handed(part, True, depth + 1) for part in (value.func, value.args)]
+        keywords = {name: self.handed(part, True, depth + 1) for name, part in value.keywords.items()}
+        return functools.partial(function, *args, **keywords)
+
+    def rewrapped(self, value: Any) -> Any:
+        """A function of ours over another one, as the same one over its copy."""
+        known = self._rewrapped.get(id(value))
+        if known is None:
+            inner = value.__wrapped__
+            node = self.reads.node_of(value)
+            if node is not None:
+                inner = self.reads.read(node, "const", "__wrapped__", inner, node.label)
+            known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self.handed(inner, True))
+        return known[1]
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The items of an iterator, for code that is not seen: nothing that is read there."""

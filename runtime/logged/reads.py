@@ -14,13 +14,8 @@ import abc
 import enum
 import functools
 import types
-<<<<<<< HEAD
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Mapping
-=======
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Collection, Mapping
->>>>>>> 8bfb6cfb (Partials, dicts with defaults, contexts and more kinds are closed)
+from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -61,7 +56,6 @@ _BY_IDENTITY = (
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _MAX_NODES = 20_000
-<<<<<<< HEAD
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
 
 Place = tuple[Hashable, str, Hashable]  # (what tells the owner, how, key) of a place
@@ -78,10 +72,8 @@ def key_of(how: str, arg: Any, value: Any = None) -> Hashable:
 
 def _place(owner: StateNode | None, how: str, key: Hashable) -> Place:
     return None if how in _ANYWHERE else id(owner), how, key
-=======
 _OF_IDENTITY = [object.__eq__, object.__hash__]  # the methods of what is equal to itself alone
 _OF_MEMBERS = [object.__eq__, enum.Enum.__hash__]
->>>>>>> 8bfb6cfb (Partials, dicts with defaults, contexts and more kinds are closed)
 
 
 class NotClosedError(BaseException):
@@ -96,6 +88,11 @@ class NotClosedError(BaseException):
 def is_generic(raw: Any) -> bool:
     """Whether *raw* is Python's own way to read, set or delete an attribute."""
     return type(raw) is types.WrapperDescriptorType and raw in GENERIC
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether *value* is a function that we have made of another one, and can make of its copy."""
+    return hasattr(type(value), "_tracegrad_rebuild")
 
 
 def not_closed(what: str) -> NotClosedError:
@@ -138,10 +135,16 @@ class ReadLog:
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
+        self.over = False  # whether what has been read is taken: code that reads more runs too late
 
     def library(self, cls: type) -> bool:
         """Whether *cls* is a library's, whose objects and code are not followed."""
         return cls not in OPENED and self.trust.cls(cls)
+
+    def end(self) -> None:
+        """Let code that is still called be told from the run's: nothing is known any more."""
+        self.over = True
+        self._edges.clear()
 
     # ---- what is outside
 
@@ -180,6 +183,8 @@ class ReadLog:
         try:
             return self._edges[place]
         except KeyError:
+            if self.over:
+                raise not_closed(f"`{label}`, which is read when the run is over") from None
             child, shown = self.visit(value, label) if type(value) not in (int, float) else self._number(value, label)
             self._add(owner, Edge(how, arg, child, False), place, shown)
             return shown
@@ -308,6 +313,10 @@ class ReadLog:
             return made
         if kind is CACHE:
             made = node("cached", value, label, label)
+            self.read(made, "const", "__wrapped__", value.__wrapped__, label)
+            return made
+        if is_wrapper(value):
+            made = node("compiled", value, label, label)
             self.read(made, "const", "__wrapped__", value.__wrapped__, label)
             return made
         if kind is functools.partial:
@@ -462,6 +471,7 @@ class ReadLog:
         their lengths."""
         walker, names = self._walker, self._names
         untouched = self._untouched.union(untouched)
+        self.over = True
         for node in walker.nodes:
             if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
                 node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)

@@ -21,6 +21,7 @@ from ...tracer.ir.refusals import Reason
 from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
+from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
@@ -187,6 +188,7 @@ def _record(
         found = recording_of(
             user_run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=True
         )  # fmt: skip
+    run.end()
     if recorder.reasons:
         raise NotClosedError(recorder.reasons[0])
     found.seconds = {"record": ran - clock, **found.seconds}
@@ -251,6 +253,8 @@ def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str])
         raise chosen_anew()
     if recorder.choices is not None and _asks_in_a_loop(recorder):
         raise run.refuse("a question that a loop asks")
+    if run.writes and calls_python(recorder.nodes):
+        raise run.refuse("code that runs on the host, beside what is written")
     _check_result(run, out)
 
 

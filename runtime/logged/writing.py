@@ -235,6 +235,12 @@ class Writing:
 
     # ---- when the run is over
 
+    def end(self) -> None:
+        """Nothing is known any more: what is still called is no part of the run, and is refused."""
+        self.reads.end()
+        for known in self.spaces.values():
+            known.clear()
+
     def outside(self) -> set[int]:
         """The ids of the objects that the run has found outside."""
         return self.reads.ids()

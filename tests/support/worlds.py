@@ -67,7 +67,7 @@ class _View:
 
     def of(self, value: Any, at: str) -> Any:
         kind = type(value)
-        if kind.__module__.startswith("tracegrad"):
+        if kind.__module__.startswith("tracegrad") and not hasattr(value, "_tracegrad_rebuild"):
             self.traced.append(f"{at}: {kind.__name__}")
         if isinstance(value, float | np.floating):
             return kind.__name__, f"{float(value):.8g}"

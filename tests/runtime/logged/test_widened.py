@@ -1,15 +1,20 @@
 """Kinds of programs whose runs are closed: as plain Python, call after call, and a change of what was read is seen."""
 
+# ruff: noqa: E501  (a row of a table is a line)
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from worlds import disagreement
 
+import tracegrad
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 HEAD = """
 import collections, contextlib, dataclasses, enum, functools, types, warnings
 import numpy as np
+import tracegrad as tg
+from tracegrad import autograd
 """
 
 # what is outside, what the function does with it, and changes between calls: (world, body, changes)
@@ -114,6 +119,33 @@ KINDS = {
         "s = s * brentq(g, 0.0, 3.0) * np.sum(np.apply_along_axis(lambda r: r * level, 0, x))", ["level = 3.0"]),
 }  # fmt: skip
 
+CUBE = "rate = 2.0\ndef cube(x): return np.sum(x**3) * rate\ndef wave(x): return np.sin(x) * rate\n"
+RULE = "    return np.sum(np.sin(x)) * rate\n"
+
+# our own functions of functions, outside and of the run's; all read what changes
+TRANSFORMS = {
+    "a gradient": ("g = autograd.grad(cube)", "s = s * np.sum(g(x))"),
+    "a gradient in the function": ("", "s = s * np.sum(autograd.grad(lambda x: cube(x) * rate)(x))"),
+    "a compiled function": ("g = tg.compile_grad(cube)", "s = s * g(x)"),
+    "a compiled method": (
+        "class A:\n    v = 2.0\n    @tg.compile_grad\n    def g(self, x): return cube(x) * self.v\na = A()", "s = s * a.g(x)"),
+    "rows": ("g = autograd.vmap(wave)", "s = s * np.sum(g(x))"),
+    "a Jacobian": ("", "s = s * np.sum(autograd.jacfwd(wave)(x))"),
+    "a custom rule": (
+        f"@tg.custom_vjp\ndef g(x):\n{RULE}g.defvjp(lambda x: (np.sum(np.sin(x)) * rate, x), lambda r, c: (np.cos(r) * c * rate,))",
+        "s = s * g(x)"),
+    "a custom rule forward": (
+        f"@tg.custom_jvp\ndef g(x):\n{RULE}@g.defjvp\ndef _(p, t): return g(*p), np.sum(np.cos(p[0]) * t[0]) * rate", "s = s * g(x)"),
+    "host code": (
+        "def host(x): return np.sin(x) * rate\n@tg.custom_vjp\ndef g(x): return tg.pure_callback(host, x, x)\n"
+        "g.defvjp(lambda x: (g(x), x), lambda r, c: (np.cos(r) * c * rate,))",
+        "s = s * np.sum(g(x))"),
+    "a scan": ("def step(c, x): return c * 0.9 + x * rate, c", "c, ys = tg.scan(step, 0.0, x)\ns = s * c + np.sum(ys)"),
+    "a choice": ("", "s = tg.cond(s > 0.0, lambda x: np.sum(x) * rate, lambda x: np.sum(x * x), x)"),
+    "a checkpoint": ("g = tg.checkpoint(wave)", "s = s * np.sum(g(x))"),
+    "a tree": ("", "s = s * np.sum(tg.tree.map(lambda a: a * rate, {'a': x, 'b': [x, x]})['b'][1])"),
+}  # fmt: skip
+
 
 def check(world, body, changes):
     def closed(compiled):
@@ -137,3 +169,34 @@ def fresh():
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kind_that_is_closed(name):
     check(*KINDS[name])
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_our_own_functions_of_functions(name):
+    world, body = TRANSFORMS[name]
+    check(CUBE + world, body, ["rate = 3.0"])
+
+
+def test_host_code_reads_what_is_there_when_it_runs():
+    made = {"seen": [], "rate": 2.0}
+
+    def host(x):
+        made["seen"].append(float(x[0]))
+        return x * made["rate"] if x[0] < 5.0 else x * made["other"]
+
+    @tracegrad.custom_vjp
+    def doubled(x):
+        return tracegrad.pure_callback(host, x, x)
+
+    doubled.defvjp(lambda x: (doubled(x), None), lambda r, c: (c * 2.0,))
+
+    def f(x):
+        return np.sum(doubled(x))
+
+    g = tracegrad.compile_grad(f)
+    x = np.ones(3)
+    for k in range(3):
+        assert g(x + k) == 6.0 * (k + 1)
+    made["rate"], made["other"] = 4.0, 5.0
+    assert g(x) == 12.0 and g(x * 7.0) == 105.0
+    assert made["seen"][-2:] == [1.0, 7.0]

@@ -10,7 +10,7 @@ import ast
 import threading
 import weakref
 from dataclasses import dataclass, replace
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from .arms import RESULTS, ChoiceStatement, by_arms
@@ -69,15 +69,6 @@ def convert(code: CodeType, arms: bool = False) -> Copy | NotConverted:
         made = _converted(code, arms)
         _known[key] = weakref.ref(code, lambda ref: _forget(key, ref)), made
     return made
-
-
-def original(fn: Any) -> Any:
-    """The user's function of which *fn* is the copy, or a method of it; *fn* itself where it is no copy."""
-    if type(fn) is MethodType:
-        return MethodType(original(fn.__func__), fn.__self__)
-    if type(fn) is not FunctionType or OWN not in fn.__code__.co_freevars:
-        return fn
-    return (fn.__closure__ or ())[fn.__code__.co_freevars.index(OWN)].cell_contents.fn
 
 
 def function_of(copy: Copy, fn: FunctionType, frame: Any) -> FunctionType:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..control.trees import function_name, structure_text
-from ..convert.copies import original
+from ..convert.transparent import original
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import ShapeError, UnsupportedError, unrecordable
 from ..ir.graph import Atom

@@ -141,6 +141,9 @@ class LoggedFrame(FrameChoices):
         if kind is TracedArray:
             setattr(obj, name, value)
             return
+        if kind in (np.ndarray, MadeArray) and name == "shape" and obj.flags.writeable and not self.run.loops:
+            obj.shape = value
+            return
         if isinstance(obj, types.ModuleType) and self._is_node(obj, "module"):
             self.run.write_global(obj.__dict__, name, value)
             return

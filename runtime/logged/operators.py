@@ -10,7 +10,7 @@ import numpy as np
 
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import TracedArray
+from ...tracer.record.array import TracedArray, is_traced
 from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
@@ -80,6 +80,7 @@ class FrameOperators(Transparent):
         mine, theirs = type(a), type(b)
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:
+            a, b = self._as_array(a, b), self._as_array(b, a)
             if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
                 return run.made(plain(run.shallow(a), run.shallow(b)))
             return run.handing(plain, (a, b), {}, False)
@@ -107,6 +108,12 @@ class FrameOperators(Transparent):
         if name in ("__eq__", "__ne__"):
             return (a is b) is (name == "__eq__")
         raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
+
+    def _as_array(self, value: Any, other: Any) -> Any:
+        """A list of traced values beside a plain array as the array that NumPy makes of it."""
+        if type(value) in (list, tuple) and isinstance(other, np.ndarray | np.generic) and is_traced(value):
+            return self.call(np.asarray, value)
+        return value
 
     def _users(self, kind: type) -> bool:
         return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.library(kind)

@@ -189,6 +189,32 @@ def _filter_warnings(function: Any) -> Callable[..., Any]:
     return call
 
 
+def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) != 1:
+        return run.made(dict(*args, **kwargs))
+    (given,) = args
+    kind = type(given)
+    if kind in CONTAINERS and issubclass(kind, dict):
+        return run.made({**run.parts_of(given), **kwargs})
+    if kind not in CONTAINERS and kind not in PLAIN and not hasattr(kind, "__next__"):
+        if hasattr(given, "keys"):
+            raise run.refuse(f"a dict of an object of the class {kind.__qualname__}")
+    pairs = [x if type(x) is str else tuple(run.iterable(x)) for x in run.iterable(given)]
+    for pair in pairs:
+        run.check_key(pair[0] if pair else None)
+    return run.made(dict(pairs, **kwargs))
+
+
+def _set_of(kind: Any) -> Callable[..., Any]:
+    def call(run: Any, *args: Any) -> Any:
+        values = [list(run.iterable(x)) for x in args]
+        for x in values[0] if values else ():
+            run.check_key(x)
+        return run.made(kind(*values))
+
+    return call
+
+
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
@@ -199,8 +225,10 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
     id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
+    id(super): lambda run, *parts: super(*parts),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
+    id(dict): _dict, id(set): _set_of(set), id(frozenset): _set_of(frozenset),
     id(list): lambda run, *x: run.made(list(*map(run.iterable, x))),
     id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
     id(operator.is_): lambda run, a, b: run.frame.is_(a, b),

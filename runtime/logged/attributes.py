@@ -15,6 +15,7 @@ from typing import Any
 from ...tracer.bytecode.records import dict_of
 from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
+from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from .reads import ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
@@ -45,7 +46,7 @@ def load(run: Any, obj: Any, name: str) -> Any:
         return _of_super(run, obj, name)
     node = reads.node_of(obj)
     if reads.library(kind):
-        return _of_library(reads, node, obj, kind, name)
+        return _of_library(run, reads, node, obj, kind, name)
     if not is_generic(found_in(kind, "__getattribute__")[1]):  # which `isinstance` asks, too
         raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
     return load_plainly(run, obj, name)
@@ -271,18 +272,22 @@ def _of_member(reads: ReadLog, node: Any, obj: Any, name: str) -> Any:
     raise not_closed(f"`.{name}` of an enum member")
 
 
-def _of_library(reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
+def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
     """Of an instance of a class of Python's, or of a library's: those of C, or of what the run has made."""
     if node is None:
         if kind is types.FunctionType and name not in _OF_FUNCTIONS:
             raise not_closed(f"`.{name}` of a function")
-        if kind.__module__.partition(".")[0] in ("numpy", "scipy") and name not in (dict_of(obj) or ()):
+        of_numpy = kind.__module__.partition(".")[0] in ("numpy", "scipy")
+        if of_numpy and name not in (dict_of(obj) or ()) and id(obj) not in run.twins:
             reads.lacks_own(obj, name)
         if kind in (types.FrameType, types.TracebackType, types.CodeType):
             raise not_closed(f"`.{name}` of a {kind.__name__}")
         return getattr(obj, name)
     if kind in (list, tuple, dict, set, frozenset):
         return getattr(obj, name)  # a method, which the call looks at
+    if node.kind == "known" or (node.fixed and name not in DRAWING):
+        reads.names(name)
+        return getattr(obj, name)
     if kind is types.MethodType and name in ("__self__", "__func__"):
         return reads.read(node, "attr", name, getattr(obj, name), node.label)
     if kind is types.FunctionType and name in _OF_FUNCTIONS and name in type(obj).__dict__:

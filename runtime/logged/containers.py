@@ -17,8 +17,8 @@ from ...tracer.record.made_arrays import MadeArray
 from ..state.values import is_leaf
 from .attributes import found_in
 from .callees import PURE_METHODS
-from .handing import Handing
 from .kinds import PLAIN, TRACED, of_traced
+from .library_objects import LibraryObjects
 from .reads import CONTAINERS, KEYED
 from .writes import WrittenItems, WrittenKeys
 
@@ -30,7 +30,7 @@ def has_plain_keys(kind: type) -> bool:
     return kind.__eq__ is object.__eq__ and kind.__hash__ is enum.Enum.__hash__
 
 
-class Containers(Handing):
+class Containers(LibraryObjects):
     """The part of a run that looks into containers."""
 
     def item(self, obj: Any, index: Any) -> Any:
@@ -77,7 +77,8 @@ class Containers(Handing):
         if isinstance(obj, type):
             return cast(Any, obj)[index]  # `list[int]`
         if self.reads.library(kind):
-            if self.reads.node_of(obj) is not None:
+            node = self.reads.node_of(obj)
+            if node is not None and not (node.kind == "known" or node.fixed):
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
             return obj[index]
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:

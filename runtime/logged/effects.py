@@ -51,6 +51,7 @@ def effects_of(
     found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
     values = _Values(found, given, inputs, None, found_at, None, graph, lambda x: x.plain())  # type: ignore[arg-type]
+    values.originals.update({key: original for key, (_, original) in run.twins.items()})
     for entry in run.writes.values():
         _write(run, entry, found, values, graph)
     if any(effect is None for effect in found.effects) or found.refused:

@@ -31,6 +31,12 @@ _INERT = frozenset((
 ))  # fmt: skip
 
 
+def is_as_before(made: Any, was: tuple[Any, ...]) -> bool:
+    """Whether a copy of a container holds what it held."""
+    now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
+    return len(now) == len(was) and all(map(same_objects, now, was))
+
+
 class Handing(Writing):
     """The part of a run that hands values to libraries."""
 
@@ -75,7 +81,10 @@ class Handing(Writing):
             return self._bound_in_c(value, callbacks)
         if is_named_tuple(kind):
             return self._named(value, callbacks, depth)
-        if self.reads.node_of(value) is not None:
+        node = self.reads.node_of(value)
+        if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
+            return value
+        if node is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.library(kind):
             if kind is functools.partial:
@@ -197,9 +206,8 @@ class Handing(Writing):
             )
             while self._copies:
                 made, was = self._copies[-1]
-                now = tuple(made.items()) if isinstance(made, dict) else tuple(made)
-                same = made is not result and len(now) == len(was) and all(map(same_objects, now, was))
-                del made, was, now
+                same = made is not result and is_as_before(made, was)
+                del made, was
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:

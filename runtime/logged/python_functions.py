@@ -196,10 +196,9 @@ def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
     kind = type(given)
     if kind in CONTAINERS and issubclass(kind, dict):
         return run.made({**run.parts_of(given), **kwargs})
-    if kind not in CONTAINERS and kind not in PLAIN and not hasattr(kind, "__next__"):
-        if hasattr(given, "keys"):
-            raise run.refuse(f"a dict of an object of the class {kind.__qualname__}")
-    pairs = [x if type(x) is str else tuple(run.iterable(x)) for x in run.iterable(given)]
+    if kind not in CONTAINERS and kind not in PLAIN and not hasattr(kind, "__next__") and hasattr(given, "keys"):
+        raise run.refuse(f"a dict of an object of the class {kind.__qualname__}")
+    pairs: Any = [x if type(x) is str else tuple(run.iterable(x)) for x in run.iterable(given)]
     for pair in pairs:
         run.check_key(pair[0] if pair else None)
     return run.made(dict(pairs, **kwargs))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import os
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -25,9 +26,11 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
+from ..state.c_state import keeps_c_state
 from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
-from ..state.objects import _library_function, _singleton
+from ..state.libraries import ENVIRONMENT
+from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
@@ -133,13 +136,24 @@ class ReadLog:
         self._children: dict[Place, Leaf | StateNode] = {}
         self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
+        self._whole: set[int] = set()  # ids of the nodes of objects of which all is read
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
+        self.twin: Callable[[StateNode, bool], None] = lambda node, as_twin: None
+        self._as_they_are = 0  # objects of libraries that are read as they are, around what is read now
         self.over = False  # whether what has been read is taken: code that reads more runs too late
 
     def library(self, cls: type) -> bool:
         """Whether *cls* is a library's, whose objects and code are not followed."""
-        return cls not in OPENED and self.trust.cls(cls)
+        return cls not in OPENED and cls.__module__ != "dataclasses" and self.trust.cls(cls)
+
+    def unread(self, value: Any) -> set[str]:
+        """The attributes of a library's object that its methods read only where they draw numbers."""
+        return _unread(self._walker, type(value), True, dict_of(value) or {})
+
+    def shows(self, value: Any, shown: Any) -> None:
+        """The run gets *shown* for *value*, which is found outside."""
+        self._shown[id(value)] = shown
 
     def end(self) -> None:
         """Let code that is still called be told from the run's: nothing is known any more."""
@@ -248,6 +262,8 @@ class ReadLog:
         known = self.node_of(value)
         if known is not None and known.kind == "argument":
             raise not_closed(f"`{known.label}`, an argument that is also found as `{label}`")
+        if known is not None and self._as_they_are and id(value) in self._shown and not known.fixed:
+            raise not_closed(f"`{label}`, which a library reads, and the run too")
         if known is not None:
             return known, self._shown.get(id(value), value)
         kind = type(value)
@@ -255,7 +271,8 @@ class ReadLog:
             return self._array(value, label, label in self._contents)
         if len(self._walker.nodes) > _MAX_NODES:
             raise not_closed("more objects outside than are compared in each call")
-        return self._object(value, kind, label), value
+        found = self._object(value, kind, label)
+        return found, self._shown.get(id(value), value)
 
     def _number(self, value: Any, label: str) -> tuple[Leaf | StateNode, Any]:
         """A number of Python's, which is a number of the run where it is not the same in all calls."""
@@ -371,7 +388,7 @@ class ReadLog:
         if value.dtype.hasobject or not value.dtype.isnative:
             raise not_closed(f"`{label}`, an array of objects")
         made = self._walker.node("array", value, label, label)
-        if is_number(value.dtype) and not contents:
+        if is_number(value.dtype) and not contents and not self._as_they_are:
             made.sub = True
             shown = self._shown[id(value)] = self._stand_in(made)
             self.inputs.append(made)
@@ -391,7 +408,7 @@ class ReadLog:
                 return Leaf(value, False)
             if top == "typing":
                 return Leaf(value, False)
-            raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+            return self._of_library(value, kind, label)
         if hidden_state(kind) is not None or type(kind) not in METACLASSES:
             raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
         if isinstance(value, enum.Enum):
@@ -408,6 +425,28 @@ class ReadLog:
         self.pin(kind)
         made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
         self._instances[id(made)] = set(), set()
+        return made
+
+    def _of_library(self, value: Any, kind: type, label: str) -> StateNode:
+        """An object of a library's class, all of which is what its attributes hold."""
+        if kind is type(os.environ):
+            self.depends(ENVIRONMENT)
+            return self._walker.node("known", value, label, label)
+        store, top = dict_of(value), kind.__module__.partition(".")[0]
+        plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
+        if top not in ("numpy", "scipy") or not plain or self.over:
+            raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+        as_twin = kind.__module__.startswith(_OF_DATA) and not self._as_they_are
+        made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
+        made.fixed = not as_twin
+        self.pin(kind)
+        self._instances[id(made)] = set(), set()
+        self._whole.add(id(made))
+        self._as_they_are += not as_twin
+        try:
+            self.twin(made, as_twin)
+        finally:
+            self._as_they_are -= not as_twin
         return made
 
     # ---- the reads of other runs, too (``joined.py``)
@@ -430,6 +469,8 @@ class ReadLog:
             return known, self._shown.get(id(value), value)
         if kind == "array":
             return self._array(value, label, contents)
+        if kind == "instance" and self.library(type(value)):
+            raise not_closed(f"`{label}`, an object of a library's class that this run has not found")
         made = self._object(value, type(value), label)
         if kind in ("sink", "history"):
             self._untouched.add(id(value))
@@ -478,7 +519,8 @@ class ReadLog:
         for node in walker.nodes:
             shadow, absent = self._instances.get(id(node), ((), ()))
             if node.kind == "instance":
-                node.extra = frozenset(shadow), frozenset(absent), None
+                everyone = tuple(dict_of(node.obj) or ()) if id(node) in self._whole else None
+                node.extra = frozenset(shadow), frozenset(absent), everyone
         fixed = [node for node in walker.nodes if node.fixed]
         mark(walker.roots, walker.nodes)
         for node in walker.nodes:

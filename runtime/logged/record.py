@@ -137,12 +137,14 @@ def _record(
     leaves, inputs = _leaves(integers, call, names)
     labels: dict[Any, str] = {}
     stand_ins: dict[int, Any] = {}
+    variables: dict[int, Any] = {}  # id of a node -> its input
 
     def stands_for(node: StateNode) -> Any:
         stand_in = stand_ins[id(node)] = stand_in_of(node, integers, recorder.add_input)
         if node.kind == "array":
             recorder.captured[id(node.obj)] = stand_in
         labels[recorder.inputs[-1]] = node.label
+        variables[id(node)] = recorder.inputs[-1]
         return stand_in
 
     before = {} if others is None else logged.numbers
@@ -173,7 +175,7 @@ def _record(
         graph = reads.graph(untouched)
         made, state = digest(graph, order)
         snapshot = Snapshot(made, state, graph)
-        captured = _in_order(snapshot, reads, recorder, len(inputs), stand_ins)
+        captured = _in_order(snapshot, recorder, len(inputs), stand_ins, variables)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
         effects = effects_of(run, graph, call, given, stood, out)
         out = effects.out
@@ -255,6 +257,7 @@ def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str])
         raise run.refuse("a question that a loop asks")
     if run.writes and calls_python(recorder.nodes):
         raise run.refuse("code that runs on the host, beside what is written")
+    run.settle_objects()
     _check_result(run, out)
 
 
@@ -287,14 +290,14 @@ def _check_result(run: LoggedRun, out: Any) -> None:
 
 
 def _in_order(
-    snapshot: Snapshot, reads: ReadLog, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
+    snapshot: Snapshot, recorder: Recorder, arguments: int, stand_ins: dict[int, Any], variables: dict[int, Any]
 ) -> list[Any]:  # fmt: skip
-    """The values of the inputs after the arguments; the recorder's inputs are put in the order of the snapshot's
-    arrays."""
-    place = {id(node): arguments + k for k, node in enumerate(reads.inputs)}
-    order = [place[id(node)] for node in snapshot.inputs]
+    """The values of the inputs after the arguments; the recorder's inputs, of which *variables* are those of nodes, are
+    put in the order of the snapshot's arrays."""
+    places = {var: k for k, var in enumerate(recorder.inputs)}
+    order = [places[variables[id(node)]] for node in snapshot.inputs]
     own = range(arguments)
-    rest = range(arguments + len(order), len(recorder.inputs))
+    rest = [k for k in range(arguments, len(recorder.inputs)) if k not in order]
     recorder.inputs[:] = [recorder.inputs[k] for k in (*own, *order, *rest)]
     recorder.input_names[:] = [recorder.input_names[k] for k in (*own, *order, *rest)]
     for k, node in enumerate(snapshot.inputs):

@@ -117,6 +117,36 @@ KINDS = {
     "a function that a library calls": (
         "from scipy.optimize import brentq\ndef g(t): return t * t - level\nlevel = 2.0",
         "s = s * brentq(g, 0.0, 3.0) * np.sum(np.apply_along_axis(lambda r: r * level, 0, x))", ["level = 3.0"]),
+    "a spline": (
+        "from scipy import interpolate\nt = np.linspace(0.0, 3.0, 9)\np = interpolate.CubicSpline(t, np.sin(t))\nb = interpolate.make_interp_spline(t, t * t)",
+        "s = s * np.sum(p(x) * b(x))", ["p = interpolate.CubicSpline(t, np.cos(t))", "b.c[:] = 0.5"]),
+    "an interpolation": (
+        "from scipy import interpolate\nt = np.linspace(0.0, 3.0, 8)\np = interpolate.interp1d(t, np.sin(t))",
+        "s = s * np.sum(p(x))", ["p = interpolate.interp1d(t, np.cos(t))"]),
+    "a sparse matrix": (
+        "from scipy import sparse\nA = sparse.csr_matrix(np.diag([1.0, 2.0, 3.0]))\nB = sparse.coo_matrix(np.eye(3))",
+        "s = s * np.sum(A @ x) + np.sum(A.T.dot(x) * (B @ x)) + A.shape[0]",
+        ["A.data[:] = 2.0", "A = sparse.csr_matrix(np.ones((3, 3)))", "A.indices[:] = [1, 2, 0, 1, 2, 0, 1, 2, 0]"]),
+    "a frozen distribution": (
+        "from scipy import stats\nd = stats.norm(0.5, 2.0)\nm = stats.multivariate_normal(np.zeros(3), np.eye(3))",
+        "s = s * np.sum(d.logpdf(x)) + m.logpdf(x)", ["d = stats.norm(0.5, 3.0)", "d.args = (0.25, 1.0)"]),
+    "the environment": (
+        "import os\nos.environ['A_NAME_OF_THIS_TEST'] = '2'",
+        "s = s * float(os.environ['A_NAME_OF_THIS_TEST']) * ('A_NAME_OF_THIS_TEST' in os.environ) + len(os.environ.get('ANOTHER', 'abc'))",
+        ["os.environ['A_NAME_OF_THIS_TEST'] = '3'"]),
+    "fields of a data class": (
+        "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: object\n    b: float = 2.0\np = P(1.0)",
+        "q = dataclasses.replace(p, a=s)\ns = q.a * q.b", ["p = P(1.0, 3.0)"]),
+    "a dict of parts": (
+        "L = [1.0]\nd = {'a': L}", "e = dict(d, b=L)\ne['a'].append(s)\ns = s * len(e['b']) + len(dict([('a', L)])['a'])", []),
+    "`super` with arguments": (
+        "class A:\n    def g(self): return rate\nclass B(A):\n    def g(self): return super(B, self).g() * 2.0\nb, rate = B(), 2.0",
+        "s = s * b.g()", ["rate = 3.0"]),
+    "the shape of an array": ("", "y = np.array([1.0, 2.0, 3.0]) * x\ny.shape = 3, 1\nz = np.ones(3)\nz.shape = 1, 3\ns = s * np.sum(z @ y)", []),
+    "a list beside an array": ("", "s = s * np.sum([x[0], x[1], x[2]] - np.ones(3))", []),
+    "methods of arrays with arguments": ("n = 3", "s = s * np.sum(x.reshape(n, -1) * x.sum(axis=n - 3))", []),
+    "a number that is needed as it is": (
+        "d = {'n': 0}\nL = [1.0, 2.0, 3.0]", "for _ in range(2):\n    s = s * L[d['n'] % 3]\n    d['n'] += 1", []),
 }  # fmt: skip
 
 CUBE = "rate = 2.0\ndef cube(x): return np.sum(x**3) * rate\ndef wave(x): return np.sin(x) * rate\n"

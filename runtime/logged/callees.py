@@ -18,7 +18,7 @@ import numpy as np
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
 from ...tracer.ir.refusals import Refusal
-from ..state.libraries import LOCAL_TIME, verdict
+from ..state.libraries import _GENERATORS, LOCAL_TIME, verdict
 from ..state.trust import Trust, impurity, setting_of
 from .reads import not_closed
 
@@ -99,12 +99,18 @@ def takes_callbacks(f: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _WITH_CALLBACKS
 
 
+def draws_its_seed(f: Any, args: Any, kwargs: Any) -> bool:
+    """Whether *f* makes a generator of random numbers that no seed of the user's determines."""
+    module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", "")
+    return f"{module}.{getattr(f, '__name__', '')}" in _GENERATORS and all(x is None for x in (*args, *kwargs.values()))
+
+
 def is_followed(f: types.FunctionType) -> bool:
     """Whether *f*, a function of Python's own, is converted where it is given something of the user's."""
     return f.__module__ in _FOLLOWED or f.__globals__.get("__name__") in _FOLLOWED
 
 
-def check_pure(f: Any, trust: Trust, depends: Any) -> None:
+def check_pure(f: Any, trust: Trust, depends: Any, drawn: bool = True) -> None:
     """An error unless the answer of the library's function or class *f* depends on what it is given alone."""
     name = getattr(f, "__name__", "")
     owner = getattr(f, "__self__", None)
@@ -114,6 +120,8 @@ def check_pure(f: Any, trust: Trust, depends: Any) -> None:
             raise not_closed(f"{name}()")
         return
     why = impurity(f)
+    if why is Refusal.CALLS_RANDOM and not drawn:  # by a generator of the run's own, whose seed is known
+        why = None
     if why is not None:
         raise not_closed(f"{module}.{name}, {Refusal(why) if not isinstance(why, Refusal) else why.name}")
     setting = setting_of(f)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from typing import Any
 
@@ -24,6 +25,7 @@ from .callees import (
     PURE_METHODS,
     SINGLES,
     check_pure,
+    draws_its_seed,
     is_followed,
     is_refused,
     loses_traces,
@@ -115,7 +117,7 @@ class Calls(KeptResults):
             return self.through_cache(f, args, kwargs)
         if is_wrapper(f):
             return self._within(self.rewrapped(f), args, kwargs)
-        if self.reads.library(kind):
+        if self.reads.library(kind) or "cython_function" in kind.__name__:
             return self._call_library_object(f, kind, args, kwargs)
         base, raw = found_in(kind, "__call__")
         if base is None or type(raw) is not types.FunctionType:
@@ -174,6 +176,8 @@ class Calls(KeptResults):
         return self.handing(ours, args, kwargs, callbacks)
 
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+        if draws_its_seed(f, args, kwargs):
+            raise self.refuse(f"{f.__name__}() without a seed")
         with_texts = id(f) in _TEXT_MAKERS
         if with_texts and not self._texts(args, kwargs):
             raise self.refuse("a text that is made of values")
@@ -190,6 +194,8 @@ class Calls(KeptResults):
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
+        if f is object.__new__ or f is tuple.__new__:
+            return self._new(f, *args)
         if is_generic(f):
             return self._by_generic(f, *args, **kwargs)
         check_pure(f, self.reads.trust, self.reads.depends)
@@ -200,6 +206,13 @@ class Calls(KeptResults):
         elif loses_traces(f) and is_traced([*args, *kwargs.values()]):
             raise self.refuse(f"{f.__name__}(), which takes plain numbers")
         return self._natively(f, args, kwargs, takes_callbacks(f))
+
+    def _new(self, f: Any, cls: type, *args: Any) -> Any:
+        """``object.__new__(cls)``, or ``tuple.__new__(cls, items)``."""
+        if not isinstance(cls, type):
+            return f(cls, *args)  # raises
+        self.reads.pin(cls)
+        return self.made(f(cls, *(map(self.iterable, args) if f is tuple.__new__ else args)))
 
     def _by_generic(self, f: Any, obj: Any, name: str, *value: Any) -> Any:
         """``object.__setattr__(obj, name, value)`` and the like."""
@@ -223,7 +236,7 @@ class Calls(KeptResults):
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()")
         self.handed(owner, False)
-        check_pure(f, self.reads.trust, self.reads.depends)
+        check_pure(f, self.reads.trust, self.reads.depends, drawn=False)
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
@@ -233,15 +246,32 @@ class Calls(KeptResults):
     def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
         """An object of a library's class that can be called: NumPy's functions, Cython's."""
         if kind in SINGLES:
-            raise self.refuse(f"a {kind.__name__} object")
+            return self._call_getter(f, *args, **kwargs)
         top = kind.__module__.partition(".")[0]
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
             ours = own_answer(f)
             if ours is not None:
                 return self._call_own(ours, f, args, kwargs)
-            check_pure(f, self.reads.trust, self.reads.depends)
-            return self._natively(f, args, kwargs, False)
+            owner = getattr(f, "__self__", None)
+            own = isinstance(owner, np.random.Generator | np.random.RandomState) and self.reads.node_of(owner) is None
+            check_pure(f, self.reads.trust, self.reads.depends, drawn=not own)
+            return self._natively(f, args, kwargs, takes_callbacks(f))
         raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
+
+    def _call_getter(self, f: Any, obj: Any) -> Any:
+        """An ``itemgetter``, ``attrgetter`` or ``methodcaller``."""
+        parts = f.__reduce__()[1]
+        if type(f) is operator.methodcaller:
+            if len(f.__reduce__()) > 2 or type(f.__reduce__()[0]) is functools.partial:
+                raise self.refuse("a methodcaller with keywords")
+            return self.call_method(obj, parts[0], *parts[1:])
+        found = []
+        for part in parts:
+            value = obj
+            for name in part.split(".") if type(f) is operator.attrgetter else ():
+                value = self.frame.attr(value, name)
+            found.append(self.item(obj, part) if type(f) is operator.itemgetter else value)
+        return found[0] if len(found) == 1 else tuple(found)
 
     def _call_class(self, cls: Any, args: Any, kwargs: Any) -> Any:
         reads = self.reads

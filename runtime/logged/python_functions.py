@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+import copyreg
+import enum
 import functools
+import inspect
 import operator
 import types
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ..state.kept_list import LENGTH
+from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
 from .kinds import PLAIN, TRACED
@@ -214,6 +221,78 @@ def _set_of(kind: Any) -> Callable[..., Any]:
     return call
 
 
+def _question(function: Any) -> Callable[..., Any]:
+    """A function that answers by the class of what it gets."""
+    return lambda run, x: function(x) if type(x) not in TRACED else run.handing(function, (x,), {}, False)
+
+
+_OF_KINDS = (
+    inspect.isfunction, inspect.ismethod, inspect.isclass, inspect.isbuiltin, inspect.ismodule,
+    inspect.isgeneratorfunction,
+)  # fmt: skip
+
+
+def _copy(run: Any, x: Any) -> Any:
+    kind = type(x)
+    if kind in CONTAINERS:
+        return x if kind in (tuple, frozenset) else run.made(run.shallow(x) if run.reads.node_of(x) else copy.copy(x))
+    return _copied(run, x, None) if _is_copied_by_parts(run, x) else run.handing(copy.copy, (x,), {}, False)
+
+
+def _deepcopy(run: Any, x: Any, *memo: Any) -> Any:
+    return run.handing(copy.deepcopy, (x, *memo), {}, False) if memo else _deep(run, x, {})
+
+
+def _is_copied_by_parts(run: Any, x: Any) -> bool:
+    """Whether a copy of *x* is another object of its class with the same attributes."""
+    kind = type(x)
+    if kind in TRACED or run.reads.library(kind) or isinstance(x, type | types.FunctionType | enum.Enum):
+        return False
+    own = [found_in(kind, name)[0] for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")]
+    hooks = [found_in(kind, name)[0] for name in ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__")]
+    plain = all(base in (object, types.SimpleNamespace, None) for base in own) and hooks == [None] * 4
+    return plain and type(dict_of(x)) is dict and kind not in copyreg.dispatch_table and not slots(kind)
+
+
+def _copied(run: Any, x: Any, memo: dict[int, Any] | None) -> Any:
+    """A copy of an object; with *memo* of what it holds, too."""
+    node, made = run.reads.node_of(x), run.made(object.__new__(type(x)))
+    names: Any = dict_of(x) if node is None else run.frame.attr(x, "__dict__")
+    if node is not None and run.writes.get(id(x)) is not None:
+        raise run.refuse("a copy of an object that the run has changed")
+    if memo is not None:
+        memo[id(x)] = made, x
+    for name, value in names.items():
+        value = value if node is None else run.part(run.reads.node_of(names), "key", name, value)
+        made.__dict__[name] = value if memo is None else _deep(run, value, memo)
+    return made
+
+
+def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
+    kind = type(x)
+    if id(x) in memo:
+        return memo[id(x)][0]
+    if kind in (list, dict, deque, set):
+        now = run.shallow(x) if run.reads.node_of(x) is not None else x
+        if kind is set:
+            return run.handing(copy.deepcopy, (now,), {}, False)
+        made: Any = run.made(kind() if kind is not deque else deque(maxlen=x.maxlen))
+        memo[id(x)] = made, x
+        if kind is dict:
+            made.update({_deep(run, key, memo): _deep(run, value, memo) for key, value in now.items()})
+        else:
+            made.extend([_deep(run, value, memo) for value in now])
+        return made
+    if kind is tuple:
+        found = [_deep(run, value, memo) for value in run.iterable(x)]
+        return x if all(map(operator.is_, found, x)) else tuple(found)
+    if _is_copied_by_parts(run, x):
+        return _copied(run, x, memo)
+    if isinstance(x, type | types.FunctionType | enum.Enum):
+        return x
+    return run.handing(copy.deepcopy, (x,), {}, False)
+
+
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
@@ -224,6 +303,8 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
     id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
+    **{id(f): _question(f) for f in _OF_KINDS},
+    id(copy.copy): _copy, id(copy.deepcopy): _deepcopy,
     id(super): lambda run, *parts: super(*parts),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import operator
 import os
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
@@ -59,6 +60,7 @@ _BY_IDENTITY = (
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _MAX_NODES = 20_000
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
 
 Place = tuple[Hashable, str, Hashable]  # (what tells the owner, how, key) of a place
@@ -332,6 +334,10 @@ class ReadLog:
             made = node("cached", value, label, label)
             self.read(made, "const", "__wrapped__", value.__wrapped__, label)
             return made
+        if kind in _GETTERS and is_leaf(value.__reduce__()[1]):
+            return Leaf(value, False)
+        if "cython_function" in kind.__name__ and value.__module__ is not None:
+            return Leaf(value, False)
         if is_wrapper(value):
             made = node("compiled", value, label, label)
             self.read(made, "const", "__wrapped__", value.__wrapped__, label)

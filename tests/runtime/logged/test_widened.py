@@ -145,6 +145,20 @@ KINDS = {
     "the shape of an array": ("", "y = np.array([1.0, 2.0, 3.0]) * x\ny.shape = 3, 1\nz = np.ones(3)\nz.shape = 1, 3\ns = s * np.sum(z @ y)", []),
     "a list beside an array": ("", "s = s * np.sum([x[0], x[1], x[2]] - np.ones(3))", []),
     "methods of arrays with arguments": ("n = 3", "s = s * np.sum(x.reshape(n, -1) * x.sum(axis=n - 3))", []),
+    "draws of a seed": ("n = 3", "s = s * np.sum(np.random.default_rng(n).normal(size=3) * x)", ["n = 4"]),
+    "getters": (
+        "import operator\nclass A: pass\na = A()\na.b = A()\na.b.c = 2.0\na.g = lambda k: k * rate\nrate, L = 2.0, [1.0, 2.0]\n"
+        "first, deep, go = operator.itemgetter(0, 1), operator.attrgetter('b.c'), operator.methodcaller('g', 3.0)",
+        "s = s * sum(first(L)) * deep(a) * go(a)", ["L[0] = 3.0", "a.b.c = 3.0", "rate = 4.0"]),
+    "copies": (
+        "import copy\nclass A: pass\na = A()\na.l, a.d = [1.0, [2.0]], {'k': np.ones(3)}\na.me = a\nns = types.SimpleNamespace(l=a.l)",
+        "b, c = copy.deepcopy(a), copy.copy(a)\nb.l[1][0] = s\nb.d['k'][0] = 5.0\nc.q = 1.0\nc.l[0] = s\n"
+        "s = s * b.l[1][0] + b.me.l[0] + c.l[1][0] + np.sum(b.d['k'] * copy.copy(ns).l[1])", ["a.l[1][0] = 3.0", "a.d['k'][:] = 2.0"]),
+    "`__new__`": (
+        "class A:\n    def __new__(cls, v):\n        made = super().__new__(cls)\n        made.w = v * rate\n        return made\n"
+        "class P(collections.namedtuple('P', 'a b')):\n    def __new__(cls, a): return super().__new__(cls, a, rate)\nrate = 2.0",
+        "s = s * A(s).w + P(s).b * P(s)._replace(a=3.0).a", ["rate = 3.0"]),
+    "questions about kinds": ("import inspect\ndef g(x): return x\nh = g", "s = s * 2.0 if inspect.isfunction(h) else s", ["h = len"]),
     "a number that is needed as it is": (
         "d = {'n': 0}\nL = [1.0, 2.0, 3.0]", "for _ in range(2):\n    s = s * L[d['n'] % 3]\n    d['n'] += 1", []),
 }  # fmt: skip

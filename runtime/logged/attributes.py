@@ -137,7 +137,7 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
                 reads.read(node, "noattr", name, None, f"{node.label}.{name}")
             raise
         foreign = node is not None and node.kind != "instance"
-        if name == "__dict__" and (run.loops or foreign or type(value) is not dict):
+        if name == "__dict__" and (run.loops or run.recorder.arms or foreign or type(value) is not dict):
             raise not_closed("`__dict__` of an object")
         if node is None or name == "__class__":
             return value if node is None or name != "__class__" else run.seen(value, "the class")

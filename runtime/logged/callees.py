@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import random
 import types
 from typing import Any
 
@@ -99,10 +100,19 @@ def takes_callbacks(f: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _WITH_CALLBACKS
 
 
+def is_generator(value: Any) -> bool:
+    """Whether *value* is a generator of random numbers."""
+    return isinstance(value, np.random.Generator | np.random.RandomState | random.Random)
+
+
 def draws_its_seed(f: Any, args: Any, kwargs: Any) -> bool:
-    """Whether *f* makes a generator of random numbers that no seed of the user's determines."""
+    """Whether *f* makes, or seeds, a generator of random numbers that no seed of the user's determines."""
     module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", "")
-    return f"{module}.{getattr(f, '__name__', '')}" in _GENERATORS and all(x is None for x in (*args, *kwargs.values()))
+    name = getattr(f, "__name__", "")
+    if name not in ("seed", "__init__", "__new__") and f"{module}.{name}" not in _GENERATORS:
+        return False
+    generators = (name == "seed" or is_generator(getattr(f, "__self__", None))) or f"{module}.{name}" in _GENERATORS
+    return generators and all(x is None or is_generator(x) for x in (*args, *kwargs.values()))
 
 
 def is_followed(f: types.FunctionType) -> bool:

@@ -27,6 +27,7 @@ from .callees import (
     check_pure,
     draws_its_seed,
     is_followed,
+    is_generator,
     is_refused,
     loses_traces,
     own_answer,
@@ -127,8 +128,7 @@ class Calls(KeptResults):
 
     def _within(self, f: Any, args: Any, kwargs: Any) -> Any:
         """A call of a function of ours, which may run the copy of the user's on other values than the run's."""
-        if self.loops:
-            self.loops[-1].refuse_seen("a transform is called")
+        self.no_carry(f, "a transform is called")
         return self.handing(f, args, kwargs, True)
 
     def _call_partial(self, f: functools.partial[Any], args: Any, kwargs: Any) -> Any:
@@ -151,13 +151,17 @@ class Calls(KeptResults):
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):
-            check_pure(f, self.reads.trust, self.reads.depends)
+            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(*args[:1]))
             if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
                 return self.copy_of(f)(*args, **kwargs)
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if f.__code__.co_filename == _GENERATED:
             return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
+
+    def _has_seed(self, value: Any = None) -> bool:
+        """Whether *value* is a generator of random numbers that the run has made, of a seed."""
+        return is_generator(value) and self.reads.node_of(value) is None
 
     def _is_followed(self, value: Any) -> bool:
         """Whether *value* is an object or function whose code is converted."""
@@ -167,6 +171,7 @@ class Calls(KeptResults):
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
+        self._check_seed(f, args, kwargs)
         if id(f) not in self._judged:
             self._judged[id(f)] = f
             if (setting := setting_of(f)) is not None:
@@ -175,9 +180,12 @@ class Calls(KeptResults):
             return ours(*args)
         return self.handing(ours, args, kwargs, callbacks)
 
-    def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+    def _check_seed(self, f: Any, args: Any, kwargs: Any) -> None:
         if draws_its_seed(f, args, kwargs):
             raise self.refuse(f"{f.__name__}() without a seed")
+
+    def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+        self._check_seed(f, args, kwargs)
         with_texts = id(f) in _TEXT_MAKERS
         if with_texts and not self._texts(args, kwargs):
             raise self.refuse("a text that is made of values")
@@ -236,7 +244,7 @@ class Calls(KeptResults):
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()")
         self.handed(owner, False)
-        check_pure(f, self.reads.trust, self.reads.depends, drawn=False)
+        check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
@@ -252,9 +260,7 @@ class Calls(KeptResults):
             ours = own_answer(f)
             if ours is not None:
                 return self._call_own(ours, f, args, kwargs)
-            owner = getattr(f, "__self__", None)
-            own = isinstance(owner, np.random.Generator | np.random.RandomState) and self.reads.node_of(owner) is None
-            check_pure(f, self.reads.trust, self.reads.depends, drawn=not own)
+            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(getattr(f, "__self__", None)))
             return self._natively(f, args, kwargs, takes_callbacks(f))
         raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
 

@@ -141,7 +141,8 @@ class LoggedFrame(FrameChoices):
         if kind is TracedArray:
             setattr(obj, name, value)
             return
-        if kind in (np.ndarray, MadeArray) and name == "shape" and obj.flags.writeable and not self.run.loops:
+        if kind in (np.ndarray, MadeArray) and name == "shape" and obj.flags.writeable:
+            self.run.no_carry(obj, "an array gets another shape")
             obj.shape = value
             return
         if isinstance(obj, types.ModuleType) and self._is_node(obj, "module"):
@@ -216,8 +217,9 @@ class LoggedFrame(FrameChoices):
     def del_plainly(self, obj: Any, name: str) -> None:
         """``object.__delattr__(obj, name)``."""
         run, node = self.run, self.run.reads.node_of(obj)
-        if self._is_library(obj) or found_in(type(obj), name)[0] is not None or run.loops:
+        if self._is_library(obj) or found_in(type(obj), name)[0] is not None:
             raise run.refuse(f"`del` of `.{name}`")
+        run.no_carry(obj, "an attribute is deleted")
         if node is None:
             delattr(obj, name)
             return

@@ -235,6 +235,7 @@ class Handing(Writing):
             inner = value.__func__ if type(value) is types.MethodType else value
             if type(inner) is types.FunctionType and not (inner is f or self.reads.trust.owns(inner)):
                 return True
-            if not isinstance(inner, type) and not self.reads.trust.cls(type(inner)):
+            known = isinstance(inner, type) or "cython_function" in type(inner).__name__
+            if not known and not self.reads.trust.cls(type(inner)):
                 return True
         return False

@@ -34,7 +34,7 @@ class KeptResults(Containers):
             return self._past(f, args, kwargs, values)
         node = self.reads.node_of(f)
         known = [is_leaf(x) or self._is_outside(x) for x in values]
-        if node is None or not all(known) or self.writes or self.loops or is_traced(values):
+        if node is None or not all(known) or self.writes or self.loops or self.recorder.arms or is_traced(values):
             raise self.refuse(f"`{f.__name__}`, which keeps its results")
         with nothing_recorded():
             answer = f(*args, **kwargs)
@@ -52,7 +52,7 @@ class KeptResults(Containers):
     def _past(self, f: Any, args: Any, kwargs: Any, values: list[Any]) -> Any:
         """A call of traced values, of which those that are numbers may be keys of the cache."""
         numbers = all(is_leaf(x) or (type(x) is TracedArray and x._atom.aval.weak) for x in values)
-        if not numbers or self.loops:
+        if not numbers or self.loops or self.recorder.arms:
             raise self.refuse(f"`{f.__name__}`, which keeps its results, of a traced value")
         key = id(f), *map(_key, args), *[(name, _key(x)) for name, x in kwargs.items()]
         if key not in self._results:

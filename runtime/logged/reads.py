@@ -77,6 +77,8 @@ def key_of(how: str, arg: Any, value: Any = None) -> Hashable:
 
 def _place(owner: StateNode | None, how: str, key: Hashable) -> Place:
     return None if how in _ANYWHERE else id(owner), how, key
+
+
 _OF_IDENTITY = [object.__eq__, object.__hash__]  # the methods of what is equal to itself alone
 _OF_MEMBERS = [object.__eq__, enum.Enum.__hash__]
 

@@ -257,6 +257,7 @@ def _is_copied_by_parts(run: Any, x: Any) -> bool:
 def _copied(run: Any, x: Any, memo: dict[int, Any] | None) -> Any:
     """A copy of an object; with *memo* of what it holds, too."""
     node, made = run.reads.node_of(x), run.made(object.__new__(type(x)))
+    copyreg._slotnames(type(x))  # type: ignore[attr-defined]  # which `copy` leaves in the class
     names: Any = dict_of(x) if node is None else run.frame.attr(x, "__dict__")
     if node is not None and run.writes.get(id(x)) is not None:
         raise run.refuse("a copy of an object that the run has changed")

@@ -17,7 +17,7 @@ import operator
 import os
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -170,6 +170,11 @@ class ReadLog:
         """The node of an object that the run has found outside; None for what it has made."""
         found = self._walker.memo.get(id(obj))
         return found if found is not None and found.obj is obj else None
+
+    @property
+    def met(self) -> Container[int]:
+        """The ids of the objects that were found, and of those that will be."""
+        return self._walker.memo
 
     def known(self, node: StateNode) -> None:
         """*node* is of an argument, whose structure is compared elsewhere."""

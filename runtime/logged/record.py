@@ -150,6 +150,7 @@ def _record(
     before = {} if others is None else logged.numbers
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
+    recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
     given = Given(reads, call, leaves, positional_names(fn))
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))

@@ -159,6 +159,10 @@ KINDS = {
         "class P(collections.namedtuple('P', 'a b')):\n    def __new__(cls, a): return super().__new__(cls, a, rate)\nrate = 2.0",
         "s = s * A(s).w + P(s).b * P(s)._replace(a=3.0).a", ["rate = 3.0"]),
     "questions about kinds": ("import inspect\ndef g(x): return x\nh = g", "s = s * 2.0 if inspect.isfunction(h) else s", ["h = len"]),
+    "lists outside in a list of a loop": (
+        "t = {'l': [[1.0], [2.0]]}\npair = (t['l'], 0.5)",
+        "for k in range(3): t['l'] = t['l'][::-1]\nq = pair\nfor k in range(3): q, s = (pair[0], q[1] * 2.0), s + q[1]\ns = s * t['l'][0][0]",
+        ["t['l'][0][0] = 3.0", "pair = (t['l'], 1.5)"]),
     "a number that is needed as it is": (
         "d = {'n': 0}\nL = [1.0, 2.0, 3.0]", "for _ in range(2):\n    s = s * L[d['n'] % 3]\n    d['n'] += 1", []),
 }  # fmt: skip

@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.settled_text import LOG_METHODS
 from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
 from ..state.objects import DRAWING
@@ -285,6 +286,9 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         return getattr(obj, name)
     if kind in (list, tuple, dict, set, frozenset):
         return getattr(obj, name)  # a method, which the call looks at
+    if node.kind == "logger" and name in LOG_METHODS and name not in obj.__dict__:
+        reads.lacks_own(obj, name)
+        return getattr(obj, name)
     if node.kind == "known" or (node.fixed and name not in DRAWING):
         reads.names(name)
         return getattr(obj, name)

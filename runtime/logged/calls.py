@@ -39,6 +39,7 @@ from .kept_results import KeptResults
 from .kinds import BUILT, PLAIN, TRACED, has_known_text, is_named_tuple
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
+from .texts import log, log_method
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -145,6 +146,9 @@ class Calls(KeptResults):
             return f(*args, **kwargs)
         if (handler := HANDLERS.get(id(f))) is not None:
             return handler(self, *args, **kwargs)
+        if log_method(f):
+            log(self, f, args, kwargs)
+            return None
         if is_refused(f):
             raise self.refuse(f"{f.__module__}.{f.__name__}()")
         ours = own_answer(f)

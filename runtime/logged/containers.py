@@ -14,6 +14,7 @@ import numpy as np
 from ...tracer.loops.items import item as item_of
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
 from .callees import PURE_METHODS
@@ -77,6 +78,7 @@ class Containers(LibraryObjects):
         if isinstance(obj, type):
             return cast(Any, obj)[index]  # `list[int]`
         if self.reads.library(kind):
+            self.check_text(obj)
             node = self.reads.node_of(obj)
             if node is not None and not (node.kind == "known" or node.fixed):
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
@@ -122,9 +124,15 @@ class Containers(LibraryObjects):
                 return self.special(index, "__index__")
         return index
 
+    def check_text(self, value: Any) -> None:
+        """An error where more than showing it is done with a text that is made of values."""
+        if type(value) is TextOfValues:
+            raise self.refuse("a text that is made of values")
+
     def check_key(self, key: Any) -> None:
         """An error where a key of a dict or set is compared by a method of the user's."""
         kind = type(key)
+        self.check_text(key)
         if kind in PLAIN or is_leaf(key) or (isinstance(key, enum.Enum) and has_plain_keys(kind)):
             return
         if kind is tuple or kind is frozenset:
@@ -169,6 +177,7 @@ class Containers(LibraryObjects):
                 return list(obj)
             return self.contents(obj, node)
         if self.reads.library(kind):
+            self.check_text(obj)
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
             self.changes(obj)  # an iterator, perhaps

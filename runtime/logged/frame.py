@@ -25,8 +25,9 @@ from .attributes import found_in, load
 from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
 from .entered import Entered, QuietWarnings
-from .kinds import BUILT, PLAIN, TRACED, has_known_text
+from .kinds import BUILT, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
+from .texts import marked, text_of
 from .writes import DELETED
 
 
@@ -330,9 +331,12 @@ class LoggedFrame(FrameChoices):
         return Entered(run, manager)
 
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
-        if not has_known_text(value) or spec.endswith("n"):
+        if type(spec) is not str or spec.endswith("n"):
             raise self.run.refuse("a text that is made of values")
-        return super().format(value, conversion, spec)
+        return str(text_of(self.run, value, lambda x: super(LoggedFrame, self).format(x, conversion, spec)))
+
+    def text(self, x: str) -> str:
+        return marked(self.run, x)
 
     def imported(self, module: str, name: str | None, value: Any) -> Any:
         reads = self.run.reads

@@ -17,6 +17,7 @@ import numpy as np
 from ...tracer.bytecode.records import dict_of
 from ...tracer.loops.iterables import same_objects
 from ...tracer.record.recorder import Recorder
+from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from .kinds import PLAIN, is_held, is_named_tuple
 from .reads import CONTAINERS, ReadLog, is_wrapper
@@ -53,6 +54,8 @@ class Handing(Writing):
             if kind is str and is_moment(value):
                 raise self.refuse("a text that is a clock to NumPy")
             return value
+        if kind is TextOfValues:
+            raise self.refuse("a text that is made of values")
         if depth > 50:
             raise self.refuse("a structure that is nested deeply")
         if kind in CONTAINERS:

@@ -11,6 +11,7 @@ import numpy as np
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.shown_text import TextOfValues
 from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
@@ -32,6 +33,13 @@ class FrameOperators(Transparent):
         if type(a) in PLAIN and type(b) in PLAIN:
             return a % b
         return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
+
+    def add(self, a: Any, b: Any) -> Any:
+        if TextOfValues in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
+            return TextOfValues(str.__add__(a, b))
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return a + b
+        return self._operate(operator.add, "__add__", "__radd__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
         if a is b:
@@ -172,7 +180,7 @@ _ARITHMETIC = {
     "rshift": "rshift",
 }  # fmt: skip
 for _method, _name in _ARITHMETIC.items():
-    if _method != "mod":
+    if _method not in ("mod", "add"):
         setattr(FrameOperators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
     setattr(
         FrameOperators,

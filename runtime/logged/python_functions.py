@@ -18,17 +18,20 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
+from ...tracer.record.shown_text import TextOfValues
 from ..state.kept_list import LENGTH
 from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
 from .kinds import PLAIN, TRACED
 from .reads import CONTAINERS, METACLASSES
+from .texts import print_, text_of
 from .writes import WrittenItems
 
 
 def _len(run: Any, x: Any) -> int:
     kind = type(x)
+    run.check_text(x)
     if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":
         entry = run.writes.get(id(x))
         if not isinstance(entry, WrittenItems) or entry.whole is None:
@@ -81,7 +84,7 @@ def _type(run: Any, *args: Any) -> Any:
         raise run.refuse("a class that is made")
     if type(args[0]) in TRACED:
         return own_answer(type)(*args)
-    kind = type(args[0])
+    kind = type(args[0]) if type(args[0]) is not TextOfValues else str
     return kind if run.reads.trust.cls(kind) else run.seen(kind, kind.__name__)
 
 
@@ -294,6 +297,16 @@ def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
     return run.handing(copy.deepcopy, (x,), {}, False)
 
 
+def _str(run: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) != 1 or kwargs or type(args[0]) not in (*TRACED, TextOfValues):
+        return run._natively(str, args, kwargs, False)
+    return text_of(run, args[0])
+
+
+def _repr(run: Any, x: Any) -> Any:
+    return text_of(run, x, repr) if type(x) in TRACED else run._natively(repr, (x,), {}, False)
+
+
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
@@ -309,6 +322,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(super): lambda run, *parts: super(*parts),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
+    id(print): print_, id(str): _str, id(repr): _repr,
     id(dict): _dict, id(set): _set_of(set), id(frozenset): _set_of(frozenset),
     id(list): lambda run, *x: run.made(list(*map(run.iterable, x))),
     id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import logging
 import operator
 import os
 import types
@@ -442,6 +443,8 @@ class ReadLog:
 
     def _of_library(self, value: Any, kind: type, label: str) -> StateNode:
         """An object of a library's class, all of which is what its attributes hold."""
+        if kind in (logging.Logger, logging.RootLogger):
+            return self._walker.node("logger", value, label, label)
         if kind is type(os.environ):
             self.depends(ENVIRONMENT)
             return self._walker.node("known", value, label, label)

@@ -28,6 +28,7 @@ from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import Integers
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Options, Retry, chosen_anew
+from ...tracer.record.shown_text import TextOfValues
 from ...tracer.reroll.roll import roll
 from ..config import config
 from ..mode import VALUE, Mode
@@ -284,7 +285,7 @@ def _check_result(run: LoggedRun, out: Any) -> None:
             if not value.flags.writeable:
                 raise run.refuse("an array from outside in the result")
             arrays.append(id(value))
-        elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in STAND_INS:
+        elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in (*STAND_INS, TextOfValues):
             raise run.refuse(f"a result of the class {kind.__qualname__}")
     if len(set(arrays)) < len(arrays):
         raise run.refuse("one array in two places of the result")

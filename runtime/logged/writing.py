@@ -11,6 +11,7 @@ from typing import Any
 from ...tracer.bytecode.records import dict_of
 from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.retry import Retry
+from ...tracer.record.shown_text import Texts
 from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
@@ -36,6 +37,7 @@ class Writing:
         self.loops = recorder.open_loops  # iterations over symbols that are under way
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
+        self.texts = recorder.texts = Texts()
         self.quiet = 0  # contexts of `warnings.catch_warnings` that are entered
         self.writes: dict[
             int, WrittenNames | WrittenKeys | WrittenItems

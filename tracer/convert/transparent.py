@@ -410,6 +410,10 @@ class Transparent:
             value = str(value) if conversion == "s" else repr(value) if conversion == "r" else ascii(value)
         return format(value, spec)
 
+    def text(self, x: str, /) -> str:
+        """An f-string that was joined."""
+        return x
+
     def made(self, x: Any, /) -> Any:
         """A list, dict or set that the copy has just made."""
         return x

@@ -3,6 +3,8 @@
 # ruff: noqa: E501  (a row of a table is a line)
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 from worlds import disagreement
@@ -163,6 +165,10 @@ KINDS = {
         "t = {'l': [[1.0], [2.0]]}\npair = (t['l'], 0.5)",
         "for k in range(3): t['l'] = t['l'][::-1]\nq = pair\nfor k in range(3): q, s = (pair[0], q[1] * 2.0), s + q[1]\ns = s * t['l'][0][0]",
         ["t['l'][0][0] = 3.0", "pair = (t['l'], 1.5)"]),
+    "texts of values that are kept": (
+        "class A: pass\na, L, d = A(), [], {}",
+        "a.text = f'{s:.3f} of {x[0]!r}'\nL.append('so ' + a.text)\nd['t'] = str(s)\nd['u'] = f'{len(L)} {x.shape}'\ns = s * 2.0 if a.text else s", []),
+    "a text that is looked at": ("seen = {}", "t = f'{s:.1f}'\nif s > 100.0: seen[t] = len(t)", []),
     "a number that is needed as it is": (
         "d = {'n': 0}\nL = [1.0, 2.0, 3.0]", "for _ in range(2):\n    s = s * L[d['n'] % 3]\n    d['n'] += 1", []),
 }  # fmt: skip
@@ -248,3 +254,35 @@ def test_host_code_reads_what_is_there_when_it_runs():
     made["rate"], made["other"] = 4.0, 5.0
     assert g(x) == 12.0 and g(x * 7.0) == 105.0
     assert made["seen"][-2:] == [1.0, 7.0]
+
+
+def _told(capsys, caplog, run):
+    with caplog.at_level(logging.DEBUG):
+        value = run()
+    told = (
+        capsys.readouterr().out,
+        [(r.name, r.levelname, r.getMessage(), r.lineno) for r in caplog.records if "tracegrad" not in r.name],
+    )
+    caplog.clear()
+    return value, told
+
+
+def test_what_is_printed_and_logged_is_that_of_each_call(capsys, caplog):
+    logger, told = logging.getLogger("a logger of this test"), []
+
+    def f(x):
+        loss = np.sum(x * x)
+        print("loss", loss, f"{loss:.2f}", x, end="!\n")
+        logger.info("at %s, %d", loss, 3)
+        told.append(f"{loss:.3e}")
+        logging.debug(f"{loss}")
+        if loss > 1e9:
+            print(locals(), file=open("nowhere"))
+        return loss
+
+    g = tracegrad.compile_grad(f)
+    for k in range(4):
+        x = np.arange(3.0) + 0.5 * k
+        assert _told(capsys, caplog, lambda x=x: float(f(x))) == _told(capsys, caplog, lambda x=x: float(g(x)))
+        assert told[-1] == told[-2]
+    assert g.stats.traces == 1 and not g.stats.live

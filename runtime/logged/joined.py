@@ -26,6 +26,7 @@ class _Found:
     label: str
     edges: tuple[tuple[str, Any, Leaf | int], ...]
     lacks: tuple[frozenset[str], frozenset[str]]  # of an instance: names that its class has, names that are absent
+    whole: bool  # an instance all of whose attributes were read
     fixed: bool  # an array whose contents are compared
 
 
@@ -41,7 +42,7 @@ class KnownReads:
         self.objects = [
             _Found(
                 node.kind, node.label, tuple([(e.how, e.arg, numbered(e.child)) for e in node.edges]),
-                node.extra[:2] if node.kind == "instance" else (frozenset(), frozenset()), node.fixed,
+                *_lacking(node), node.fixed,
             )
             for node in graph.nodes
         ]  # fmt: skip
@@ -111,7 +112,7 @@ class _Joint:
     def _parts(self, k: int) -> list[int]:
         """Read the parts of an object; the numbers of those that are met first here."""
         known, mine, new = self.known.objects[k], self.nodes[k], []
-        self.reads.instance_lacks(mine, *known.lacks)
+        self.reads.instance_lacks(mine, *known.lacks, known.whole)
         for how, arg, child in known.edges:
             if how == "noitems":
                 for name in arg:
@@ -139,3 +140,11 @@ class _Joint:
 
     def _value(self, child: Leaf | int) -> Any:
         return child.value if isinstance(child, Leaf) else self.now[child]
+
+
+def _lacking(node: StateNode) -> tuple[tuple[frozenset[str], frozenset[str]], bool]:
+    """``lacks`` and ``whole`` of an object."""
+    if node.kind != "instance":
+        return (frozenset(), frozenset()), False
+    shadow, absent, everyone = node.extra
+    return (shadow, absent), everyone is not None

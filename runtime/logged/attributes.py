@@ -13,13 +13,16 @@ import types
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.settled_text import LOG_METHODS
+from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
+from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
-from .reads import ReadLog, not_closed
+from .reads import ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
-_GENERIC = (object, tuple, BaseException)  # whose `__getattribute__` is that of any object
+_OF_MEMBERS = frozenset(("value", "_value_", "name", "_name_"))
 _OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
@@ -43,15 +46,21 @@ def load(run: Any, obj: Any, name: str) -> Any:
     if kind is super:
         return _of_super(run, obj, name)
     node = reads.node_of(obj)
-    if reads.trust.cls(kind):
-        return _of_library(reads, node, obj, kind, name)
+    if reads.library(kind):
+        return _of_library(run, reads, node, obj, kind, name)
+    if not is_generic(found_in(kind, "__getattribute__")[1]):  # which `isinstance` asks, too
+        raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
+    return load_plainly(run, obj, name)
+
+
+def load_plainly(run: Any, obj: Any, name: str) -> Any:
+    """``obj.name`` by ``object.__getattribute__``, and by a ``__getattr__`` where that finds nothing."""
+    reads: ReadLog = run.reads
+    kind, node = type(obj), reads.node_of(obj)
     reads.names(name)
-    if isinstance(obj, enum.Enum):
+    if isinstance(obj, enum.Enum) and name in _OF_MEMBERS:
         return _of_member(reads, node, obj, name)
     base, raw = found_in(kind, name)
-    hook, _ = found_in(kind, "__getattribute__")
-    if hook not in _GENERIC:
-        raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
     reads.pin(kind)
     if base is not None and hasattr(type(raw), "__set__"):
         return _by_data_descriptor(run, reads, node, obj, base, name, raw)
@@ -63,10 +72,8 @@ def load(run: Any, obj: Any, name: str) -> Any:
         if node is None:
             return store[name]
         return reads.read(node, "attr", name, store[name], f"{node.label}.{name}")
-    if written is DELETED and base is None:
-        raise not_closed(f"`.{name}`, which was deleted")
     if base is None:
-        return _absent(run, reads, node, obj, kind, name)
+        return _absent(run, reads, node, obj, kind, name, written is DELETED)
     if node is not None and node.kind == "instance" and store is not None:
         reads.note_shadow(node, name)
     return bound(run, raw, obj, kind, base, name)
@@ -82,13 +89,34 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
         return raw.__func__
     if type(raw) is classmethod:
         return types.MethodType(raw.__func__, kind)
-    if isinstance(raw, functools.cached_property):
-        raise not_closed(f"`.{name}`, a cached property")
+    if type(raw) is functools.cached_property:
+        return _cached(run, raw, obj, name)
     if hasattr(type(raw), "__get__"):
-        if reads.trust.cls(base) or isinstance(raw, types.BuiltinFunctionType):
+        if reads.library(base) or isinstance(raw, types.BuiltinFunctionType):
             return raw.__get__(obj, kind)
-        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+        if type(raw) is CACHE:
+            return types.MethodType(raw, obj)
+        if is_wrapper(raw):
+            return raw.__get__(obj, kind)
+        return _by_descriptor(run, raw, obj, kind, name)
     return shown
+
+
+def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:
+    """A cached property of the user's that has no value yet: it is computed, and kept in the object."""
+    if raw.attrname != name or type(dict_of(obj)) is not dict:
+        raise not_closed(f"`.{name}`, a cached property")
+    value = run.call(raw.func, obj)
+    run.frame.set_plainly(value, obj, name)
+    return value
+
+
+def _by_descriptor(run: Any, raw: Any, obj: Any, kind: type, name: str) -> Any:
+    """What a descriptor of the user's gives."""
+    base, getter = found_in(type(raw), "__get__")
+    if run.reads.library(type(raw)) or type(getter) is not types.FunctionType or base is None:
+        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    return run.special(raw, "__get__", obj, kind)
 
 
 def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: type, name: str, raw: Any) -> Any:
@@ -109,26 +137,32 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
             if node is not None:
                 reads.read(node, "noattr", name, None, f"{node.label}.{name}")
             raise
-        if node is None or name in ("__class__", "__dict__"):
-            if name == "__dict__":
-                raise not_closed("`__dict__` of an object")
+        foreign = node is not None and node.kind != "instance"
+        if name == "__dict__" and (run.loops or run.recorder.arms or foreign or type(value) is not dict):
+            raise not_closed("`__dict__` of an object")
+        if node is None or name == "__class__":
             return value if node is None or name != "__class__" else run.seen(value, "the class")
         return reads.read(node, "attr", name, value, f"{node.label}.{name}")
     if type(raw).__name__ == "_tuplegetter":
         return run.item(obj, raw.__reduce__()[1][0])
-    raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    if found_in(type(raw), "__get__")[0] is None:
+        raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
+    reads.read_class(base, name, raw)
+    return _by_descriptor(run, raw, obj, type(obj), name)
 
 
-def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
-    if node is not None:
+def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str, deleted: bool = False) -> Any:
+    if node is not None and not deleted:
         if node.kind not in ("instance", "argument"):
             raise not_closed(f"`.{name}`, which is absent")
         if node.kind == "instance":
             reads.note_absent(node, name)
     base, hook = found_in(kind, "__getattr__")
+    if base is None and deleted:
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=obj)
     if base is None:
         return getattr(obj, name)  # raises
-    if type(hook) is not types.FunctionType or reads.trust.cls(base):
+    if type(hook) is not types.FunctionType or reads.library(base):
         raise not_closed(f"`.{name}`, by a `__getattr__`")
     reads.read_class(base, "__getattr__", hook)
     return run.call(hook, obj, name)
@@ -161,7 +195,7 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
 
 def _of_class(run: Any, cls: type, name: str) -> Any:
     reads: ReadLog = run.reads
-    if reads.trust.cls(cls):
+    if reads.library(cls):
         if can_change(cls):
             reads.names(name)
             reads.pin(cls)
@@ -195,11 +229,11 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
     if type(raw) is classmethod:
         return types.MethodType(raw.__func__, cls)
     if hasattr(type(raw), "__get__"):
-        if reads.trust.cls(base):
+        if reads.library(base):
             return raw.__get__(None, cls)
-        if isinstance(raw, property | types.MemberDescriptorType):
+        if isinstance(raw, property | types.MemberDescriptorType) or type(raw) in (CACHE, functools.cached_property):
             return raw
-        raise not_closed(f"`{cls.__name__}.{name}`, a descriptor")
+        return raw.__get__(None, cls) if is_wrapper(raw) else _by_descriptor(run, raw, None, cls, name)
     return shown
 
 
@@ -216,7 +250,7 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
         if raw is MISSING:
             continue
         if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
-            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.trust.cls(base):
+            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.library(base):
                 reads.read_class(base, name, raw)
                 return raw.__get__(None if type(raw) is staticmethod else own, kind)
             if type(raw) is classmethod:
@@ -231,7 +265,7 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
 
 
 def _of_member(reads: ReadLog, node: Any, obj: Any, name: str) -> Any:
-    if name in ("value", "_value_", "name", "_name_") and node is not None:
+    if node is not None:
         held = "_value_" if "value" in name else "_name_"
         found_by = type(obj).__dict__.get(name)
         if found_by is None or isinstance(found_by, types.DynamicClassAttribute):
@@ -239,18 +273,25 @@ def _of_member(reads: ReadLog, node: Any, obj: Any, name: str) -> Any:
     raise not_closed(f"`.{name}` of an enum member")
 
 
-def _of_library(reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
+def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
     """Of an instance of a class of Python's, or of a library's: those of C, or of what the run has made."""
     if node is None:
         if kind is types.FunctionType and name not in _OF_FUNCTIONS:
             raise not_closed(f"`.{name}` of a function")
-        if kind.__module__.partition(".")[0] in ("numpy", "scipy") and name not in (dict_of(obj) or ()):
+        of_numpy = kind.__module__.partition(".")[0] in ("numpy", "scipy")
+        if of_numpy and name not in (dict_of(obj) or ()) and id(obj) not in run.twins:
             reads.lacks_own(obj, name)
         if kind in (types.FrameType, types.TracebackType, types.CodeType):
             raise not_closed(f"`.{name}` of a {kind.__name__}")
         return getattr(obj, name)
     if kind in (list, tuple, dict, set, frozenset):
         return getattr(obj, name)  # a method, which the call looks at
+    if node.kind == "logger" and name in LOG_METHODS and name not in obj.__dict__:
+        reads.lacks_own(obj, name)
+        return getattr(obj, name)
+    if node.kind == "known" or (node.fixed and name not in DRAWING):
+        reads.names(name)
+        return getattr(obj, name)
     if kind is types.MethodType and name in ("__self__", "__func__"):
         return reads.read(node, "attr", name, getattr(obj, name), node.label)
     if kind is types.FunctionType and name in _OF_FUNCTIONS and name in type(obj).__dict__:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import random
 import types
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
 from ...tracer.ir.refusals import Refusal
-from ..state.libraries import LOCAL_TIME, verdict
+from ..state.libraries import _GENERATORS, LOCAL_TIME, verdict
 from ..state.trust import Trust, impurity, setting_of
 from .reads import not_closed
 
@@ -29,8 +30,12 @@ _PURE_BUILTINS = frozenset(
     "tuple type zip iter next format property staticmethod classmethod object hash".split()
 )
 _OWN_ANSWER = {id(getattr(builtins, name)): ours for name, ours in CALLED.items() if hasattr(builtins, name)}
-_WITH_CALLBACKS = frozenset(("functools", "_functools", "itertools", "operator", "_operator", "heapq", "_heapq",
-                             "bisect", "_bisect", "contextlib", "collections", "_collections", "builtins"))  # fmt: skip
+_WITH_CALLBACKS = frozenset((
+    "functools", "_functools", "itertools", "operator", "_operator", "heapq", "_heapq", "bisect", "_bisect",
+    "contextlib", "collections", "_collections", "builtins", "numpy", "scipy", "tracegrad",
+))  # fmt: skip
+#: modules of Python's own whose functions are converted where they are given objects or functions of the user's
+_FOLLOWED = frozenset(("collections", "functools", "dataclasses"))
 _REFUSED = frozenset((
     "print", "id", "vars", "dir", "globals", "locals", "eval", "exec", "compile", "open", "input", "breakpoint",
     "__import__", "delattr", "memoryview",
@@ -95,7 +100,27 @@ def takes_callbacks(f: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _WITH_CALLBACKS
 
 
-def check_pure(f: Any, trust: Trust, depends: Any) -> None:
+def is_generator(value: Any) -> bool:
+    """Whether *value* is a generator of random numbers."""
+    return isinstance(value, np.random.Generator | np.random.RandomState | random.Random)
+
+
+def draws_its_seed(f: Any, args: Any, kwargs: Any) -> bool:
+    """Whether *f* makes, or seeds, a generator of random numbers that no seed of the user's determines."""
+    module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", "")
+    name = getattr(f, "__name__", "")
+    if name not in ("seed", "__init__", "__new__") and f"{module}.{name}" not in _GENERATORS:
+        return False
+    generators = (name == "seed" or is_generator(getattr(f, "__self__", None))) or f"{module}.{name}" in _GENERATORS
+    return generators and all(x is None or is_generator(x) for x in (*args, *kwargs.values()))
+
+
+def is_followed(f: types.FunctionType) -> bool:
+    """Whether *f*, a function of Python's own, is converted where it is given something of the user's."""
+    return f.__module__ in _FOLLOWED or f.__globals__.get("__name__") in _FOLLOWED
+
+
+def check_pure(f: Any, trust: Trust, depends: Any, drawn: bool = True) -> None:
     """An error unless the answer of the library's function or class *f* depends on what it is given alone."""
     name = getattr(f, "__name__", "")
     owner = getattr(f, "__self__", None)
@@ -105,6 +130,8 @@ def check_pure(f: Any, trust: Trust, depends: Any) -> None:
             raise not_closed(f"{name}()")
         return
     why = impurity(f)
+    if why is Refusal.CALLS_RANDOM and not drawn:  # by a generator of the run's own, whose seed is known
+        why = None
     if why is not None:
         raise not_closed(f"{module}.{name}, {Refusal(why) if not isinstance(why, Refusal) else why.name}")
     setting = setting_of(f)

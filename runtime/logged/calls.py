@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import operator
 import types
 from typing import Any
 
@@ -15,33 +15,38 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
+from ..state.kept_cache import CACHE
 from ..state.state_graph import StateNode
 from ..state.trust import setting_of
 from ..state.values import is_leaf
-from .attributes import found_in, load
+from .attributes import found_in, load, load_plainly
 from .callees import (
     C_FUNCTIONS,
     PURE_METHODS,
     SINGLES,
     check_pure,
+    draws_its_seed,
+    is_followed,
+    is_generator,
     is_refused,
     loses_traces,
     own_answer,
     takes_callbacks,
 )
-from .containers import Containers
 from .frame import LoggedFrame
-from .kinds import BUILT, PLAIN, TRACED, has_known_text
+from .generated import call_generated
+from .kept_results import KeptResults
+from .kinds import BUILT, PLAIN, TRACED, has_known_text, is_named_tuple
 from .python_functions import HANDLERS
-from .reads import CONTAINERS, ReadLog
+from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
+from .texts import log, log_method
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
-_FROM_FACTORY = getattr(dataclasses, "_HAS_DEFAULT_FACTORY", None)
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
 
 
-class Calls(Containers):
+class Calls(KeptResults):
     """The part of a run that calls."""
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
@@ -110,10 +115,12 @@ class Calls(Containers):
         if isinstance(f, type):
             return self._call_class(f, args, kwargs)
         if kind is functools.partial:
-            if self.reads.node_of(f) is not None:
-                raise self.refuse("a partial from outside")
-            return self.call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
-        if self.reads.trust.cls(kind):
+            return self._call_partial(f, args, kwargs)
+        if kind is CACHE:
+            return self.through_cache(f, args, kwargs)
+        if is_wrapper(f):
+            return self._within(self.rewrapped(f), args, kwargs)
+        if self.reads.library(kind) or "cython_function" in kind.__name__:
             return self._call_library_object(f, kind, args, kwargs)
         base, raw = found_in(kind, "__call__")
         if base is None or type(raw) is not types.FunctionType:
@@ -121,23 +128,55 @@ class Calls(Containers):
         self.reads.read_class(base, "__call__", raw)
         return self.call(raw, f, *args, **kwargs)
 
+    def _within(self, f: Any, args: Any, kwargs: Any) -> Any:
+        """A call of a function of ours, which may run the copy of the user's on other values than the run's."""
+        self.no_carry(f, "a transform is called")
+        return self.handing(f, args, kwargs, True)
+
+    def _call_partial(self, f: functools.partial[Any], args: Any, kwargs: Any) -> Any:
+        node = self.reads.node_of(f)
+        parts = f.func, f.args, f.keywords
+        if node is not None:
+            names = ("func", "args", "keywords")
+            parts = tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
+        func, first, keywords = parts
+        return self.call(func, *self.iterable(first), *args, **{**self.parts_of(keywords), **kwargs})
+
     def _call_function(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
         if id(f) in self._twins:
             return f(*args, **kwargs)
+        if (handler := HANDLERS.get(id(f))) is not None:
+            return handler(self, *args, **kwargs)
+        if log_method(f):
+            log(self, f, args, kwargs)
+            return None
         if is_refused(f):
             raise self.refuse(f"{f.__module__}.{f.__name__}()")
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):
-            check_pure(f, self.reads.trust, self.reads.depends)
+            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(*args[:1]))
+            if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
+                return self.copy_of(f)(*args, **kwargs)
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if f.__code__.co_filename == _GENERATED:
-            return self._call_generated(f, args, kwargs)
+            return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
+
+    def _has_seed(self, value: Any = None) -> bool:
+        """Whether *value* is a generator of random numbers that the run has made, of a seed."""
+        return is_generator(value) and self.reads.node_of(value) is None
+
+    def _is_followed(self, value: Any) -> bool:
+        """Whether *value* is an object or function whose code is converted."""
+        if type(value) is types.FunctionType:
+            return not self.reads.trust.owns(value)
+        return not self.reads.library(value if isinstance(value, type) else type(value)) and type(value) not in TRACED
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
+        self._check_seed(f, args, kwargs)
         if id(f) not in self._judged:
             self._judged[id(f)] = f
             if (setting := setting_of(f)) is not None:
@@ -147,43 +186,18 @@ class Calls(Containers):
             return ours(*args)
         return self.handing(ours, args, kwargs, callbacks)
 
+    def _check_seed(self, f: Any, args: Any, kwargs: Any) -> None:
+        if draws_its_seed(f, args, kwargs):
+            raise self.refuse(f"{f.__name__}() without a seed")
+
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
+        self._check_seed(f, args, kwargs)
         with_texts = id(f) in _TEXT_MAKERS
         if with_texts and not self._texts(args, kwargs):
             raise self.refuse("a text that is made of values")
         if with_texts and f is format and len(args) > 1 and str(args[1]).endswith("n"):
             raise self.refuse("a text that depends on the locale")
         return self.handing(f, args, kwargs, callbacks)
-
-    def _call_generated(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
-        """Code that dataclasses or named tuples have made of the names of fields."""
-        owner: Any = type(args[0]) if args and f.__name__ != "__new__" else args[0] if args else None
-        self.reads.ran(f.__code__)
-        fields = getattr(owner, "__dataclass_fields__", None)
-        if f.__name__ == "__init__" and fields is not None:
-            factories = [field.default_factory for field in fields.values()]
-            plain = all(
-                not callable(x) or x in (list, dict, set, tuple) for x in factories if x is not dataclasses.MISSING
-            )
-            if plain and found_in(owner, "__post_init__")[0] is None and self.reads.node_of(args[0]) is None:
-                return f(*args, **self._with_defaults(f, args, kwargs))
-        if f.__name__ == "__new__" and hasattr(owner, "_fields"):
-            return f(*args, **self._with_defaults(f, args, kwargs))
-        raise self.refuse(f"{f.__qualname__}, which has no source")
-
-    def _with_defaults(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
-        """*kwargs*, and the defaults that are objects: the object that is made will hold them."""
-        node, code, values = self.reads.node_of(f), f.__code__, f.__defaults__ or ()
-        names = code.co_varnames[: code.co_argcount][-len(values) :] if values else ()
-        found = dict(kwargs)
-        given = {*code.co_varnames[: len(args)], *kwargs}
-        for name, value in (*zip(names, values, strict=True), *(f.__kwdefaults__ or {}).items()):
-            if name in given or is_leaf(value) or value is _FROM_FACTORY:
-                continue
-            if node is None or name not in names:
-                raise self.refuse(f"the default `{name}` of {f.__qualname__}")
-            found[name] = self._default(node, name, value)
-        return found
 
     def _call_c(self, f: Any, args: Any, kwargs: Any) -> Any:
         owner = getattr(f, "__self__", None)
@@ -194,6 +208,10 @@ class Calls(Containers):
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
+        if f is object.__new__ or f is tuple.__new__:
+            return self._new(f, *args)
+        if is_generic(f):
+            return self._by_generic(f, *args, **kwargs)
         check_pure(f, self.reads.trust, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             foreign = self.reads.node_of(args[0]) is not None
@@ -203,16 +221,36 @@ class Calls(Containers):
             raise self.refuse(f"{f.__name__}(), which takes plain numbers")
         return self._natively(f, args, kwargs, takes_callbacks(f))
 
+    def _new(self, f: Any, cls: type, *args: Any) -> Any:
+        """``object.__new__(cls)``, or ``tuple.__new__(cls, items)``."""
+        if not isinstance(cls, type):
+            return f(cls, *args)  # raises
+        self.reads.pin(cls)
+        return self.made(f(cls, *(map(self.iterable, args) if f is tuple.__new__ else args)))
+
+    def _by_generic(self, f: Any, obj: Any, name: str, *value: Any) -> Any:
+        """``object.__setattr__(obj, name, value)`` and the like."""
+        if type(name) is not str or self.reads.library(type(obj)) or isinstance(obj, type):
+            raise self.refuse(f"{f.__name__}() of an object of the class {type(obj).__qualname__}")
+        if f.__name__ == "__getattribute__":
+            return load_plainly(self, obj, name)
+        if f.__name__ == "__delattr__":
+            return self.frame.del_plainly(obj, name)
+        (given,) = value
+        return self.frame.set_plainly(given, obj, name)
+
     def _call_bound(self, f: Any, owner: Any, args: Any, kwargs: Any) -> Any:
         """A method in C of an object."""
         if type(owner) in PLAIN or type(owner) in CONTAINERS:
             return self.call_method(owner, f.__name__, *args, **kwargs)
+        if type(f) is types.MethodWrapperType and is_generic(found_in(f.__objclass__, f.__name__)[1]):
+            return self._by_generic(f, owner, *args, **kwargs)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()")
         self.handed(owner, False)
-        check_pure(f, self.reads.trust, self.reads.depends)
+        check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
@@ -222,21 +260,42 @@ class Calls(Containers):
     def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
         """An object of a library's class that can be called: NumPy's functions, Cython's."""
         if kind in SINGLES:
-            raise self.refuse(f"a {kind.__name__} object")
+            return self._call_getter(f, *args, **kwargs)
         top = kind.__module__.partition(".")[0]
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
             ours = own_answer(f)
             if ours is not None:
                 return self._call_own(ours, f, args, kwargs)
-            check_pure(f, self.reads.trust, self.reads.depends)
-            return self._natively(f, args, kwargs, False)
+            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(getattr(f, "__self__", None)))
+            return self._natively(f, args, kwargs, takes_callbacks(f))
         raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
+
+    def _call_getter(self, f: Any, obj: Any) -> Any:
+        """An ``itemgetter``, ``attrgetter`` or ``methodcaller``."""
+        parts = f.__reduce__()[1]
+        if type(f) is operator.methodcaller:
+            if len(f.__reduce__()) > 2 or type(f.__reduce__()[0]) is functools.partial:
+                raise self.refuse("a methodcaller with keywords")
+            return self.call_method(obj, parts[0], *parts[1:])
+        found = []
+        for part in parts:
+            value = obj
+            for name in part.split(".") if type(f) is operator.attrgetter else ():
+                value = self.frame.attr(value, name)
+            found.append(self.item(obj, part) if type(f) is operator.itemgetter else value)
+        return found[0] if len(found) == 1 else tuple(found)
 
     def _call_class(self, cls: Any, args: Any, kwargs: Any) -> Any:
         reads = self.reads
         if found_in(cls, "__del__")[0] is not None:
             raise self.refuse(f"an object of the class {cls.__qualname__}, which has a `__del__`")
-        if reads.trust.cls(cls):
+        if cls is types.SimpleNamespace and not args:
+            made = self.made(cls())
+            made.__dict__.update(kwargs)
+            return made
+        if reads.library(cls):
+            if is_named_tuple(cls) and found_in(cls, "__init__")[0] is object:
+                return cls(*args, **kwargs)
             ours = own_answer(cls)
             if ours is not None:
                 return self._call_own(ours, cls, args, kwargs)
@@ -250,7 +309,7 @@ class Calls(Containers):
         start, init = found_in(cls, "__init__")
         if base is object:
             made = self.made(object.__new__(cls) if start is not object else cls(*args, **kwargs))
-        elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.trust.cls(base):
+        elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.library(base):
             reads.read_class(base, "__new__", new)
             made = self.call(new.__func__, cls, *args, **kwargs)
             if type(made) is not cls:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -13,18 +14,24 @@ import numpy as np
 from ...tracer.loops.items import item as item_of
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
 from .callees import PURE_METHODS
-from .handing import Handing
 from .kinds import PLAIN, TRACED, of_traced
-from .reads import CONTAINERS
+from .library_objects import LibraryObjects
+from .reads import CONTAINERS, KEYED
 from .writes import WrittenItems, WrittenKeys
 
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
 
 
-class Containers(Handing):
+def has_plain_keys(kind: type) -> bool:
+    """Whether members of an enumeration are equal to themselves alone."""
+    return kind.__eq__ is object.__eq__ and kind.__hash__ is enum.Enum.__hash__
+
+
+class Containers(LibraryObjects):
     """The part of a run that looks into containers."""
 
     def item(self, obj: Any, index: Any) -> Any:
@@ -57,6 +64,8 @@ class Containers(Handing):
             tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
             if type(index) is int and -len(tail) <= index < 0:
                 return tail[index]
+            if kind in (defaultdict, Counter) and not self.has_key(obj, index):
+                return self._missing(obj, node, kind, index)
             if (now := self.current(obj)) is not obj:
                 return now[index]
             found = obj[index]
@@ -70,8 +79,10 @@ class Containers(Handing):
             if not self.reads.trust.cls(obj):
                 raise self.refuse(f"an item of the class {obj.__qualname__}")
             return cast(Any, obj)[index]  # `list[int]`
-        if self.reads.trust.cls(kind):
-            if self.reads.node_of(obj) is not None:
+        if self.reads.library(kind):
+            self.check_text(obj)
+            node = self.reads.node_of(obj)
+            if node is not None and not (node.kind == "known" or node.fixed):
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
             return obj[index]
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:
@@ -79,6 +90,17 @@ class Containers(Handing):
                 raise self.refuse("a slice of a named tuple")
             return self._field(obj, index)
         return self.special(obj, "__getitem__", index)
+
+    def _missing(self, obj: Any, node: Any, kind: type, key: Any) -> Any:
+        """The item under a key that a dict with defaults has not."""
+        if kind is Counter:
+            return 0
+        factory = self.reads.read(node, "attr", "default_factory", obj.default_factory, f"{node.label}.default_factory")
+        if factory is None:
+            raise KeyError(key)
+        value = self.call(factory)
+        self.set_key(obj, key, value)
+        return value
 
     def _field(self, obj: Any, index: Any) -> Any:
         """A field of a named tuple, as the tuple has it."""
@@ -97,26 +119,32 @@ class Containers(Handing):
             return index
         if kind in PLAIN:
             return self.handed(index, False)
-        if kind in CONTAINERS or self.reads.trust.cls(kind):
+        if kind in CONTAINERS or self.reads.library(kind):
             if issubclass(kind, dict):
                 self.check_key(index)
-            elif not self.reads.trust.cls(type(index)):
+            elif not self.reads.library(type(index)):
                 return self.special(index, "__index__")
         return index
+
+    def check_text(self, value: Any) -> None:
+        """An error where more than showing it is done with a text that is made of values."""
+        if type(value) is TextOfValues:
+            raise self.refuse("a text that is made of values")
 
     def check_key(self, key: Any) -> None:
         """An error where a key of a dict or set is compared by a method of the user's."""
         kind = type(key)
-        if kind in PLAIN or is_leaf(key):
+        self.check_text(key)
+        if kind in PLAIN or is_leaf(key) or (isinstance(key, enum.Enum) and has_plain_keys(kind)):
             return
         if kind is tuple or kind is frozenset:
             for part in key:
                 self.check_key(part)
             return
         by_identity = all(found_in(kind, name)[0] in (object, type) for name in ("__eq__", "__hash__"))
-        if not (by_identity or self.reads.trust.cls(kind)):
+        if not (by_identity or self.reads.library(kind)):
             raise self.refuse("a key that is compared by a method")
-        if not self.reads.trust.cls(kind):
+        if not self.reads.library(kind):
             self.reads.pin(kind)
 
     def _of_plain(self, obj: Any, index: Any) -> Any:
@@ -125,7 +153,7 @@ class Containers(Handing):
     def special(self, obj: Any, name: str, *args: Any) -> Any:
         """A special method of an object of the user's class."""
         base, raw = found_in(type(obj), name)
-        if base is None or type(raw) is not types.FunctionType or self.reads.trust.cls(base):
+        if base is None or type(raw) is not types.FunctionType or self.reads.library(base):
             raise self.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
         self.reads.read_class(base, name, raw)
         return self.call(raw, obj, *args)
@@ -152,7 +180,8 @@ class Containers(Handing):
             if kind in (set, frozenset):
                 return list(obj)
             return self.contents(obj, node)
-        if self.reads.trust.cls(kind):
+        if self.reads.library(kind):
+            self.check_text(obj)
             if self.reads.node_of(obj) is not None:
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
             self.changes(obj)  # an iterator, perhaps
@@ -166,7 +195,7 @@ class Containers(Handing):
         return self._by_items(obj)
 
     def _iterator(self, found: Any) -> Any:
-        if self.reads.trust.cls(type(found)):
+        if self.reads.library(type(found)):
             return found
         return self._by_next(found)
 
@@ -222,7 +251,7 @@ class Containers(Handing):
             return self._change(obj, kind, name, args, kwargs)
         if (now := self.current(obj)) is not obj:
             return self.method_of_container(now, kind, name, args, kwargs)
-        if name == "get" and kind is dict and len(args) <= 2 and not kwargs:
+        if name == "get" and issubclass(kind, dict) and len(args) <= 2 and not kwargs:
             key = args[0]
             return self.item(obj, key) if self.has_key(obj, key) else (args[1] if len(args) > 1 else None)
         if name == "keys":
@@ -245,12 +274,14 @@ class Containers(Handing):
                 return None
             if name in ("insert", "pop", "remove", "clear", "reverse", "popleft", "appendleft", "extendleft", "rotate"):
                 return self.method_of_container(self.whole_list(obj), kind, name, args, kwargs)
-        if kind is dict and name in ("update", "pop", "setdefault", "clear", "popitem"):
+        if kind in KEYED and name in ("update", "pop", "setdefault", "clear", "popitem"):
+            if kind is Counter and name == "update":
+                raise self.refuse(".update() of a Counter from outside")
             if name == "update" and len(args) <= 1 and all(type(x) is dict for x in args):
                 for key, value in [*(self.parts_of(args[0]) if args else {}).items(), *kwargs.items()]:
                     self.set_key(obj, key, value)
                 return None
-            return self.method_of_container(self.whole_dict(obj), kind, name, args, kwargs)
+            return self.method_of_container(self.whole_dict(obj), dict, name, args, kwargs)
         raise self.refuse(f".{name}() of an object from outside")
 
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
@@ -269,7 +300,7 @@ class Containers(Handing):
             return bool(x)
         if kind in CONTAINERS:
             return bool(self.current(x))
-        if self.reads.trust.cls(kind):
+        if self.reads.library(kind):
             return bool(x)
         for name in ("__bool__", "__len__"):
             base, _ = found_in(kind, name)

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.trees import node_functions
 from ...tracer.record.array import TracedArray
 from ..record.call_key import Call
 from ..record.effects import (
+    MAX_RESULTS,
     Effects,
     OutsideEffect,
     _attribute,
@@ -27,6 +29,7 @@ from ..record.effects import (
     _Values,
     _Way,
     _ways,
+    printed_effects,
 )
 from ..record.outputs import whole_containers, with_whole
 from ..state.state_graph import StateGraph, StateNode
@@ -44,16 +47,29 @@ def effects_of(
     """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
     numbers outside, in the order of the kernel's operands, by the ids of their nodes."""
     found = Effects(out=out)
-    objects = _objects_in(out)
-    if not run.writes and not objects and not whole_containers(out, given.places.keys() | run.outside()):
+    objects = _objects_in(run, out)
+    if (
+        not run.writes
+        and not objects
+        and not run.texts.printed
+        and not whole_containers(out, given.places.keys() | run.outside())
+    ):
         return found
     ways = _ways(graph, call)
     found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
-    values = _Values(found, given, inputs, None, found_at, None, graph, lambda x: x.plain())  # type: ignore[arg-type]
+    values = _Values(found, given, inputs, run.texts, found_at, None, graph, lambda x: x.plain())  # type: ignore[arg-type]
+    values.originals.update({key: original for key, (_, original) in run.twins.items()})
     for entry in run.writes.values():
         _write(run, entry, found, values, graph)
-    if any(effect is None for effect in found.effects) or found.refused:
+    printed = [*printed_effects(run.texts, values)]
+    found.effects += [effect for effect in printed if effect is not None]
+    if (
+        None in printed
+        or any(effect is None for effect in found.effects)
+        or found.refused
+        or len(found.arrays) > MAX_RESULTS
+    ):
         raise not_closed("a value that can't be made again")
     names: dict[int, str] = {}
     outside = given.places.keys() | run.outside()
@@ -66,16 +82,23 @@ def effects_of(
     return found
 
 
-def _objects_in(out: Any) -> set[int]:
+def _objects_in(run: LoggedRun, out: Any) -> set[int]:
     """The ids of the objects in a result that are no data, and no containers that results are taken apart to."""
     found, stack = set(), [out]
     while stack:
         value = stack.pop()
         if type(value) in (list, tuple, dict):
             stack += value.values() if type(value) is dict else value
+        elif _is_own_node(run, type(value)):
+            continue
         elif not isinstance(value, _DATA) and type(value).__name__ != "TracedInt":
             found.add(id(value))
     return found
+
+
+def _is_own_node(run: LoggedRun, kind: type) -> bool:
+    """Whether objects of *kind* are trees of ours (sparse matrices), whose leaves are the result's."""
+    return run.reads.library(kind) and bool(node_functions(kind))
 
 
 def _write(
@@ -133,5 +156,7 @@ def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _V
     if at is None:
         raise not_closed("an object that was found on a way that has no text")
     for name, value in entry.values.items():
+        if value is DELETED and name not in owner.__dict__:
+            continue
         now = {} if value is DELETED else {name: value}
         made.append(_attribute(at, name, now, values))

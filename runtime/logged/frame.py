@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import types
-from collections import deque
+import warnings
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...tracer.convert.transparent import Begun
+from ...tracer.convert.transparent import OWN, Begun, PythonFor, PythonWhile
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import set_item
@@ -19,11 +20,28 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
+from ..state.values import is_empty
 from .attributes import found_in, load
 from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
-from .kinds import BUILT, PLAIN, TRACED, has_known_text
-from .reads import CONTAINERS
+from .entered import Entered, QuietWarnings
+from .kinds import BUILT, PLAIN, TRACED
+from .reads import CONTAINERS, KEYED, is_generic
+from .texts import marked, text_of
+from .writes import DELETED
+
+
+class _PythonWhile(PythonWhile):
+    """A ``while`` statement that runs as in Python, and asks the run for its condition."""
+
+    __slots__ = ("_truth",)
+
+    def __init__(self, truth: Any) -> None:
+        super().__init__()
+        self._truth = truth
+
+    def test(self, x: Any, /) -> bool:
+        return super().test(self._truth(x))
 
 
 class LoggedFrame(FrameChoices):
@@ -100,7 +118,13 @@ class LoggedFrame(FrameChoices):
         raise self.run.refuse("globals()")
 
     def locals(self, values: Any) -> Any:
-        raise self.run.refuse("locals()")
+        for name in [name for name in values if name.startswith(OWN)]:
+            del values[name]
+        for name, cell in self.cells.items():
+            values.pop(name, None)
+            if not is_empty(cell):
+                values[name] = self.load_free(name)
+        return self.run.made(dict(values))
 
     def super(self, cls: Any, first: Any) -> Any:
         if self.load_global("super") is not super:
@@ -131,53 +155,102 @@ class LoggedFrame(FrameChoices):
         if kind is TracedArray:
             setattr(obj, name, value)
             return
-        node = reads.node_of(obj)
-        if isinstance(obj, types.ModuleType) and node is not None and node.kind == "module":
+        if kind in (np.ndarray, MadeArray) and name == "shape" and obj.flags.writeable:
+            self.run.no_carry(obj, "an array gets another shape")
+            obj.shape = value
+            return
+        if isinstance(obj, types.ModuleType) and self._is_node(obj, "module"):
             self.run.write_global(obj.__dict__, name, value)
             return
-        foreign = node is not None and node.kind not in ("instance", "argument")
-        if foreign or isinstance(obj, types.ModuleType | type | types.FunctionType):
+        base, hook = found_in(kind, "__setattr__")
+        if self._is_library(obj) or base is None:
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
-        if reads.trust.cls(kind) and kind is not types.SimpleNamespace:
+        if is_generic(hook):
+            self.set_plainly(value, obj, name)
+            return
+        if type(hook) is not types.FunctionType or reads.library(base):
+            raise self.run.refuse(f"an assignment of `.{name}` by a `__setattr__`")
+        reads.read_class(base, "__setattr__", hook)
+        self.call(hook, obj, name, value)
+
+    def set_plainly(self, value: Any, obj: Any, name: str) -> None:
+        """``object.__setattr__(obj, name, value)``."""
+        kind, reads = type(obj), self.run.reads
+        node = reads.node_of(obj)
+        if self._is_library(obj):
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
-        if not reads.trust.cls(kind):
-            base, raw = found_in(kind, "__setattr__")
-            if base is not object:
-                raise self.run.refuse(f"an assignment of `.{name}` by a `__setattr__`")
-            base, raw = found_in(kind, name)
-            reads.names(name)
-            reads.pin(kind)
-            if isinstance(raw, property):
-                assert base is not None
-                reads.read_class(base, name, raw)
-                if raw.fset is not None:
-                    self.call(raw.fset, obj, value)
-                    return
-            elif base is not None and hasattr(type(raw), "__set__") and type(raw) is not types.MemberDescriptorType:
-                raise self.run.refuse(f"an assignment of `.{name}` by a descriptor")
+        base, raw = found_in(kind, name)
+        reads.names(name)
+        reads.pin(kind)
+        slot = type(raw) is types.MemberDescriptorType
+        if base is not None and hasattr(type(raw), "__set__") and not slot:
+            self._set_by_descriptor(value, obj, name, base, raw)
+            return
         if node is None:
             self.run.wrote(obj, name)
-        if node is not None:
-            if not hasattr(obj, "__dict__") and (base is None or type(raw) is not types.MemberDescriptorType):
-                setattr(obj, name, value)  # raises
-            self.run.write_name(obj, name, value, f"{node.label}.{name}", reads.was_read(node, "attr", name))
+        if node is None or not (hasattr(obj, "__dict__") or slot):
+            object.__setattr__(obj, name, value)
             return
-        setattr(obj, name, value)
+        self.run.write_name(obj, name, value, f"{node.label}.{name}", reads.was_read(node, "attr", name))
+
+    def _set_by_descriptor(self, value: Any, obj: Any, name: str, base: type, raw: Any) -> None:
+        """Set the attribute by a property, or a descriptor of the user's."""
+        reads = self.run.reads
+        if isinstance(raw, property):
+            reads.read_class(base, name, raw)
+            if raw.fset is None:
+                setattr(obj, name, value)  # raises
+            self.call(raw.fset, obj, value)
+            return
+        if reads.library(type(raw)) or type(found_in(type(raw), "__set__")[1]) is not types.FunctionType:
+            raise self.run.refuse(f"an assignment of `.{name}` by a descriptor")
+        reads.read_class(base, name, raw)
+        self.run.special(raw, "__set__", obj, value)
+
+    def _is_node(self, obj: Any, *kinds: str) -> bool:
+        node = self.run.reads.node_of(obj)
+        return node is not None and node.kind in kinds
+
+    def _is_library(self, obj: Any) -> bool:
+        """Whether attributes of *obj* are not written by a run."""
+        node = self.run.reads.node_of(obj)
+        known = node is None or node.kind in ("instance", "argument")
+        fixed = isinstance(obj, types.ModuleType | type | types.FunctionType)
+        return not known or fixed or self.run.reads.library(type(obj))
 
     def del_attr(self, obj: Any, name: str) -> None:
-        if self.run.reads.node_of(obj) is not None or not self._plainly_set(type(obj)):
+        base, hook = found_in(type(obj), "__delattr__")
+        if type(hook) is types.FunctionType and base is not None and not self.run.reads.library(base):
+            self.run.reads.read_class(base, "__delattr__", hook)
+            self.call(hook, obj, name)
+            return
+        if not is_generic(hook):
             raise self.run.refuse(f"`del` of `.{name}`")
-        self.run.changes(obj)
-        delattr(obj, name)
+        self.del_plainly(obj, name)
+
+    def del_plainly(self, obj: Any, name: str) -> None:
+        """``object.__delattr__(obj, name)``."""
+        run, node = self.run, self.run.reads.node_of(obj)
+        if self._is_library(obj) or found_in(type(obj), name)[0] is not None:
+            raise run.refuse(f"`del` of `.{name}`")
+        run.no_carry(obj, "an attribute is deleted")
+        if node is None:
+            delattr(obj, name)
+            return
+        if node.kind != "instance":
+            raise run.refuse(f"`del` of `.{name}`")
+        load(run, obj, name)  # raises where there is none
+        if name in obj.__dict__:
+            run.reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
+        else:
+            run.reads.note_absent(node, name)
+        run.write_name(obj, name, DELETED, f"{node.label}.{name}", False)
 
     def made(self, x: Any) -> Any:
         if type(x) is not list:
             for key in x:
                 self.run.check_key(key)
         return self.run.made(x)
-
-    def _plainly_set(self, kind: type) -> bool:
-        return found_in(kind, "__delattr__")[0] is object
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
@@ -191,20 +264,20 @@ class LoggedFrame(FrameChoices):
             set_item(self.run.recorder, value, obj, index)
             return
         outside = self.run.reads.node_of(obj) is not None
-        if outside and kind is dict:
+        if outside and kind in KEYED:
             self.run.set_key(obj, index, value)
             return
         if outside and kind in (list, deque):
             self.run.whole_list(obj)[index] = value
             return
-        if outside and kind not in BUILT and not self.run.reads.trust.cls(kind):
+        if outside and kind not in BUILT and not self.run.reads.library(kind):
             self.run.special(obj, "__setitem__", index, value)
             return
         if outside or (kind is np.ndarray and not obj.flags.writeable):
             raise self.run.refuse("an assignment of an item of an object from outside")
         if kind is np.ndarray and (is_traced(value) or is_traced(index)):
             raise self.run.refuse("an assignment of a traced value in a plain array")
-        if kind in CONTAINERS or kind is np.ndarray or self.run.reads.trust.cls(kind):
+        if kind in CONTAINERS or kind is np.ndarray or self.run.reads.library(kind):
             if kind is np.ndarray:
                 self.run.array_changed(obj)
                 obj[index] = value
@@ -223,7 +296,7 @@ class LoggedFrame(FrameChoices):
         if type(index) not in PLAIN or type(index) is slice:
             index = self.run.index(type(obj), index)
         if self.run.reads.node_of(obj) is not None:
-            if type(obj) is dict:
+            if type(obj) in (dict, defaultdict):
                 del self.run.whole_dict(obj)[index]
                 return
             if type(obj) in (list, deque):
@@ -245,7 +318,7 @@ class LoggedFrame(FrameChoices):
         return self.run.iterable(obj)
 
     def mapping(self, obj: Any) -> Any:
-        if type(obj) is not dict:
+        if not isinstance(obj, dict) or type(obj) not in CONTAINERS:
             raise self.run.refuse("`**` of what is no dict")
         return obj if self.run.reads.node_of(obj) is None else self.run.parts_of(obj)
 
@@ -260,21 +333,32 @@ class LoggedFrame(FrameChoices):
 
     def loop(self, number: int, iterable: Any) -> Any:
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
+        if self.run.recorder.row_inputs:
+            return PythonFor(iter(over))
         return begin(self.run.recorder, over, self.loops[number])
 
     def while_loop(self, number: int) -> Any:
+        if self.run.recorder.row_inputs:  # whose rows may end at different iterations
+            return _PythonWhile(self.test)
         return begin_while(self.run.recorder, self.loops[number])
 
     def context(self, manager: Any) -> Any:
-        module = type(manager).__module__
-        if module != "contextlib":
-            raise self.run.refuse(f"`with` an object of the class {type(manager).__qualname__}")
-        return manager
+        kind, run = type(manager), self.run
+        if kind.__module__ == "contextlib" or issubclass(kind, np.errstate):
+            return manager
+        if kind is warnings.catch_warnings and not manager._record:
+            return QuietWarnings(run, manager)
+        if run.reads.library(kind):
+            raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
+        return Entered(run, manager)
 
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
-        if not has_known_text(value) or spec.endswith("n"):
+        if type(spec) is not str or spec.endswith("n"):
             raise self.run.refuse("a text that is made of values")
-        return super().format(self.run.handed(value, False), conversion, spec)
+        return str(text_of(self.run, value, lambda x: super(LoggedFrame, self).format(x, conversion, spec)))
+
+    def text(self, x: str) -> str:
+        return marked(self.run, x)
 
     def imported(self, module: str, name: str | None, value: Any) -> Any:
         reads = self.run.reads

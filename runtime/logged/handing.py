@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,10 +18,11 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.loops.iterables import same_objects
 from ...tracer.record.made_arrays import MadeArray, refuse_write
 from ...tracer.record.recorder import Recorder
+from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
-from .kinds import PLAIN, is_held
-from .reads import CONTAINERS, ReadLog
+from .kinds import PLAIN, is_held, is_named_tuple
+from .reads import CONTAINERS, ReadLog, is_wrapper
 from .writing import Writing
 
 _INERT = frozenset((
@@ -28,7 +30,7 @@ _INERT = frozenset((
     "__annotations__", "__repr__", "__str__", "__call__", "__init_subclass__", "__slots__", "__match_args__",
     "__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
-    "__class_getitem__",
+    "__class_getitem__", "__getnewargs__",
 ))  # fmt: skip
 
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
@@ -42,6 +44,7 @@ class Handing(Writing):
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
+        self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
@@ -52,6 +55,8 @@ class Handing(Writing):
             if kind is str and is_moment(value):
                 raise self.refuse("a text that is a clock to NumPy")
             return value
+        if kind is TextOfValues:
+            raise self.refuse("a text that is made of values")
         if depth > 50:
             raise self.refuse("a structure that is nested deeply")
         if kind in CONTAINERS:
@@ -69,24 +74,62 @@ class Handing(Writing):
                 raise self.refuse("a method that is handed to a library")
             return types.MethodType(self.copy_of(value.__func__), value.__self__)
         if isinstance(value, type):
-            if not self.reads.trust.cls(value) and not issubclass(value, BaseException):
+            if not self.reads.library(value) and not issubclass(value, BaseException):
                 raise self.refuse("a class that is handed to a library")
             return value
+        if is_wrapper(value):
+            if not callbacks:
+                raise self.refuse("a function that is handed to a library")
+            return self.rewrapped(value)
         if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
             return self._bound_in_c(value, callbacks)
-        if self.reads.node_of(value) is not None:
+        if is_named_tuple(kind):
+            return self._named(value, callbacks, depth)
+        node = self.reads.node_of(value)
+        if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
+            return value
+        if node is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
-        if self.reads.trust.cls(kind):
+        if self.reads.library(kind):
             if kind is functools.partial:
-                raise self.refuse("a partial that is handed to a library")
+                return self._partial(value, callbacks, depth)
             if (setting := leaf_setting(value)) is not None:
                 self.reads.depends(setting)
             if hasattr(kind, "__next__"):
                 return self._checked_items(value)
-        elif isinstance(value, np.ndarray) or not self.inert(kind):
+        elif isinstance(value, np.ndarray) or not self.inert(kind) or callable(value):
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
         self._check_parts(value, kind, depth)
         return value
+
+    def _named(self, value: Any, callbacks: bool, depth: int) -> Any:
+        """A named tuple, whose class has no way of its own to give its fields."""
+        if not (self.reads.library(type(value)) or self.inert(type(value))):
+            raise self.refuse(f"an object of the class {type(value).__qualname__} that is handed to a library")
+        node, parts = self.reads.node_of(value), tuple.__iter__(value)
+        if node is not None:
+            parts = iter([self.part(node, "item", k, part) for k, part in enumerate(parts)])
+        found = [self.handed(part, callbacks, depth + 1) for part in parts]
+        same = all(map(operator.is_, found, tuple.__iter__(value)))
+        return value if same else tuple.__new__(type(value), found)
+
+    def _partial(self, value: functools.partial[Any], callbacks: bool, depth: int) -> Any:
+        if self.reads.node_of(value) is not None or not callbacks:
+            raise self.refuse("a partial that is handed to a library")
+        function, args = [self.handed(part, True, depth + 1) for part in (value.func, value.args)]
+        keywords = {name: self.handed(part, True, depth + 1) for name, part in value.keywords.items()}
+        return functools.partial(function, *args, **keywords)
+
+    def rewrapped(self, value: Any) -> Any:
+        """A function of ours over another one, as the same one over its copy."""
+        known = self._rewrapped.get(id(value))
+        if known is None:
+            inner = value.__wrapped__
+            node = self.reads.node_of(value)
+            if node is not None:
+                inner = self.reads.read(node, "const", "__wrapped__", inner, node.label)
+            known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self.handed(inner, True))
+        return known[1]
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The items of an iterator, for code that is not seen: nothing that is read there."""
@@ -129,7 +172,7 @@ class Handing(Writing):
             }
             if node is None and all(parts[key] is value[key] for key in value):
                 return value
-            return self._copied(parts if kind is dict else kind(parts))
+            return self._copied(self._like(value, parts))
         if kind in (set, frozenset):
             self.in_order(value)
             for item in value:
@@ -150,6 +193,15 @@ class Handing(Writing):
         if hashes_here(elements):
             self.reads.here = "it goes over a set, whose order is another one in each process"
 
+    def _like(self, value: Any, parts: dict[Any, Any]) -> Any:
+        if type(value) is not defaultdict:
+            return type(value)(parts)
+
+        def missing() -> Any:
+            raise self.refuse("a key that a dict from outside has not, which is handed to a library")
+
+        return defaultdict(missing, parts)
+
     def _copied(self, made: Any) -> Any:
         self._copies.append((made, _parts(made)))
         return made
@@ -168,11 +220,11 @@ class Handing(Writing):
                 *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
             )
             for value, was in pictures:
-                if not _is_as_it_was(value, was):
+                if not is_as_it_was(value, was):
                     self.array_changed(value) if isinstance(value, np.ndarray) else self.changes(value)
             while self._copies:
                 made, was = self._copies[-1]
-                same = made is not result and _is_as_it_was(made, was)
+                same = made is not result and is_as_it_was(made, was)
                 del made, was
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
@@ -207,7 +259,8 @@ class Handing(Writing):
             inner = value.__func__ if type(value) is types.MethodType else value
             if type(inner) is types.FunctionType and not (inner is f or self.reads.trust.owns(inner)):
                 return True
-            if not isinstance(inner, type) and not self.reads.trust.cls(type(inner)):
+            known = isinstance(inner, type) or "cython_function" in type(inner).__name__
+            if not known and not self.reads.trust.cls(type(inner)):
                 return True
         return False
 
@@ -223,7 +276,7 @@ def _parts(container: Any) -> tuple[Any, ...]:
     return tuple(container.items()) if isinstance(container, dict) else tuple(container)
 
 
-def _is_as_it_was(value: Any, was: Any) -> bool:
+def is_as_it_was(value: Any, was: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.tobytes() == was
     now = _parts(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,17 @@ _ALONE = _references([([], ())])
 def is_held(copies: list[tuple[Any, Any]]) -> bool:
     """Whether anything else has the last of *copies* (and what was in it), which is taken off."""
     return _references(copies) > _ALONE
+
+
+def is_named_tuple(kind: type) -> bool:
+    """Whether objects of *kind* are made by the code of ``namedtuple``, and are their fields."""
+    made = getattr(kind, "__new__", None)
+    return (
+        issubclass(kind, tuple)
+        and hasattr(kind, "_fields")
+        and type(made) is types.FunctionType
+        and (made.__code__.co_filename.startswith("<"))
+    )
 
 
 def is_number(value: Any) -> bool:

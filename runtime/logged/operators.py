@@ -10,8 +10,9 @@ import numpy as np
 
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import TracedArray
+from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
 from .kinds import PLAIN, TRACED, has_known_text
@@ -36,6 +37,13 @@ class FrameOperators(Transparent):
         if type(a) in PLAIN and type(b) in PLAIN:
             return a % b
         return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
+
+    def add(self, a: Any, b: Any) -> Any:
+        if TextOfValues in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
+            return TextOfValues(str.__add__(a, b))
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return a + b
+        return self._operate(operator.add, "__add__", "__radd__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
         if type(a) is type(b) and type(a) in _BY_VALUE and is_leaf(a) and a == b and a not in _CACHED:
@@ -64,13 +72,14 @@ class FrameOperators(Transparent):
                 return run.has_key(b, a)
             if kind in (set, frozenset):
                 for x in (a, *b):
-                    run.handed(x, False)
-            elif node is not None or type(a) not in PLAIN:
+                    run.check_key(x)
+                return a in b
+            if node is not None or type(a) not in PLAIN:
                 b, a = run.handed(b, False), run.handed(a, False)
             else:
                 run.handed(b, False)
             return a in b
-        if run.reads.trust.cls(kind):
+        if run.reads.library(kind):
             return a in run.handed(b, False)
         base, _ = found_in(kind, "__contains__")
         if base is not None:
@@ -85,6 +94,7 @@ class FrameOperators(Transparent):
         mine, theirs = type(a), type(b)
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:
+            a, b = self._as_array(a, b), self._as_array(b, a)
             if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
                 return run.made(plain(run.shallow(a), run.shallow(b)))
             return run.handing(plain, (a, b), {}, False)
@@ -113,8 +123,14 @@ class FrameOperators(Transparent):
             return (a is b) is (name == "__eq__")
         raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
 
+    def _as_array(self, value: Any, other: Any) -> Any:
+        """A list of traced values beside a plain array as the array that NumPy makes of it."""
+        if type(value) in (list, tuple) and isinstance(other, np.ndarray | np.generic) and is_traced(value):
+            return self.call(np.asarray, value)
+        return value
+
     def _users(self, kind: type) -> bool:
-        return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.trust.cls(kind)
+        return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.library(kind)
 
     def _inplace(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         kind, run = type(a), self.run
@@ -172,7 +188,7 @@ _ARITHMETIC = {
     "rshift": "rshift",
 }  # fmt: skip
 for _method, _name in _ARITHMETIC.items():
-    if _method != "mod":
+    if _method not in ("mod", "add"):
         setattr(FrameOperators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
     setattr(
         FrameOperators,

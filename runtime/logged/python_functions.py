@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import copy
+import copyreg
+import enum
 import functools
+import inspect
 import operator
+import types
+import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
+from ...tracer.record.shown_text import TextOfValues
 from ..state.kept_list import LENGTH
+from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
 from .kinds import PLAIN, TRACED
 from .reads import CONTAINERS, METACLASSES
+from .texts import print_, text_of
 from .writes import WrittenItems
 
 
 def _len(run: Any, x: Any) -> int:
     kind = type(x)
+    run.check_text(x)
     if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":
         entry = run.writes.get(id(x))
         if not isinstance(entry, WrittenItems) or entry.whole is None:
@@ -27,7 +39,7 @@ def _len(run: Any, x: Any) -> int:
             return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))
-    if kind in PLAIN or run.reads.trust.cls(kind):
+    if kind in PLAIN or run.reads.library(kind):
         return len(x)
     if found_in(kind, "__len__")[0] in (tuple, None):
         return len(x)
@@ -81,7 +93,7 @@ def _type(run: Any, *args: Any) -> Any:
         raise run.refuse("a class that is made")
     if type(args[0]) in TRACED:
         return own_answer(type)(*args)
-    kind = type(args[0])
+    kind = type(args[0]) if type(args[0]) is not TextOfValues else str
     return kind if run.reads.trust.cls(kind) else run.seen(kind, kind.__name__)
 
 
@@ -167,20 +179,174 @@ def _range(run: Any, *bounds: Any) -> Any:
 
 
 def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:
-    raise run.refuse("setattr()")
+    if type(name) is not str:
+        raise run.refuse("setattr() with a name that is no text")
+    run.frame.set_attr(value, obj, name)
+
+
+def _delattr(run: Any, obj: Any, name: str) -> None:
+    if type(name) is not str:
+        raise run.refuse("delattr() with a name that is no text")
+    run.frame.del_attr(obj, name)
+
+
+def _vars(run: Any, obj: Any) -> Any:
+    if isinstance(obj, type | types.ModuleType):
+        raise run.refuse("vars() of a class or module")
+    return run.frame.attr(obj, "__dict__")
+
+
+def _filter_warnings(function: Any) -> Callable[..., Any]:
+    """``warnings.simplefilter`` and ``filterwarnings``, in a context that takes back what they do."""
+
+    def call(run: Any, *args: Any, **kwargs: Any) -> None:
+        action = args[0] if args else kwargs.get("action")
+        if not run.quiet or action != "ignore":
+            raise run.refuse(f"warnings.{function.__name__}()")
+        run.handing(function, args, kwargs, False)
+
+    return call
+
+
+def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) != 1:
+        return run.made(dict(*args, **kwargs))
+    (given,) = args
+    kind = type(given)
+    if kind in CONTAINERS and issubclass(kind, dict):
+        return run.made({**run.parts_of(given), **kwargs})
+    if kind not in CONTAINERS and kind not in PLAIN and not hasattr(kind, "__next__") and hasattr(given, "keys"):
+        raise run.refuse(f"a dict of an object of the class {kind.__qualname__}")
+    pairs: Any = [x if type(x) is str else tuple(run.iterable(x)) for x in run.iterable(given)]
+    for pair in pairs:
+        run.check_key(pair[0] if pair else None)
+    return run.made(dict(pairs, **kwargs))
+
+
+def _set_of(kind: Any) -> Callable[..., Any]:
+    def call(run: Any, *args: Any) -> Any:
+        values = [list(run.iterable(x)) for x in args]
+        for x in values[0] if values else ():
+            run.check_key(x)
+        return run.made(kind(*values))
+
+    return call
+
+
+def _question(function: Any) -> Callable[..., Any]:
+    """A function that answers by the class of what it gets."""
+    return lambda run, x: function(x) if type(x) not in TRACED else run.handing(function, (x,), {}, False)
+
+
+_OF_KINDS = (
+    inspect.isfunction, inspect.ismethod, inspect.isclass, inspect.isbuiltin, inspect.ismodule,
+    inspect.isgeneratorfunction,
+)  # fmt: skip
+
+
+def _copy(run: Any, x: Any) -> Any:
+    kind = type(x)
+    if kind in CONTAINERS:
+        return x if kind in (tuple, frozenset) else run.made(run.shallow(x) if run.reads.node_of(x) else copy.copy(x))
+    if _is_copied_by_parts(run, x):
+        return _copied(run, x, None)
+    if not run.reads.library(kind) and type(found_in(kind, "__copy__")[1]) is types.FunctionType:
+        return run.special(x, "__copy__")
+    return run.handing(copy.copy, (x,), {}, False)
+
+
+def _deepcopy(run: Any, x: Any, *memo: Any) -> Any:
+    return run.handing(copy.deepcopy, (x, *memo), {}, False) if memo else _deep(run, x, {})
+
+
+_OF_STATES = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+_OF_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__getattr__")
+
+
+def _is_copied_by_parts(run: Any, x: Any) -> bool:
+    """Whether a copy of *x* is another object of its class with the same attributes."""
+    kind = type(x)
+    if kind in TRACED or run.reads.library(kind) or isinstance(x, type | types.FunctionType | enum.Enum):
+        return False
+    store = dict_of(x)
+    if type(store) is not dict or not store.keys().isdisjoint((*_OF_COPIES, *_OF_STATES)):
+        return False
+    run.reads.pin(kind)
+    for name in (*_OF_COPIES, *_OF_STATES):
+        run.reads.names(name)
+    own = [found_in(kind, name)[0] for name in _OF_STATES]
+    hooks = [found_in(kind, name)[0] for name in _OF_COPIES]
+    plain = all(base in (object, types.SimpleNamespace, None) for base in own) and not any(hooks)
+    return plain and kind not in copyreg.dispatch_table and not slots(kind)
+
+
+def _copied(run: Any, x: Any, memo: dict[int, Any] | None) -> Any:
+    """A copy of an object; with *memo* of what it holds, too."""
+    node, made = run.reads.node_of(x), run.made(object.__new__(type(x)))
+    copyreg._slotnames(type(x))  # type: ignore[attr-defined]  # which `copy` leaves in the class
+    names: Any = dict_of(x) if node is None else run.frame.attr(x, "__dict__")
+    if node is not None and run.writes.get(id(x)) is not None:
+        raise run.refuse("a copy of an object that the run has changed")
+    if memo is not None:
+        memo[id(x)] = made, x
+    for name, value in names.items():
+        value = value if node is None else run.part(run.reads.node_of(names), "key", name, value)
+        made.__dict__[name] = value if memo is None else _deep(run, value, memo)
+    return made
+
+
+def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
+    kind = type(x)
+    if id(x) in memo:
+        return memo[id(x)][0]
+    if kind in (list, dict, deque, set):
+        now = run.shallow(x) if run.reads.node_of(x) is not None else x
+        if kind is set:
+            return run.handing(copy.deepcopy, (now,), {}, False)
+        made: Any = run.made(kind() if kind is not deque else deque(maxlen=x.maxlen))
+        memo[id(x)] = made, x
+        if kind is dict:
+            made.update({_deep(run, key, memo): _deep(run, value, memo) for key, value in now.items()})
+        else:
+            made.extend([_deep(run, value, memo) for value in now])
+        return made
+    if kind is tuple:
+        found = [_deep(run, value, memo) for value in run.iterable(x)]
+        return x if all(map(operator.is_, found, x)) else tuple(found)
+    if _is_copied_by_parts(run, x):
+        return _copied(run, x, memo)
+    if isinstance(x, type | types.FunctionType | enum.Enum):
+        return x
+    return run.handing(copy.deepcopy, (x,), {}, False)
+
+
+def _str(run: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) != 1 or kwargs or type(args[0]) not in (*TRACED, TextOfValues):
+        return run._natively(str, args, kwargs, False)
+    return text_of(run, args[0])
+
+
+def _repr(run: Any, x: Any) -> Any:
+    return text_of(run, x, repr) if type(x) in TRACED else run._natively(repr, (x,), {}, False)
 
 
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
     id(issubclass): _issubclass, id(type): _type, id(callable): _callable,
-    id(bool): _bool, id(range): _range, id(setattr): _setattr, id(iter): _iter, id(next): _next, id(sum): _sum,
+    id(bool): _bool, id(range): _range, id(setattr): _setattr, id(delattr): _delattr, id(vars): _vars,
+    id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
     id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
+    **{id(f): _question(f) for f in _OF_KINDS},
+    id(copy.copy): _copy, id(copy.deepcopy): _deepcopy,
+    id(super): lambda run, *parts: super(*parts),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
+    id(print): print_, id(str): _str, id(repr): _repr,
+    id(dict): _dict, id(set): _set_of(set), id(frozenset): _set_of(frozenset),
     id(list): lambda run, *x: run.made(list(*map(run.iterable, x))),
     id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
     id(operator.is_): lambda run, a, b: run.frame.is_(a, b),
@@ -189,6 +355,8 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(operator.getitem): lambda run, a, b: run.item(a, b),
     id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
     id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
+    id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
+    id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
     id(functools.reduce): _reduce, id(functools.partial): _partial,
 }  # fmt: skip
 

@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import abc
 import enum
+import functools
+import logging
+import operator
+import os
 import types
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Callable, Collection, Container, Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,9 +28,12 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
+from ..state.c_state import keeps_c_state
+from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
-from ..state.objects import _library_function, _singleton
-from ..state.pins import MISSING, Pins, can_change
+from ..state.libraries import ENVIRONMENT
+from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
+from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
 from ..state.values import is_leaf
@@ -34,7 +41,18 @@ from ..state.walker import UnknownError, Walker
 
 CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
+    defaultdict: "dict", Counter: "dict",
 }  # fmt: skip
+KEYED = frozenset((dict, defaultdict, Counter))  # classes of dicts whose items a run may set
+#: classes of Python's own whose objects are no more than their attributes, and whose code is followed as the user's
+OPENED = frozenset((types.SimpleNamespace, ChainMap, UserDict, UserList))
+#: what attributes are read, set and deleted by where a class has no way of its own
+GENERIC = frozenset(
+    raw
+    for cls in (object, types.SimpleNamespace, tuple, list, dict, set, frozenset, deque, BaseException, int, float, str)
+    for name in ("__getattribute__", "__setattr__", "__delattr__")
+    if (raw := vars(cls).get(name)) is not None
+)
 METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _BY_IDENTITY = (
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType,
@@ -43,6 +61,7 @@ _BY_IDENTITY = (
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _MAX_NODES = 20_000
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
 
 Place = tuple[Hashable, str, Hashable]  # (what tells the owner, how, key) of a place
@@ -61,6 +80,10 @@ def _place(owner: StateNode | None, how: str, key: Hashable) -> Place:
     return None if how in _ANYWHERE else id(owner), how, key
 
 
+_OF_IDENTITY = [object.__eq__, object.__hash__]  # the methods of what is equal to itself alone
+_OF_MEMBERS = [object.__eq__, enum.Enum.__hash__]
+
+
 class NotClosedError(BaseException):
     """The run has come to something that the log does not hold: it is dropped, and nothing has been done outside.  No
     ``except`` clause of the function's is to see it."""
@@ -68,6 +91,16 @@ class NotClosedError(BaseException):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def is_generic(raw: Any) -> bool:
+    """Whether *raw* is Python's own way to read, set or delete an attribute."""
+    return type(raw) is types.WrapperDescriptorType and raw in GENERIC
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether *value* is a function that we have made of another one, and can make of its copy."""
+    return hasattr(type(value), "_tracegrad_rebuild")
 
 
 def not_closed(what: str) -> NotClosedError:
@@ -109,10 +142,31 @@ class ReadLog:
         self._children: dict[Place, Leaf | StateNode] = {}
         self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
+        self._whole: set[int] = set()  # ids of the nodes of objects of which all is read
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
         self.here = ""  # why other processes can't go by the log
         self._very: dict[int, Any] = {}  # values that count by identity, by id
+        self.twin: Callable[[StateNode, bool], None] = lambda node, as_twin: None
+        self._as_they_are = 0  # objects of libraries that are read as they are, around what is read now
+        self.over = False  # whether what has been read is taken: code that reads more runs too late
+
+    def library(self, cls: type) -> bool:
+        """Whether *cls* is a library's, whose objects and code are not followed."""
+        return cls not in OPENED and cls.__module__ != "dataclasses" and self.trust.cls(cls)
+
+    def unread(self, value: Any) -> set[str]:
+        """The attributes of a library's object that its methods read only where they draw numbers."""
+        return _unread(self._walker, type(value), True, dict_of(value) or {})
+
+    def shows(self, value: Any, shown: Any) -> None:
+        """The run gets *shown* for *value*, which is found outside."""
+        self._shown[id(value)] = shown
+
+    def end(self) -> None:
+        """Let code that is still called be told from the run's: nothing is known any more."""
+        self.over = True
+        self._edges.clear()
 
     # ---- what is outside
 
@@ -120,6 +174,11 @@ class ReadLog:
         """The node of an object that the run has found outside; None for what it has made."""
         found = self._walker.memo.get(id(obj))
         return found if found is not None and found.obj is obj else None
+
+    @property
+    def met(self) -> Container[int]:
+        """The ids of the objects that were found, and of those that will be."""
+        return self._walker.memo
 
     def known(self, node: StateNode) -> None:
         """*node* is of an argument, whose structure is compared elsewhere."""
@@ -151,6 +210,8 @@ class ReadLog:
         try:
             return self._edges[place]
         except KeyError:
+            if self.over:
+                raise not_closed(f"`{label}`, which is read when the run is over") from None
             child, shown = self.visit(value, label) if type(value) not in (int, float) else self._number(value, label)
             self._add(owner, Edge(how, arg, child, False), place, shown)
             return shown
@@ -162,7 +223,7 @@ class ReadLog:
     def read_class(self, cls: type, name: str, raw: Any) -> Any:
         """The value that the run gets for *raw*, which was found under *name* in the class *cls* itself."""
         assert self.root is not None
-        if self.trust.cls(cls):
+        if self.library(cls):
             return raw
         self.pin(cls)
         return self.read(self.root, "class", (cls, name), raw, f"{cls.__name__}.{name}")
@@ -227,6 +288,8 @@ class ReadLog:
         known = self.node_of(value)
         if known is not None and known.kind == "argument":
             raise not_closed(f"`{known.label}`, an argument that is also found as `{label}`")
+        if known is not None and self._as_they_are and id(value) in self._shown and not known.fixed:
+            raise not_closed(f"`{label}`, which a library reads, and the run too")
         if known is not None:
             return known, self._shown.get(id(value), value)
         kind = type(value)
@@ -234,7 +297,8 @@ class ReadLog:
             return self._array(value, label, label in self._contents)
         if len(self._walker.nodes) > _MAX_NODES:
             raise not_closed("more objects outside than are compared in each call")
-        return self._object(value, kind, label), value
+        found = self._object(value, kind, label)
+        return found, self._shown.get(id(value), value)
 
     def _number(self, value: Any, label: str) -> tuple[Leaf | StateNode, Any]:
         """A number of Python's, which is a number of the run where it is not the same in all calls."""
@@ -250,6 +314,10 @@ class ReadLog:
         self.varying.add(label)
         self.inputs.append(made)
         return made, self._stand_in(made)
+
+    def may_vary(self, label: str) -> bool:
+        """Whether a number may yet become a number of the run: it has not been tried."""
+        return label not in self._varying and label not in self.varying
 
     def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
         """Whether a place was read as a plain number."""
@@ -273,9 +341,10 @@ class ReadLog:
         if isinstance(value, type):
             return self._class(value, label)
         if kind in CONTAINERS:
-            if kind is dict or kind is OrderedDict:
-                if not all(is_leaf(key) or isinstance(key, type | types.FunctionType) for key in value):
-                    raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
+            if issubclass(kind, dict):
+                if kind in (defaultdict, Counter):
+                    self._in_this_process(label)
+                self._keys(value, label)
                 return node("dict", value, label, label, extra=tuple(value))
             made = node(CONTAINERS[kind], value, label, label)
             if kind is set or kind is frozenset:
@@ -287,15 +356,50 @@ class ReadLog:
             self.read(made, "attr", "__func__", value.__func__, label)
             self.read(made, "attr", "__self__", value.__self__, label)
             return made
+        if kind in (CACHE, functools.partial, functools.cached_property, *_GETTERS) or is_wrapper(value):
+            self._in_this_process(label)
+        if kind is CACHE:
+            made = node("cached", value, label, label)
+            self.read(made, "const", "__wrapped__", value.__wrapped__, label)
+            return made
+        if kind in _GETTERS and is_leaf(value.__reduce__()[1]):
+            return Leaf(value, False)
+        if "cython_function" in kind.__name__ and value.__module__ is not None:
+            return Leaf(value, False)
+        if is_wrapper(value):
+            made = node("compiled", value, label, label)
+            self.read(made, "const", "__wrapped__", value.__wrapped__, label)
+            return made
+        if kind is functools.partial:
+            made = node("partial", value, label, label)
+            for part in ("func", "args", "keywords"):
+                self.read(made, "const", part, getattr(value, part), f"{label} {part}")
+            return made
         if kind in _BY_IDENTITY and self._is_plain_c(value):
             return Leaf(value, False)
-        if kind in (property, staticmethod, classmethod):
+        if kind in (property, staticmethod, classmethod, functools.cached_property):
             made = node("const", value, label, label)
-            for part in ("fget", "fset", "__func__"):
+            for part in ("fget", "fset", "__func__", "func"):
                 if getattr(value, part, None) is not None:
                     self.read(made, "const", part, getattr(value, part), label)
             return made
         return self._instance(value, kind, label)
+
+    def _keys(self, value: dict[Any, Any], label: str) -> None:
+        """An error unless keys are compared by value, or by identity alone."""
+        for key in value:
+            if is_leaf(key) or isinstance(key, type | types.FunctionType):
+                continue
+            kind = type(key)
+            found = [lookup(kind, name) for name in ("__eq__", "__hash__")]
+            if found != _OF_IDENTITY and found != _OF_MEMBERS:
+                raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
+            self.pin(kind)
+            self._in_this_process(label)
+
+    def _in_this_process(self, label: str) -> None:
+        """No file says how to read an object of this kind."""
+        self.here = self.here or f"it reads `{label}`, of which no file tells"
 
     def _is_plain_c(self, value: Any) -> bool:
         owner = getattr(value, "__self__", None)
@@ -323,7 +427,7 @@ class ReadLog:
         if value.dtype.hasobject or not value.dtype.isnative:
             raise not_closed(f"`{label}`, an array of objects")
         made = self._walker.node("array", value, label, label)
-        if is_number(value.dtype) and not contents:
+        if is_number(value.dtype) and not contents and not self._as_they_are:
             made.sub = True
             shown = self._shown[id(value)] = self._stand_in(made)
             self.inputs.append(made)
@@ -336,14 +440,14 @@ class ReadLog:
         return made, shown
 
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
-        if self.trust.cls(kind):
+        if self.library(kind):
             top = kind.__module__.partition(".")[0]
             known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
             if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
             if top == "typing":
                 return Leaf(value, False)
-            raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+            return self._of_library(value, kind, label)
         if hidden_state(kind) is not None or type(kind) not in METACLASSES:
             raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
         if isinstance(value, enum.Enum):
@@ -355,11 +459,38 @@ class ReadLog:
             return self._walker.node("tuple", value, label, label)
         if issubclass(kind, _BUILTIN_BASES):
             raise not_closed(f"`{label}`, of a subclass of a builtin class")
-        if any("__getattribute__" in vars(base) for base in kind.__mro__[:-1]):
+        if kind in OPENED or kind.__module__ == "dataclasses":
+            self._in_this_process(label)
+        if not is_generic(lookup(kind, "__getattribute__")):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")
         self.pin(kind)
         made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
         self._instances[id(made)] = set(), set()
+        return made
+
+    def _of_library(self, value: Any, kind: type, label: str) -> StateNode:
+        """An object of a library's class, all of which is what its attributes hold."""
+        self._in_this_process(label)
+        if kind in (logging.Logger, logging.RootLogger):
+            return self._walker.node("logger", value, label, label)
+        if kind is type(os.environ):
+            self.depends(ENVIRONMENT)
+            return self._walker.node("known", value, label, label)
+        store, top = dict_of(value), kind.__module__.partition(".")[0]
+        plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
+        if top not in ("numpy", "scipy") or not plain or self.over:
+            raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+        as_twin = kind.__module__.startswith(_OF_DATA) and not self._as_they_are
+        made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
+        made.fixed = not as_twin
+        self.pin(kind)
+        self._instances[id(made)] = set(), set()
+        self._whole.add(id(made))
+        self._as_they_are += not as_twin
+        try:
+            self.twin(made, as_twin)
+        finally:
+            self._as_they_are -= not as_twin
         return made
 
     # ---- the reads of other runs, too (``joined.py``)
@@ -382,6 +513,8 @@ class ReadLog:
             return known, self._shown.get(id(value), value)
         if kind == "array":
             return self._array(value, label, contents)
+        if kind == "instance" and self.library(type(value)):
+            raise not_closed(f"`{label}`, an object of a library's class that this run has not found")
         made = self._object(value, type(value), label)
         if kind in ("sink", "history"):
             self._untouched.add(id(value))
@@ -424,13 +557,15 @@ class ReadLog:
         their lengths."""
         walker, names = self._walker, self._names
         untouched = self._untouched.union(untouched)
+        self.over = True
         for node in walker.nodes:
             if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
                 node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)
         for node in walker.nodes:
             shadow, absent = self._instances.get(id(node), ((), ()))
             if node.kind == "instance":
-                node.extra = frozenset(shadow), frozenset(absent), None
+                everyone = tuple(dict_of(node.obj) or ()) if id(node) in self._whole else None
+                node.extra = frozenset(shadow), frozenset(absent), everyone
         for leaf in [edge.child for node in walker.nodes if self._very for edge in node.edges]:
             if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
                 leaf.by_value = False

@@ -21,12 +21,14 @@ from ...tracer.ir.refusals import Reason
 from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
+from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import Integers
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Options, Retry, chosen_anew
+from ...tracer.record.shown_text import TextOfValues
 from ...tracer.reroll.roll import roll
 from ..config import config
 from ..mode import VALUE, Mode
@@ -135,17 +137,20 @@ def _record(
     leaves, inputs = _leaves(integers, call, names)
     labels: dict[Any, str] = {}
     stand_ins: dict[int, Any] = {}
+    variables: dict[int, Any] = {}  # id of a node -> its input
 
     def stands_for(node: StateNode) -> Any:
         stand_in = stand_ins[id(node)] = stand_in_of(node, integers, recorder.add_input)
         if node.kind == "array":
             recorder.captured[id(node.obj)] = stand_in
         labels[recorder.inputs[-1]] = node.label
+        variables[id(node)] = recorder.inputs[-1]
         return stand_in
 
     before = {} if others is None else logged.numbers
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
+    recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
     given = Given(reads, call, leaves, positional_names(fn))
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
@@ -174,7 +179,7 @@ def _record(
         graph = reads.graph(untouched)
         made, state = digest(graph, order)
         snapshot = Snapshot(made, state, graph)
-        captured = _in_order(snapshot, reads, recorder, len(inputs), stand_ins)
+        captured = _in_order(snapshot, recorder, len(inputs), stand_ins, variables)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
         effects = effects_of(run, graph, call, given, stood, out)
         out = effects.out
@@ -189,6 +194,7 @@ def _record(
         found = recording_of(
             user_run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=True
         )  # fmt: skip
+    run.end()
     if recorder.reasons:
         raise NotClosedError(recorder.reasons[0])
     found.seconds = {"record": ran - clock, **found.seconds}
@@ -251,6 +257,9 @@ def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str])
         raise run.refuse("a text that is made of values")
     if recorder.choices is not None and recorder.choices.learn(recorder.guards, run.codes()):
         raise chosen_anew()
+    if run.writes and calls_python(recorder.nodes):
+        raise run.refuse("code that runs on the host, beside what is written")
+    run.settle_objects()
     _check_result(run, out)
 
 
@@ -266,21 +275,21 @@ def _check_result(run: LoggedRun, out: Any) -> None:
             if not value.flags.writeable:
                 raise run.refuse("an array from outside in the result")
             arrays.append(id(value))
-        elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in STAND_INS:
+        elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in (*STAND_INS, TextOfValues):
             raise run.refuse(f"a result of the class {kind.__qualname__}")
     if len(set(arrays)) < len(arrays):
         raise run.refuse("one array in two places of the result")
 
 
 def _in_order(
-    snapshot: Snapshot, reads: ReadLog, recorder: Recorder, arguments: int, stand_ins: dict[int, Any]
+    snapshot: Snapshot, recorder: Recorder, arguments: int, stand_ins: dict[int, Any], variables: dict[int, Any]
 ) -> list[Any]:  # fmt: skip
-    """The values of the inputs after the arguments; the recorder's inputs are put in the order of the snapshot's
-    arrays."""
-    place = {id(node): arguments + k for k, node in enumerate(reads.inputs)}
-    order = [place[id(node)] for node in snapshot.inputs]
+    """The values of the inputs after the arguments; the recorder's inputs, of which *variables* are those of nodes, are
+    put in the order of the snapshot's arrays."""
+    places = {var: k for k, var in enumerate(recorder.inputs)}
+    order = [places[variables[id(node)]] for node in snapshot.inputs]
     own = range(arguments)
-    rest = range(arguments + len(order), len(recorder.inputs))
+    rest = [k for k in range(arguments, len(recorder.inputs)) if k not in order]
     recorder.inputs[:] = [recorder.inputs[k] for k in (*own, *order, *rest)]
     recorder.input_names[:] = [recorder.input_names[k] for k in (*own, *order, *rest)]
     for k, node in enumerate(snapshot.inputs):

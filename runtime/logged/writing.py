@@ -5,20 +5,28 @@ Nothing is written before the run is over: ``writes`` has it, and a read of such
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.retry import Retry
+from ...tracer.record.shown_text import Texts
 from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
 from .choices import changes_in_arm
 from .kinds import is_held, is_number
-from .reads import CONTAINERS, NotClosedError, ReadLog, not_closed
+from .reads import CONTAINERS, KEYED, NotClosedError, ReadLog, not_closed
 from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
+
+
+def like(obj: Any, contents: Any) -> Any:
+    """A new container with *contents*, of the kind that *obj* is."""
+    if type(obj) is deque:
+        return deque(contents, obj.maxlen)
+    return defaultdict(obj.default_factory, contents) if type(obj) is defaultdict else type(obj)(contents)
 
 
 class Writing:
@@ -29,6 +37,8 @@ class Writing:
         self.loops = recorder.open_loops  # iterations over symbols that are under way
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
+        self.texts = recorder.texts = Texts()
+        self.quiet = 0  # contexts of `warnings.catch_warnings` that are entered
         self.writes: dict[
             int, WrittenNames | WrittenKeys | WrittenItems
         ] = {}  # what the run has written outside, by id of the owner
@@ -72,7 +82,7 @@ class Writing:
 
     def write_name(self, owner: Any, name: str, value: Any, label: str, read: bool) -> None:
         """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
-        if read and label not in self.reads.varying and is_number(value):
+        if read and self.reads.may_vary(label) and is_number(value):
             raise self.again(Varies(label))
         found = self.writes.setdefault(id(owner), WrittenNames(owner))
         assert isinstance(found, WrittenNames)
@@ -124,7 +134,7 @@ class Writing:
             return kind(obj)
         now: Any = self.current(obj)
         found: Any = self.contents(obj, node) if now is obj else now
-        return deque(found, obj.maxlen) if kind is deque else kind(found)
+        return like(obj, found)
 
     def parts_of(self, obj: Any) -> Any:
         """The contents of a container outside as the run has them: a copy."""
@@ -149,13 +159,13 @@ class Writing:
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
         """Set an item of a dict outside."""
         node = self.reads.node_of(obj)
-        if not is_leaf(key) or type(obj) is not dict:
+        if not is_leaf(key) or type(obj) not in KEYED:
             raise self.refuse("an assignment of an item of a dict with keys that are objects")
         found = self.writes.setdefault(id(obj), WrittenKeys(obj))
         assert isinstance(found, WrittenKeys)
         label = f"{node.label}[{key!r}]" if node is not None else ""
         read = node is not None and self.reads.was_read(node, "key", key)
-        if read and label not in self.reads.varying and is_number(value):
+        if read and self.reads.may_vary(label) and is_number(value):
             raise self.again(Varies(label))
         if id(obj) in self._shown:
             self.current(obj)
@@ -226,6 +236,12 @@ class Writing:
             self.loops[-1].reads(obj)
 
     # ---- when the run is over
+
+    def end(self) -> None:
+        """Nothing is known any more: what is still called is no part of the run, and is refused."""
+        self.reads.end()
+        for known in self.spaces.values():
+            known.clear()
 
     def outside(self) -> set[int]:
         """The ids of the objects that the run has found outside."""

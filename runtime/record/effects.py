@@ -32,7 +32,7 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
 from ...tracer.record.retry import Options, Retry
-from ...tracer.record.shown_text import Shown, Texts
+from ...tracer.record.shown_text import Shown, TextOfValues, Texts
 from ..state.c_state import keeps_c_state
 from ..state.effect_places import SINKS, is_input, place_of
 from ..state.rebuild import Substitution, same_keys, set_attribute, slots
@@ -195,20 +195,8 @@ def find_effects(
             found.refused.append(Refusal.REPLAY_CHANGES(name=str(at[-1])))
         else:
             found.effects.append(OutsideEffect(("store", at, stored[0]), text, stored[1], "{} = {}"))
-    for printed in () if texts is None else texts.printed:
-        if isinstance(printed, Report):
-            report = _report(printed, values)
-            if report is None:
-                found.refused.append(Refusal.REPLAY_CHANGES(name=f"{type(printed.owner).__name__}.{printed.name}"))
-            else:
-                found.effects.append(report)
-            continue
-        text_key, as_text = values.text(printed.text)
-        rest = f", end={printed.end!r}, flush={printed.flush}"
-        key = "print", text_key, rest, id(printed.file)
-        if printed.file is not None:
-            as_text = _into_file(as_text, printed.file)
-        found.effects.append(OutsideEffect(key, _constant(print), as_text, f"{{}}({{}}{rest})"))
+    if texts is not None:
+        found.effects += [one for one in printed_effects(texts, values) if one is not None]
     for key, leave in ends:
         found.effects.append(OutsideEffect(("end", key), _constant(leave), _text(""), "{}({})", again=False))
     if texts is not None and len(found.arrays) > MAX_RESULTS:
@@ -229,6 +217,23 @@ def find_effects(
         found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
     found.effects[:0] = values.taken
     return found
+
+
+def printed_effects(texts: Texts, values: _Values) -> Iterator[OutsideEffect | None]:
+    """The effects of what was printed and reported, in order; None where one can't be done again."""
+    for printed in texts.printed:
+        if isinstance(printed, Report):
+            report = _report(printed, values)
+            if report is None:
+                values.refuse(Refusal.REPLAY_CHANGES(name=f"{type(printed.owner).__name__}.{printed.name}"))
+            yield report
+            continue
+        text_key, as_text = values.text(printed.text)
+        rest = f", end={printed.end!r}, flush={printed.flush}"
+        key = "print", text_key, rest, id(printed.file)
+        if printed.file is not None:
+            as_text = _into_file(as_text, printed.file)
+        yield OutsideEffect(key, _constant(print), as_text, f"{{}}({{}}{rest})")
 
 
 def _named(container: Any, names: dict[int, str], found: Effects, values: _Values) -> Whole:
@@ -542,6 +547,10 @@ class _Values:
         self.originals: dict[int, Any] = dict(given.originals)  # id of a replacement in the run -> the original
         self.taken: list[OutsideEffect] = []
 
+    def refuse(self, reason: Reason) -> None:
+        """Something can't be done again."""
+        self._effects.refused.append(reason)
+
     def expression(self, value: Any, depth: int = 0, once: bool = False) -> _Known | None:
         """(a key that is equal for the same expression, the expression); None where there is none.  *once*: it is not
         evaluated where this very run is recorded."""
@@ -560,7 +569,7 @@ class _Values:
             return self._result(value)
         if isinstance(value, MadeArray) or type(value) in _SHOWN:
             value = self._plain(value)
-        if type(value) is str:
+        if type(value) is str or type(value) is TextOfValues:
             return self.text(value)
         marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown or self._texts.numbers)
         made = self._made.get(id(value))

@@ -45,6 +45,7 @@ from .values import (
     content,
     identity,
     is_empty,
+    is_leaf,
     keys_unchanged,
     state_token,
     unchanged,
@@ -357,8 +358,7 @@ class _Emitter:
         if tests:
             self.fail_if(" or ".join(tests))
         if kind == "dict":
-            by_identity = type | types.FunctionType
-            keys = [identity(k) if isinstance(k, by_identity) else state_token(k) for k in node.extra]
+            keys = [state_token(k) if is_leaf(k) else identity(k) for k in node.extra]
             self.add(label, tuple(keys))
             if node.extra:
                 if all(type(k) is str for k in node.extra):

@@ -59,7 +59,7 @@ _COMPARISONS = {
 _PLAIN_BASES = {"abc", "typing", "typing_extensions", "enum", "builtins"}
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _HELPERS = types.FunctionType | property | staticmethod | classmethod | functools.cached_property | CACHE
-_DRAWING = frozenset(("rvs", "_rvs", "random_state", "_random_state"))
+DRAWING = frozenset(("rvs", "_rvs", "random_state", "_random_state"))
 _VECTORIZED = ("vecentropy", "generic_moment")
 _SPECIAL = types.FunctionType | property | staticmethod  # `__new__` is a static method
 # Methods by which items are found and changed; where a subclass has its own, its items are not what it shows.
@@ -460,7 +460,7 @@ def _unread(walker: Walker, cls: type, trusted: bool, store: dict[str, Any]) -> 
     """The attributes of a distribution of scipy.stats that the code does not read: the generator of its samples, and
     those that a distribution of SciPy's own has set up for itself."""
     bases = [base.__name__ for base in cls.__mro__ if base.__module__.startswith("scipy.stats.")]
-    if not bases or not _DRAWING.isdisjoint(walker.names.attrs):
+    if not bases or not DRAWING.isdisjoint(walker.names.attrs):
         return set()
     set_up = trusted and not {"rv_generic", "multi_rv_generic"}.isdisjoint(bases)
     own = {name for name in store if name.startswith("_")} if set_up else set()

@@ -67,7 +67,7 @@ class _View:
 
     def of(self, value: Any, at: str) -> Any:
         kind = type(value)
-        if kind.__module__.startswith("tracegrad"):
+        if kind.__module__.startswith("tracegrad") and not hasattr(value, "_tracegrad_rebuild"):
             self.traced.append(f"{at}: {kind.__name__}")
         if isinstance(value, float | np.floating):
             return kind.__name__, f"{float(value):.8g}"
@@ -85,7 +85,7 @@ class _View:
         if isinstance(value, list | tuple | deque):
             return [self.of(v, f"{at}[{k}]") for k, v in enumerate(value)]
         if isinstance(value, dict):
-            return [(k, self.of(v, f"{at}[{k!r}]")) for k, v in value.items()]
+            return [(self.of(k, f"a key of {at}"), self.of(v, f"{at}[{k!r}]")) for k, v in value.items()]
         if isinstance(value, types.MethodType):
             return self.of(value.__self__, at)
         if isinstance(value, types.FunctionType):

@@ -285,7 +285,10 @@ class Expressions(ast.NodeVisitor):
     # ---- texts and displays
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        return ast.JoinedStr(self.each(node.values), **place_of(node))
+        at = place_of(node)
+        made = ast.JoinedStr(self.each(node.values), **at)
+        asked = any(isinstance(part, ast.FormattedValue) for part in node.values)
+        return ask("text", [made], at) if asked else made
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
         at, spec = place_of(node), node.format_spec

@@ -24,7 +24,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 OWN = "_tg_"  # begins all names that a copy adds to the user's
@@ -410,6 +410,10 @@ class Transparent:
             value = str(value) if conversion == "s" else repr(value) if conversion == "r" else ascii(value)
         return format(value, spec)
 
+    def text(self, x: str, /) -> str:
+        """An f-string that was joined."""
+        return x
+
     def made(self, x: Any, /) -> Any:
         """A list, dict or set that the copy has just made."""
         return x
@@ -446,3 +450,12 @@ class Transparent:
 
     def while_loop(self, number: int, /) -> Any:
         return PythonWhile()
+
+
+def original(fn: Any) -> Any:
+    """The user's function of which *fn* is the copy, or a method of it; *fn* itself where it is no copy."""
+    if type(fn) is MethodType:
+        return MethodType(original(fn.__func__), fn.__self__)
+    if type(fn) is not FunctionType or OWN not in fn.__code__.co_freevars:
+        return fn
+    return (fn.__closure__ or ())[fn.__code__.co_freevars.index(OWN)].cell_contents.fn

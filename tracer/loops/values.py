@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ir.graph import Atom
 from ..record.array import TracedArray, class_of, to_atom, wrap
+from ..record.recorder import current_recorder
 from ..record.undecided import Number, Undecided
 
 NUMBERS = (float, complex, np.floating, np.complexfloating, np.integer)
@@ -70,6 +71,8 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool) -> Any:
         number = value.number
         leaves += wrap(number.value), wrap(number.rank)
         return OfRanks(number.ranks, number.limit, value.place)
+    if _is_outside(value):  # whose numbers are not read by this
+        return PlainValue(value)
     if isinstance(value, tuple):
         return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep) for v in value]))
     if deep and kind in (list, dict):
@@ -79,6 +82,12 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool) -> Any:
         of_fields = tuple([f.name for f in fields(value)])
         return Parts(kind, of_fields, tuple([taken_apart(getattr(value, n), leaves, deep) for n in of_fields]))
     return PlainValue(value)
+
+
+def _is_outside(value: Any) -> bool:
+    """Whether the run has found *value*, and not made it."""
+    recorder = current_recorder()
+    return recorder is not None and id(value) in recorder.outermost().from_outside
 
 
 def put_together(pattern: Any, leaves: Iterator[Any]) -> Any:

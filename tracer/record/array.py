@@ -262,7 +262,8 @@ class TracedArray(metaclass=_StandIn):
 
     @shape.setter
     def shape(self, value: Any) -> None:
-        if self._storage.owner is not None or not all(step.contiguous(before) for step, before in self._steps):
+        owned = self._storage.owner is not None and not self._steps  # a view is an object of the run's
+        if owned or not all(step.contiguous(before) for step, before in self._steps):
             raise MutationError.here("assigning .shape of this traced array is not supported; use x = x.reshape(...)")
         found = METHODS["reshape"](self, value)  # never a copy: where memory lies otherwise, NumPy raises
         self._steps, self._atom, self._version = found._steps, found._atom, found._version

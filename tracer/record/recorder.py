@@ -7,7 +7,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and bec
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -143,7 +143,7 @@ class Recorder(Builder):
         self.choices: Any = None  # the choices of the code that runs (control/arms.py)
         # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
         self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
-        self.from_outside: set[int] = set()  # ids of objects that the run has not made, and of their copies
+        self.from_outside: Container[int] = set()  # ids of objects that the run has not made, and of their copies
         self.proven: dict[Any, Any] = {}  # arms that have been looked at, with what they were proven for
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
         self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)

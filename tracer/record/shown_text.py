@@ -19,6 +19,12 @@ _DIGITS = "7.7316054981402"
 PRINT, VALUE = "print", "value"
 
 
+class TextOfValues(str):
+    """A text with marks in it, as converted code has it: no code but what shows, joins or keeps it may look at it."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Shown:
     """A traced array as it was when its text was made, and how: by ``str``, ``repr``, a format, or a function."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..control.trees import function_name, structure_text
+from ..convert.transparent import original
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import ShapeError, UnsupportedError, unrecordable
 from ..ir.graph import Atom
@@ -35,6 +36,9 @@ class HostCode:
     """A function of the user's that is not looked into: to a recording it is a constant."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        function = original(function)  # which runs when the recording is over, too
+        if type(function) is functools.partial and original(function.func) is not function.func:
+            raise UnsupportedError.here("a partial of a function that is converted, as host code")
         self.function, self.name = function, getattr(function, "__name__", type(function).__name__)
         self.known: dict[Any, tuple[Any, list[Aval]]] = {}  # (structure, avals) of results by call
 

@@ -344,6 +344,8 @@ class LoggedFrame(FrameChoices):
 
     def context(self, manager: Any) -> Any:
         kind, run = type(manager), self.run
+        if kind.__module__ == "contextlib" and (kind.__name__.startswith("redirect") or kind.__name__ == "chdir"):
+            raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
         if kind.__module__ == "contextlib" or issubclass(kind, np.errstate):
             return manager
         if kind is warnings.catch_warnings and not manager._record:

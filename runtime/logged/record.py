@@ -74,6 +74,7 @@ class Logged:
         self.fn = fn
         self.choices = ChoicesOfCopies()
         self.refused: dict[Any, Reason] = {}  # call key -> why the log of its runs is not closed
+        self.new_call = True  # whether no run of this call has been refused
         self.tries: dict[Any, int] = {}  # call key -> how many such runs there were
         self.contents: set[str] = set()  # labels of arrays and numbers outside that runs need as they are
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
@@ -88,7 +89,8 @@ class Logged:
 
         :param others: the reads of recordings of such calls; None where there are none.
         :param paths: the number of these recordings."""
-        if call.device is not None or TENSOR in call.kinds or self.tries.get(call.key, 0) >= _MOST_TRIES:
+        refused = call.key in self.refused and not self.may_close(call)
+        if call.device is not None or TENSOR in call.kinds or refused:
             return None
         self.choices.known_paths = paths
         for _ in range(_MOST_RUNS):
@@ -100,6 +102,7 @@ class Logged:
             except NotClosedError as error:
                 self.refused[call.key] = error.reason
                 self.tries[call.key] = self.tries.get(call.key, 0) + 1
+                self.new_call = False
                 return None
             except Varies as error:
                 self.varying.add(error.label)
@@ -111,6 +114,10 @@ class Logged:
             finally:
                 unrecordable.clear()
         return None
+
+    def may_close(self, call: Call) -> bool:
+        """Whether such a call was refused, and may be tried once more."""
+        return self.new_call and 0 < self.tries.get(call.key, 0) < _MOST_TRIES
 
     def _follow(self, options: Options) -> bool:
         """Keep what a run has learned for the next one; whether there is to be one."""

@@ -144,7 +144,7 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
             return value if node is None or name != "__class__" else run.seen(value, "the class")
         return reads.read(node, "attr", name, value, f"{node.label}.{name}")
     if type(raw).__name__ == "_tuplegetter":
-        return run.item(obj, raw.__reduce__()[1][0])
+        return run.field(obj, raw.__reduce__()[1][0])
     if found_in(type(raw), "__get__")[0] is None:
         raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")
     reads.read_class(base, name, raw)

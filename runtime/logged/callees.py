@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import pathlib
 import random
 import types
 from typing import Any
@@ -115,6 +116,12 @@ def draws_its_seed(f: Any, args: Any, kwargs: Any) -> bool:
     return generators and all(x is None or is_generator(x) for x in (*args, *kwargs.values()))
 
 
+def asks_files(f: Any) -> bool:
+    """Whether *f*, of ``pathlib``, is no function of texts alone."""
+    name = getattr(f, "__name__", "")
+    return not isinstance(f, type) and (name in vars(pathlib.Path) and name not in vars(pathlib.PurePath))
+
+
 def is_followed(f: types.FunctionType) -> bool:
     """Whether *f*, a function of Python's own, is converted where it is given something of the user's."""
     return f.__module__ in _FOLLOWED or f.__globals__.get("__name__") in _FOLLOWED
@@ -134,6 +141,8 @@ def check_pure(f: Any, trust: Trust, depends: Any, drawn: bool = True) -> None:
         why = None
     if why is not None:
         raise not_closed(f"{module}.{name}, {Refusal(why) if not isinstance(why, Refusal) else why.name}")
+    if module == "pathlib" and asks_files(f):
+        raise not_closed(f"{getattr(f, '__qualname__', name)}(), which asks for files")
     setting = setting_of(f)
     if setting is not None:
         depends(setting)

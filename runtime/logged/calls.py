@@ -11,13 +11,14 @@ import numpy as np
 
 from ...tracer.bytecode.method_calls import PLAIN_METHODS
 from ...tracer.convert.copies import Copy, convert
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ..state.kept_cache import CACHE
 from ..state.state_graph import StateNode
-from ..state.trust import setting_of
+from ..state.trust import impurity, setting_of
 from ..state.values import is_leaf
 from .attributes import found_in, load, load_plainly
 from .callees import (
@@ -85,10 +86,9 @@ class Calls(KeptResults):
         if not values:
             return values
         names = fn.__code__.co_varnames[: fn.__code__.co_argcount][-len(values) :]
-        return tuple([self.default(node, name, value) for name, value in zip(names, values, strict=True)])
+        return tuple([self._default(node, name, value) for name, value in zip(names, values, strict=True)])
 
-    def default(self, node: StateNode, name: str, value: Any) -> Any:
-        """The default value of a parameter, as the run gets it."""
+    def _default(self, node: StateNode, name: str, value: Any) -> Any:
         if is_leaf(value):
             return value  # of a tuple that is compared by identity
         return self.reads.read(node, "const", name, value, f"default {name}")
@@ -179,6 +179,8 @@ class Calls(KeptResults):
         callbacks = takes_callbacks(f)
         self._check_seed(f, args, kwargs)
         if id(f) not in self._judged:
+            if isinstance(why := impurity(f), Refusal):
+                raise self.refuse(f"{f.__module__}.{f.__name__}, {why.name}")
             self._judged[id(f)] = f
             if (setting := setting_of(f)) is not None:
                 self.reads.depends(setting)

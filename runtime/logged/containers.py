@@ -88,7 +88,7 @@ class Containers(LibraryObjects):
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:
             if type(index) is slice and self.reads.node_of(obj) is not None:
                 raise self.refuse("a slice of a named tuple")
-            return self._field(obj, index)
+            return self.field(obj, index)
         return self.special(obj, "__getitem__", index)
 
     def _missing(self, obj: Any, node: Any, kind: type, key: Any) -> Any:
@@ -102,7 +102,7 @@ class Containers(LibraryObjects):
         self.set_key(obj, key, value)
         return value
 
-    def _field(self, obj: Any, index: Any) -> Any:
+    def field(self, obj: Any, index: Any) -> Any:
         """A field of a named tuple, as the tuple has it."""
         node, found = self.reads.node_of(obj), tuple.__getitem__(obj, index)
         if node is None:
@@ -187,7 +187,7 @@ class Containers(LibraryObjects):
             self.changes(obj)  # an iterator, perhaps
             return obj
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
-            return [self._field(obj, k) for k in range(tuple.__len__(obj))]
+            return [self.field(obj, k) for k in range(tuple.__len__(obj))]
         if found_in(kind, "__iter__")[0] is not None:
             return self._iterator(self.special(obj, "__iter__"))
         if found_in(kind, "__getitem__")[0] is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.trees import node_functions
 from ...tracer.record.array import TracedArray
 from ..record.call_key import Call
 from ..record.effects import (
@@ -46,7 +47,7 @@ def effects_of(
     """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
     numbers outside, in the order of the kernel's operands, by the ids of their nodes."""
     found = Effects(out=out)
-    objects = _objects_in(out)
+    objects = _objects_in(run, out)
     if (
         not run.writes
         and not objects
@@ -61,8 +62,14 @@ def effects_of(
     values.originals.update({key: original for key, (_, original) in run.twins.items()})
     for entry in run.writes.values():
         _write(run, entry, found, values, graph)
-    found.effects += printed_effects(run.texts, values)  # type: ignore[arg-type]
-    if any(effect is None for effect in found.effects) or found.refused or len(found.arrays) > MAX_RESULTS:
+    printed = [*printed_effects(run.texts, values)]
+    found.effects += [effect for effect in printed if effect is not None]
+    if (
+        None in printed
+        or any(effect is None for effect in found.effects)
+        or found.refused
+        or len(found.arrays) > MAX_RESULTS
+    ):
         raise not_closed("a value that can't be made again")
     names: dict[int, str] = {}
     outside = given.places.keys() | run.outside()
@@ -75,16 +82,23 @@ def effects_of(
     return found
 
 
-def _objects_in(out: Any) -> set[int]:
+def _objects_in(run: LoggedRun, out: Any) -> set[int]:
     """The ids of the objects in a result that are no data, and no containers that results are taken apart to."""
     found, stack = set(), [out]
     while stack:
         value = stack.pop()
         if type(value) in (list, tuple, dict):
             stack += value.values() if type(value) is dict else value
+        elif _is_own_node(run, type(value)):
+            continue
         elif not isinstance(value, _DATA) and type(value).__name__ != "TracedInt":
             found.add(id(value))
     return found
+
+
+def _is_own_node(run: LoggedRun, kind: type) -> bool:
+    """Whether objects of *kind* are trees of ours (sparse matrices), whose leaves are the result's."""
+    return run.reads.library(kind) and bool(node_functions(kind))
 
 
 def _write(

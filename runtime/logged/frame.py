@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.convert.transparent import OWN, Begun
+from ...tracer.convert.transparent import OWN, Begun, PythonFor, PythonWhile
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import set_item
@@ -29,6 +29,19 @@ from .kinds import BUILT, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
 from .texts import marked, text_of
 from .writes import DELETED
+
+
+class _PythonWhile(PythonWhile):
+    """A ``while`` statement that runs as in Python, and asks the run for its condition."""
+
+    __slots__ = ("_truth",)
+
+    def __init__(self, truth: Any) -> None:
+        super().__init__()
+        self._truth = truth
+
+    def test(self, x: Any, /) -> bool:
+        return super().test(self._truth(x))
 
 
 class LoggedFrame(FrameChoices):
@@ -320,13 +333,19 @@ class LoggedFrame(FrameChoices):
 
     def loop(self, number: int, iterable: Any) -> Any:
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
+        if self.run.recorder.row_inputs:
+            return PythonFor(iter(over))
         return begin(self.run.recorder, over, self.loops[number])
 
     def while_loop(self, number: int) -> Any:
+        if self.run.recorder.row_inputs:  # whose rows may end at different iterations
+            return _PythonWhile(self.test)
         return begin_while(self.run.recorder, self.loops[number])
 
     def context(self, manager: Any) -> Any:
         kind, run = type(manager), self.run
+        if kind.__module__ == "contextlib" and (kind.__name__.startswith("redirect") or kind.__name__ == "chdir"):
+            raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
         if kind.__module__ == "contextlib" or issubclass(kind, np.errstate):
             return manager
         if kind is warnings.catch_warnings and not manager._record:

@@ -51,7 +51,7 @@ def _with_defaults(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> A
             continue
         if node is None or name not in names:
             raise run.refuse(f"the default `{name}` of {f.__qualname__}")
-        found[name] = run.default(node, name, value)
+        found[name] = run.reads.read(node, "const", name, value, f"default {name}")
     return found
 
 

@@ -39,12 +39,6 @@ _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 _HASHES = ("hash", "__hash__")
 
 
-def is_as_before(made: Any, was: tuple[Any, ...]) -> bool:
-    """Whether a copy of a container holds what it held."""
-    now = _parts(made)
-    return len(now) == len(was) and all(map(same_objects, now, was))
-
-
 class Handing(Writing):
     """The part of a run that hands values to libraries."""
 
@@ -226,11 +220,11 @@ class Handing(Writing):
                 *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
             )
             for value, was in pictures:
-                if not _is_as_it_was(value, was):
+                if not is_as_it_was(value, was):
                     self.array_changed(value) if isinstance(value, np.ndarray) else self.changes(value)
             while self._copies:
                 made, was = self._copies[-1]
-                same = made is not result and is_as_before(made, was)
+                same = made is not result and is_as_it_was(made, was)
                 del made, was
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
@@ -282,5 +276,8 @@ def _parts(container: Any) -> tuple[Any, ...]:
     return tuple(container.items()) if isinstance(container, dict) else tuple(container)
 
 
-def _is_as_it_was(value: Any, was: Any) -> bool:
-    return value.tobytes() == was if isinstance(value, np.ndarray) else is_as_before(value, was)
+def is_as_it_was(value: Any, was: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.tobytes() == was
+    now = _parts(value)
+    return len(now) == len(was) and all(map(same_objects, now, was))

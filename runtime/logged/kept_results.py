@@ -36,6 +36,10 @@ class KeptResults(Containers):
         known = [is_leaf(x) or self._is_outside(x) for x in values]
         if node is None or not all(known) or self.writes or self.loops or self.recorder.arms or is_traced(values):
             raise self.refuse(f"`{f.__name__}`, which keeps its results")
+        printed = len(self.texts.printed)
+        self.call(self.reads.read(node, "const", "__wrapped__", f.__wrapped__, f.__name__), *args, **kwargs)
+        if self.writes or len(self.texts.printed) > printed:  # which a run that is made again would do again
+            raise self.refuse(f"`{f.__name__}`, which keeps its results, and does more than compute")
         with nothing_recorded():
             answer = f(*args, **kwargs)
         if _arrays(answer) is None:

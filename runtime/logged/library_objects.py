@@ -15,7 +15,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.record.recorder import Recorder
 from ..state.rebuild import set_attribute, slots
 from ..state.state_graph import StateNode
-from .handing import Handing, is_as_before
+from .handing import Handing, is_as_it_was
 from .kinds import PLAIN
 from .reads import CONTAINERS, ReadLog
 from .writes import WrittenNames
@@ -72,7 +72,7 @@ class LibraryObjects(Handing):
         """Note what libraries have put into the twins; an error where that has no place outside."""
         for made, node, before, copies, arrays in self._before:
             same = all(np.array_equal(kept, shown, equal_nan=kept.dtype.kind in "fc") for kept, shown in arrays)
-            if not same or not all(is_as_before(*copy) for copy in copies):
+            if not same or not all(is_as_it_was(*copy) for copy in copies):
                 raise self.refuse(f"`{node.label}`, which the run changes")
             now = parts_of(made)
             changed = {name: value for name, value in now.items() if before.get(name, now) is not value}

@@ -248,22 +248,37 @@ def _copy(run: Any, x: Any) -> Any:
     kind = type(x)
     if kind in CONTAINERS:
         return x if kind in (tuple, frozenset) else run.made(run.shallow(x) if run.reads.node_of(x) else copy.copy(x))
-    return _copied(run, x, None) if _is_copied_by_parts(run, x) else run.handing(copy.copy, (x,), {}, False)
+    if _is_copied_by_parts(run, x, "__deepcopy__"):
+        return _copied(run, x, None)
+    if not run.reads.library(kind) and type(found_in(kind, "__copy__")[1]) is types.FunctionType:
+        return run.special(x, "__copy__")
+    return run.handing(copy.copy, (x,), {}, False)
 
 
 def _deepcopy(run: Any, x: Any, *memo: Any) -> Any:
     return run.handing(copy.deepcopy, (x, *memo), {}, False) if memo else _deep(run, x, {})
 
 
-def _is_copied_by_parts(run: Any, x: Any) -> bool:
-    """Whether a copy of *x* is another object of its class with the same attributes."""
+_OF_STATES = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+_OF_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__getattr__")
+
+
+def _is_copied_by_parts(run: Any, x: Any, other: str) -> bool:
+    """Whether a copy of *x* is another object of its class with the same attributes; the method *other* makes copies of
+    another kind."""
     kind = type(x)
     if kind in TRACED or run.reads.library(kind) or isinstance(x, type | types.FunctionType | enum.Enum):
         return False
-    own = [found_in(kind, name)[0] for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")]
-    hooks = [found_in(kind, name)[0] for name in ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__")]
-    plain = all(base in (object, types.SimpleNamespace, None) for base in own) and hooks == [None] * 4
-    return plain and type(dict_of(x)) is dict and kind not in copyreg.dispatch_table and not slots(kind)
+    store = dict_of(x)
+    if type(store) is not dict or not store.keys().isdisjoint((*_OF_COPIES, *_OF_STATES)):
+        return False
+    run.reads.pin(kind)
+    for name in (*_OF_COPIES, *_OF_STATES):
+        run.reads.names(name)
+    own = [found_in(kind, name)[0] for name in _OF_STATES]
+    hooks = [found_in(kind, name)[0] for name in _OF_COPIES if name != other]
+    plain = all(base in (object, types.SimpleNamespace, None) for base in own) and not any(hooks)
+    return plain and kind not in copyreg.dispatch_table and not slots(kind)
 
 
 def _copied(run: Any, x: Any, memo: dict[int, Any] | None) -> Any:
@@ -299,7 +314,7 @@ def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
     if kind is tuple:
         found = [_deep(run, value, memo) for value in run.iterable(x)]
         return x if all(map(operator.is_, found, x)) else tuple(found)
-    if _is_copied_by_parts(run, x):
+    if _is_copied_by_parts(run, x, "__copy__"):
         return _copied(run, x, memo)
     if isinstance(x, type | types.FunctionType | enum.Enum):
         return x
@@ -316,6 +331,20 @@ def _repr(run: Any, x: Any) -> Any:
     return text_of(run, x, repr) if type(x) in TRACED else run._natively(repr, (x,), {}, False)
 
 
+def _reversed(run: Any, x: Any) -> Any:
+    kind = type(x)
+    if kind in _REVERSED or kind in CONTAINERS or run.reads.library(kind):
+        return run.made(reversed(x if kind in _REVERSED else run.iterable(x)))
+    run.reads.pin(kind)
+    for name in ("__reversed__", "__len__", "__getitem__"):
+        run.reads.names(name)
+    if found_in(kind, "__reversed__")[0] is not None:
+        return run.iterable(run.special(x, "__reversed__"))
+    if found_in(kind, "__len__")[0] is not tuple or found_in(kind, "__getitem__")[0] is not tuple:
+        raise run.refuse(f"reversed() of an object of the class {kind.__qualname__}")
+    return run.made(reversed([run.item(x, k) for k in range(tuple.__len__(x))]))
+
+
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
@@ -324,7 +353,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(iter): _iter, id(next): _next, id(sum): _sum,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
-    id(reversed): lambda run, x: run.made(reversed(x if type(x) in _REVERSED else run.iterable(x))),
+    id(reversed): _reversed,
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
     **{id(f): _question(f) for f in _OF_KINDS},
     id(copy.copy): _copy, id(copy.deepcopy): _deepcopy,

@@ -342,6 +342,8 @@ class ReadLog:
             return self._class(value, label)
         if kind in CONTAINERS:
             if issubclass(kind, dict):
+                if kind in (defaultdict, Counter):
+                    self._in_this_process(label)
                 self._keys(value, label)
                 return node("dict", value, label, label, extra=tuple(value))
             made = node(CONTAINERS[kind], value, label, label)
@@ -354,6 +356,8 @@ class ReadLog:
             self.read(made, "attr", "__func__", value.__func__, label)
             self.read(made, "attr", "__self__", value.__self__, label)
             return made
+        if kind in (CACHE, functools.partial, functools.cached_property, *_GETTERS) or is_wrapper(value):
+            self._in_this_process(label)
         if kind is CACHE:
             made = node("cached", value, label, label)
             self.read(made, "const", "__wrapped__", value.__wrapped__, label)
@@ -391,6 +395,11 @@ class ReadLog:
             if found != _OF_IDENTITY and found != _OF_MEMBERS:
                 raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
             self.pin(kind)
+            self._in_this_process(label)
+
+    def _in_this_process(self, label: str) -> None:
+        """No file says how to read an object of this kind."""
+        self.here = self.here or f"it reads `{label}`, of which no file tells"
 
     def _is_plain_c(self, value: Any) -> bool:
         owner = getattr(value, "__self__", None)
@@ -450,6 +459,8 @@ class ReadLog:
             return self._walker.node("tuple", value, label, label)
         if issubclass(kind, _BUILTIN_BASES):
             raise not_closed(f"`{label}`, of a subclass of a builtin class")
+        if kind in OPENED or kind.__module__ == "dataclasses":
+            self._in_this_process(label)
         if not is_generic(lookup(kind, "__getattribute__")):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")
         self.pin(kind)
@@ -459,6 +470,7 @@ class ReadLog:
 
     def _of_library(self, value: Any, kind: type, label: str) -> StateNode:
         """An object of a library's class, all of which is what its attributes hold."""
+        self._in_this_process(label)
         if kind in (logging.Logger, logging.RootLogger):
             return self._walker.node("logger", value, label, label)
         if kind is type(os.environ):

@@ -53,6 +53,7 @@ from .warned import warnings_refused
 from .writes import Varies
 
 _MOST_RUNS = 16
+_MOST_TRIES = 2  # of calls like one whose log was not closed: the first one may have read a file
 _PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
 
 
@@ -73,6 +74,8 @@ class Logged:
         self.fn = fn
         self.choices = ChoicesOfCopies()
         self.refused: dict[Any, Reason] = {}  # call key -> why the log of its runs is not closed
+        self.new_call = True  # whether no run of this call has been refused
+        self.tries: dict[Any, int] = {}  # call key -> how many such runs there were
         self.contents: set[str] = set()  # labels of arrays and numbers outside that runs need as they are
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
@@ -86,15 +89,20 @@ class Logged:
 
         :param others: the reads of recordings of such calls; None where there are none.
         :param paths: the number of these recordings."""
-        if call.device is not None or TENSOR in call.kinds or call.key in self.refused:
+        refused = call.key in self.refused and not self.may_close(call)
+        if call.device is not None or TENSOR in call.kinds or refused:
             return None
         self.choices.known_paths = paths
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
-                return _record(self, call, mode, plan, capacities, others)
+                found = _record(self, call, mode, plan, capacities, others)
+                self.refused.pop(call.key, None)
+                return found
             except NotClosedError as error:
                 self.refused[call.key] = error.reason
+                self.tries[call.key] = self.tries.get(call.key, 0) + 1
+                self.new_call = False
                 return None
             except Varies as error:
                 self.varying.add(error.label)
@@ -106,6 +114,10 @@ class Logged:
             finally:
                 unrecordable.clear()
         return None
+
+    def may_close(self, call: Call) -> bool:
+        """Whether such a call was refused, and may be tried once more."""
+        return self.new_call and 0 < self.tries.get(call.key, 0) < _MOST_TRIES
 
     def _follow(self, options: Options) -> bool:
         """Keep what a run has learned for the next one; whether there is to be one."""

@@ -206,7 +206,8 @@ class Dispatcher:
             live = endpoint.live.get(call.key)
             known = tuple(endpoint.variants.find(call.key) or ())
         if live is not None:
-            return self._run_live(endpoint, call, live)
+            answer = self._by_another_run(endpoint, call, known)
+            return self._run_live(endpoint, call, live) if answer is MISS else answer
         variant, arrays, snapshot = self._find(call, known)
         answer, reason = self._replay(endpoint, call, variant, arrays)
         if answer is MISS and variant is not None:
@@ -339,6 +340,10 @@ class Dispatcher:
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
         """The answer by a run whose log is closed, which may be replayed from now on; MISS where there is none."""
+        return MISS
+
+    def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
+        """As ``_by_log``, of a call like one that Python has answered: what made it do so may have been done once."""
         return MISS
 
     def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
@@ -652,6 +657,8 @@ class FunctionDispatcher(Dispatcher):
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
+        if self.logged is not None:
+            self.logged.new_call = True
         return self.answer(endpoint, self.numbers(call))
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -713,6 +720,17 @@ class FunctionDispatcher(Dispatcher):
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
         return self.logged.record(call, mode, self.plans.get(call), (), others, paths)
+
+    def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
+        if self.logged is None or not self.logged.may_close(call):
+            return MISS
+        answer = self._by_log(endpoint, call, known, None, "what the first call did is not done again")
+        if answer is not MISS:
+            with self.lock:
+                endpoint.live.pop(call.key, None)
+                if not endpoint.live:
+                    self.stats.live = ""
+        return answer
 
     def analysed(self, call: Call) -> Reason | None:
         """The reason why no run like *call* has a closed log; None where one has, or none was tried."""

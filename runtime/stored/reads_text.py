@@ -82,6 +82,7 @@ class Reading:
         self.inputs: list[Any] = []  # arrays, and numbers of the run
         self._roots = roots
         self._numbers: dict[int, int] = {}  # id of an object -> its number
+        self._shared: dict[int, tuple[int, Any]] = {}  # id of a namespace or cell -> its number, itself
 
     def number(self, x: Any) -> int | None:
         """The number of an object that has been met."""
@@ -135,6 +136,10 @@ class Reading:
         self._numbers[id(x)] = len(self.objects)
         self.objects.append(x)
         return "new", self._head(x, kind)
+
+    def _which(self, x: Any) -> int:
+        """The number of a namespace or cell among those of functions."""
+        return self._shared.setdefault(id(x), (len(self._shared), x))[0]
 
     def _plain(self, x: Any, kind: type) -> Any:
         """The text of an immutable container."""
@@ -195,7 +200,12 @@ class Reading:
         generated = fn.__code__.co_filename == _GENERATED
         defaults = tuple([self._default(x) for x in fn.__defaults__ or ()])
         keywords = tuple([(name, self._default(x)) for name, x in (fn.__kwdefaults__ or {}).items()])
-        return "function", self._code(fn.__code__), defaults, keywords, self._cells(fn) if generated else ()
+        # which namespaces and cells: what one function finds there, another one that has the same finds, too
+        shared = fn.__globals__, getattr(fn, "__builtins__", None), *(fn.__closure__ or ())
+        return (
+            "function", self._code(fn.__code__), defaults, keywords, tuple(map(self._which, shared)),
+            self._cells(fn) if generated else (),
+        )  # fmt: skip
 
     def _default(self, x: Any) -> Any:
         return self.text(x) if _is_plain(x) else ("other",)

@@ -479,6 +479,28 @@ def check_value(fn: Any) -> Any:
     return f.stats
 
 
+def test_where_a_function_finds_its_names_counts(cache, process) -> None:
+    """Two functions may read one global, or two of the same name and code."""
+    penalty = "RATE = {}\ndef penalty(x): return np.sum(x) * RATE\n"
+    own = "def f(x): return penalty(x) + RATE"
+    for rate, found in ((2.0, 0), (2.0, 1), (3.0, 0)):
+        helper = f"import numpy as np\n{penalty.format(rate)}"
+        for model in (f"{helper}{own}", f"import numpy as np\nfrom helper import penalty\nRATE = 2.0\n{own}"):
+            stats = check_value(process(model, helper).f)
+            assert stats.from_disk == found and not stats.not_kept
+    cells = """
+import numpy as np
+def make(k):
+    def a(x): return x * k
+    def b(x): return x + k
+    return a, b
+a, b = make(2.0)
+def f(x): return np.sum(a(x)) + np.sum(b(x))
+"""
+    for edit, found in (("make(2.0)", 0), ("make(2.0)", 1), ("make(2.0)[0], make(3.0)[1]", 0), ("make(2.0)", 1)):
+        assert check_value(process(cells.replace("make(2.0)", edit)).f).from_disk == found
+
+
 NUMBERS = """
 import numpy as np
 RATE, COUNT, STATE = 0.5, 3, {"decay": 0.25}

@@ -17,7 +17,6 @@ from ..state.kept_list import LENGTH
 from ..state.libraries import PRINT_OPTIONS
 from ..state.pins import can_change
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
-from ..state.trust import Trust
 from ..state.values import unchanged
 from .library_text import NotStoredError, class_text, code_of, described, is_library, library_of
 from .reads_text import ABSENT, Place, Reading, Reads, default_of
@@ -172,7 +171,7 @@ class LogText:
 
     def _check(self) -> None:
         graph, reading = self._graph, self._reading
-        trust = Trust()
+        trust = graph.pins.trust
         for node in graph.nodes:
             if node.kind not in _KINDS or node.changes:
                 raise NotStoredError(f"it reads {node.label} ({node.kind})")

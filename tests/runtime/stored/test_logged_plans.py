@@ -393,6 +393,10 @@ SMALL = {
         "        s = s + np.sum(x) * k * len(n)\n    return s",
         ("'a', ", "'ax', "), "a set",
     ),
+    "texts in order": (
+        "ALL = {'a', 'bc'}\ndef f(x): return sum(np.sum(x) ** k * len(n) for k, n in enumerate(sorted(ALL)))",
+        ("'a', ", "'ax', "), "",
+    ),
     "a text among texts": (
         "ALL = {'a', 'bc'}\ndef f(x): return np.sum(x) * (2 if 'a' in ALL and 'a' in {'a', N} else 3)\nN = 'b'",
         ("'a', ", "'q', "), "",

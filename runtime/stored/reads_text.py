@@ -50,6 +50,8 @@ _GENERATED = "<string>"  # the file of code that dataclasses and named tuples ma
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _C_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
                   types.GetSetDescriptorType, types.MemberDescriptorType)  # fmt: skip
+_CONTAINERS = (list, tuple, deque, dict, OrderedDict, set, frozenset)
+_OF_PARTS = (types.MethodType, property, staticmethod, classmethod, object)  # of which all stands in places
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _DESCRIPTIONS = frozenset((
     "__doc__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__firstlineno__",
@@ -162,18 +164,25 @@ class Reading:
             return self._module(x)
         if kind is np.ndarray:
             return self._array(x)
+        if kind in _CONTAINERS:
+            return self._container(x, kind)
+        if kind in _OF_PARTS:
+            return (kind.__name__,)
+        return self._in_c(x, kind) or self._named(x, kind) or self._instance(x, kind)
+
+    def _container(self, x: Any, kind: type) -> Any:
         if kind is list or kind is tuple:
             return kind.__name__, len(x)
         if kind is deque:
             return "deque", len(x), x.maxlen
         if kind is dict or kind is OrderedDict:
             return kind.__name__, *[self.text(key) for key in x]
-        if kind is set or kind is frozenset:
-            if not all(map(_is_plain, x)):
-                raise NotStoredError("it reads a set of objects")
-            return kind.__name__, *self._elements(x)
-        if kind in (types.MethodType, property, staticmethod, classmethod, object):
-            return (kind.__name__,)
+        if not all(map(_is_plain, x)):
+            raise NotStoredError("it reads a set of objects")
+        return kind.__name__, *self._elements(x)
+
+    def _in_c(self, x: Any, kind: type) -> Any:
+        """The text of a function in C, or a NaN; None for others."""
         if kind is np.ufunc:
             return ufunc_text(x)
         if kind is DISPATCHER:
@@ -186,7 +195,7 @@ class Reading:
             return "descriptor", self.text(x.__objclass__), x.__name__
         if kind is float or kind is complex or _is_scalar(x, kind):
             return "nan", kind.__name__, np.asarray(x).tobytes()
-        return self._named(x, kind) or self._instance(x, kind)
+        return None
 
     def _array(self, x: np.ndarray) -> Any:
         if not (x.dtype.isnative and x.dtype.kind in "fiub"):

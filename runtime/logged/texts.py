@@ -38,7 +38,7 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str) -> Any:
             raise run.refuse("a text that is made of values")
         return value
     if kind not in TRACED and has_known_text(value):
-        return make(value)
+        return make(run.handed(value, False))
     _look_into(run, value)
     run.no_carry(value, "a text is made of values")
     texts: Texts = run.texts

@@ -448,6 +448,48 @@ SMALL = {
     "a global of the decorator's module": (
         "import helper\ndef f(x): return np.sum(helper.squash(x, more=helper.RATE))", ("helper.RATE", "2.0"), "",
     ),
+    "a partial": (
+        "from functools import partial\ndef g(k, x, n=1): return x * k * n\nh = partial(g, 2.0, n=3)\n"
+        "def f(x): return np.sum(h(x))",
+        ("n=3", "n=4"), "",
+    ),
+    "the function in a partial": (
+        "from functools import partial\ndef g(k, x): return x * k\nh = partial(g, 2.0)\ndef f(x): return np.sum(h(x))",
+        ("x * k", "x + k"), "",
+    ),
+    "a namespace": (
+        "from types import SimpleNamespace\nN = SimpleNamespace(rate=2.0)\ndef f(x): return np.sum(x) * N.rate",
+        ("2.0", "3.0"), "",
+    ),
+    "a dict with a default": (
+        "from collections import defaultdict\nD = defaultdict(float, a=2.0)\ndef f(x): return np.sum(x) * D['a']",
+        ("2.0", "3.0"), "",
+    ),
+    "a getter": (
+        "import operator\nclass A: rate, other = 2.0, 3.0\na = A()\nget = operator.attrgetter('rate')\n"
+        "def f(x): return np.sum(x) * get(a)",
+        ("('rate')", "('other')"), "",
+    ),
+    "a descriptor that takes the place of an attribute": (
+        "class D:\n    def __get__(self, obj, cls): return 2.0\nclass A: rate = D()\na = A()\n"
+        "a.__dict__['rate'] = 3.0\ndef f(x): return np.sum(x) * a.rate",
+        ("class A", "D.__set__ = lambda self, obj, value: None\nclass A"), "",
+    ),
+    "a compiled function": (
+        "from tracegrad import compile_grad\nRATE = 2.0\n@compile_grad\ndef g(x): return np.sum(x * x) * RATE\n"
+        "def f(x): return g(x) + 1.0",
+        ("RATE = 2.0", "RATE = 3.0"), "",
+    ),
+    "a derivative": (
+        "from tracegrad.autograd import grad\ndef g(x, k): return np.sum(x * x * k)\nslope = grad(g)\n"
+        "def f(x): return np.sum(slope(x, 2.0) * x)",
+        ("grad(g)", "grad(lambda x, k: np.sum(x * k))"), "",
+    ),
+    "which argument a derivative is of": (
+        "from tracegrad.autograd import grad\ndef g(x, y): return np.sum(x * x * y)\nslope = grad(g, 0)\n"
+        "def f(x): return np.sum(slope(x, x * 3))",
+        ("grad(g, 0)", "grad(g, 1)"), "",
+    ),
     "effects": ("COUNT = [0]\ndef f(x):\n    COUNT.append(1)\n    return np.sum(x)", ("np.sum(x)", "x[0]"), "effects"),
     "draws": ("def f(x): return np.sum(x) * np.random.rand()", None, None),
     "the time": ("import time\ndef f(x): return np.sum(x) * (time.time() > 5)", ("> 5", "< 5"), None),

@@ -126,6 +126,8 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
 
     def call(run: Any, *args: Any, key: Any = None, **kwargs: Any) -> Any:
         own = own_answer(builtin) or builtin
+        if key is None and len(args) == 1 and type(args[0]) in _SETS and all(type(x) is str for x in args[0]):
+            args = (list(args[0]),)  # the order in which they come does not count
         values = [run.iterable(args[0])] if len(args) == 1 else list(args)
         if key is not None:
             return own(*values, key=lambda x: run.handed(run.call(key, x), False), **kwargs)
@@ -345,6 +347,7 @@ def _reversed(run: Any, x: Any) -> Any:
     return run.made(reversed([run.item(x, k) for k in range(tuple.__len__(x))]))
 
 
+_SETS = (set, frozenset)
 _REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,

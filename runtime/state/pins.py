@@ -227,7 +227,7 @@ class Pins:
         functions: Iterable[FunctionType] = (),
         loose: Mapping[int, Collection[str]] | None = None,
     ) -> None:
-        self._names, self._trust = names, trust
+        self._names, self.trust = names, trust
         self._loose = loose or {}
         self._classes = tuple(classes)
         self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
@@ -329,7 +329,7 @@ class Pins:
                 return False
         words = self._read()
         for cls, parts in self.classes.items():
-            if class_token(cls, self._names, self._trust) != parts:
+            if class_token(cls, self._names, self.trust) != parts:
                 return False
         for cls, name, value, by_value in self.leaves:
             if not _unchanged(lookup(cls, name), value, by_value):

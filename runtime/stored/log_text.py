@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...tracer.record.integers import limit_of
-from ..disk.encoding import EncodingError
+from ..disk.encoding import EncodingError, decode
 from ..state.kept_list import LENGTH
 from ..state.libraries import PRINT_OPTIONS
 from ..state.pins import can_change
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
-from ..state.trust import Trust
 from ..state.values import unchanged
 from .library_text import NotStoredError, class_text, code_of, described, is_library, library_of
 from .reads_text import ABSENT, Place, Reading, Reads, default_of
@@ -25,10 +24,12 @@ from .reads_text import ABSENT, Place, Reading, Reads, default_of
 _MOST = 4096  # places
 _KINDS = frozenset((
     "function", "array", "library", "module", "list", "tuple", "dict", "set", "instance", "class", "method", "const",
-    "member", "number",
+    "member", "number", "partial", "compiled",
 ))  # fmt: skip
 _BY_KEY = (str, int, bool, bytes, type(None))
-_OF_DESCRIPTORS = ("fget", "fset", "__func__")
+_PARTS = {
+    "const": ("fget", "fset", "__func__"), "partial": ("func", "args", "keywords"), "compiled": ("__wrapped__",),
+}  # fmt: skip
 
 
 class LogText:
@@ -109,10 +110,14 @@ class LogText:
             count = len(self._reading.inputs)
             found, text = self._reading.read(place)
             same = found is expected or (_by_value(child) and unchanged(found, expected))
+            if type(found) is types.MethodType and found == expected:  # one that is made each time
+                same = self._reading.stands_for(expected, found)
         except EncodingError as error:
             raise NotStoredError(f"it reads {error}") from None
         if not same:
             raise NotStoredError("what it reads has changed")
+        if isinstance(child, Leaf) and not child.by_value and _is_of_attributes(text):
+            raise NotStoredError(f"it reads {described(found)}")
         if isinstance(child, StateNode) and child.kind in ("number", "array"):
             self._inputs.setdefault(id(child), count)
         self._steps.append((place, text))
@@ -148,7 +153,7 @@ class LogText:
     def _constant(self, node: StateNode, owner: int, key: Any, child: Leaf | StateNode) -> Iterator[Place]:
         """The place of a part that can't change: a default, a function in a descriptor, a member of an enumeration."""
         part = child.obj if isinstance(child, StateNode) else child.value
-        if node.kind == "const" and key in _OF_DESCRIPTORS:
+        if key in _PARTS.get(node.kind, ()):
             yield "part", owner, key
         elif node.kind == "function" and default_of(node.obj, key) is part:
             yield "default", owner, key
@@ -172,7 +177,7 @@ class LogText:
 
     def _check(self) -> None:
         graph, reading = self._graph, self._reading
-        trust = Trust()
+        trust = graph.pins.trust
         for node in graph.nodes:
             if node.kind not in _KINDS or node.changes:
                 raise NotStoredError(f"it reads {node.label} ({node.kind})")
@@ -212,6 +217,12 @@ def _hindrances(graph: StateGraph) -> Iterator[str]:
 
 def _by_value(child: Leaf | StateNode | None) -> bool:
     return child.by_value if isinstance(child, Leaf) else child is not None and child.kind == "number"
+
+
+def _is_of_attributes(text: bytes) -> bool:
+    """Whether a text is that of an object which has been met here, and is no more than its class and its parts."""
+    found = decode(text)
+    return found[0] == "new" and found[1][0] == "instance"
 
 
 def _free(fn: types.FunctionType, cell: types.CellType) -> str | None:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import abc
 import builtins
 import enum
+import functools
 import importlib
+import operator
 import sys
 import types
-from collections import OrderedDict, deque
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -26,9 +28,11 @@ import numpy as np
 
 from ..disk.encoding import EncodingError, encode
 from ..state.set_order import hashes_here
+from ..wrapper import Wrapper
 from .library_text import (
     DISPATCHER,
     HEAP_TYPE,
+    OURS,
     NotStoredError,
     callable_text,
     class_text,
@@ -50,6 +54,12 @@ _GENERATED = "<string>"  # the file of code that dataclasses and named tuples ma
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _C_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
                   types.GetSetDescriptorType, types.MemberDescriptorType)  # fmt: skip
+_CONTAINERS = (list, tuple, deque, dict, OrderedDict, defaultdict, Counter, set, frozenset)
+#: classes of which all stands in places
+_OF_PARTS = (types.MethodType, property, staticmethod, classmethod, object, functools.partial)
+_OPENED = (types.SimpleNamespace, ChainMap, UserDict, UserList)  # whose objects are no more than their attributes
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_OF_RULES = f"{OURS}runtime.transforms."
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _DESCRIPTIONS = frozenset((
     "__doc__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__firstlineno__",
@@ -82,6 +92,11 @@ class Reading:
         self.inputs: list[Any] = []  # arrays, and numbers of the run
         self._roots = roots
         self._numbers: dict[int, int] = {}  # id of an object -> its number
+        self._shared: dict[int, tuple[int, Any]] = {}  # id of a namespace or cell -> its number, itself
+
+    def stands_for(self, other: Any, x: Any) -> bool:
+        """Let the number of *x* be that of an *other* object, too."""
+        return self._numbers.setdefault(id(other), self._numbers[id(x)]) == self._numbers[id(x)]
 
     def number(self, x: Any) -> int | None:
         """The number of an object that has been met."""
@@ -136,6 +151,10 @@ class Reading:
         self.objects.append(x)
         return "new", self._head(x, kind)
 
+    def _which(self, x: Any) -> int:
+        """The number of a namespace or cell among those of functions."""
+        return self._shared.setdefault(id(x), (len(self._shared), x))[0]
+
     def _plain(self, x: Any, kind: type) -> Any:
         """The text of an immutable container."""
         if kind is range or kind is slice:
@@ -157,18 +176,44 @@ class Reading:
             return self._module(x)
         if kind is np.ndarray:
             return self._array(x)
+        if kind in _CONTAINERS:
+            return self._container(x, kind)
+        if kind in _OF_PARTS:
+            return (kind.__name__,)
+        if issubclass(kind, Wrapper):
+            return "ours", kind.__module__, kind.__qualname__, self._setting(x._tracegrad_settings())
+        if kind.__name__ == "BoundFunction" and kind.__module__.startswith(OURS):
+            return "bound", self._setting(x.__func__._tracegrad_settings())
+        return self._in_c(x, kind) or self._named(x, kind) or self._instance(x, kind)
+
+    def _container(self, x: Any, kind: type) -> Any:
         if kind is list or kind is tuple:
             return kind.__name__, len(x)
         if kind is deque:
             return "deque", len(x), x.maxlen
-        if kind is dict or kind is OrderedDict:
+        if issubclass(kind, dict):
             return kind.__name__, *[self.text(key) for key in x]
-        if kind is set or kind is frozenset:
-            if not all(map(_is_plain, x)):
-                raise NotStoredError("it reads a set of objects")
-            return kind.__name__, *self._elements(x)
-        if kind in (types.MethodType, property, staticmethod, classmethod, object):
-            return (kind.__name__,)
+        if not all(map(_is_plain, x)):
+            raise NotStoredError("it reads a set of objects")
+        return kind.__name__, *self._elements(x)
+
+    def _setting(self, x: Any) -> Any:
+        """The text of a setting of a function that we have made of another one, in full."""
+        kind = type(x)
+        if kind in (tuple, list):
+            return kind.__name__, *map(self._setting, x)
+        if kind is dict:
+            return "dict", *[(self._setting(key), self._setting(value)) for key, value in x.items()]
+        if kind.__module__.startswith(_OF_RULES) and hasattr(kind, "__dataclass_fields__"):
+            told = getattr(kind, "_tracegrad_text", None)
+            parts = [getattr(x, name) for name in kind.__dataclass_fields__] if told is None else told(x)
+            return "rule", kind.__qualname__, *map(self._setting, parts)
+        if not _is_plain(x):
+            raise NotStoredError(f"it reads a function of ours with {described(x)}")
+        return self.text(x)
+
+    def _in_c(self, x: Any, kind: type) -> Any:
+        """The text of a function in C, or a NaN; None for others."""
         if kind is np.ufunc:
             return ufunc_text(x)
         if kind is DISPATCHER:
@@ -177,11 +222,13 @@ class Reading:
             return "builtin of a class", self.text(x.__self__), x.__name__
         if kind is types.BuiltinFunctionType and (x.__self__ is None or type(x.__self__) is types.ModuleType):
             return callable_text(x, self._cells, frozenset())
+        if kind in _GETTERS and _is_plain(x.__reduce__()[1]):
+            return kind.__name__, self.text(x.__reduce__()[1])
         if kind in _C_DESCRIPTORS:
             return "descriptor", self.text(x.__objclass__), x.__name__
         if kind is float or kind is complex or _is_scalar(x, kind):
             return "nan", kind.__name__, np.asarray(x).tobytes()
-        return self._named(x, kind) or self._instance(x, kind)
+        return None
 
     def _array(self, x: np.ndarray) -> Any:
         if not (x.dtype.isnative and x.dtype.kind in "fiub"):
@@ -195,7 +242,12 @@ class Reading:
         generated = fn.__code__.co_filename == _GENERATED
         defaults = tuple([self._default(x) for x in fn.__defaults__ or ()])
         keywords = tuple([(name, self._default(x)) for name, x in (fn.__kwdefaults__ or {}).items()])
-        return "function", self._code(fn.__code__), defaults, keywords, self._cells(fn) if generated else ()
+        # which namespaces and cells: what one function finds there, another one that has the same finds, too
+        shared = fn.__globals__, getattr(fn, "__builtins__", None), *(fn.__closure__ or ())
+        return (
+            "function", self._code(fn.__code__), defaults, keywords, tuple(map(self._which, shared)),
+            self._cells(fn) if generated else (),
+        )  # fmt: skip
 
     def _default(self, x: Any) -> Any:
         return self.text(x) if _is_plain(x) else ("other",)
@@ -263,10 +315,10 @@ class Reading:
         return "named", module.__name__, name, version_of(module.__name__.partition(".")[0])
 
     def _instance(self, x: Any, kind: type) -> Any:
-        if class_text(kind) is not None:
+        if class_text(kind) is not None and kind not in _OPENED:
             raise NotStoredError(f"it reads {described(x)}")
         length = tuple.__len__(x) if issubclass(kind, tuple) else 0
-        return "object", self.text(kind), length
+        return "instance", self.text(kind), length
 
 
 # ---- what stands in a place
@@ -298,7 +350,8 @@ def _shape(raw: Any) -> Any:
     kind = type(raw)
     if kind.__name__ == "_tuplegetter":
         return "field", str(raw.__reduce__()[1][0])
-    return str(kind.__module__), kind.__qualname__
+    ways = [name for name in ("__get__", "__set__", "__delete__") if any(name in vars(base) for base in kind.__mro__)]
+    return str(kind.__module__), kind.__qualname__, *ways
 
 
 def _imported(name: str) -> Any:

@@ -393,6 +393,10 @@ SMALL = {
         "        s = s + np.sum(x) * k * len(n)\n    return s",
         ("'a', ", "'ax', "), "a set",
     ),
+    "texts in order": (
+        "ALL = {'a', 'bc'}\ndef f(x): return sum(np.sum(x) ** k * len(n) for k, n in enumerate(sorted(ALL)))",
+        ("'a', ", "'ax', "), "",
+    ),
     "a text among texts": (
         "ALL = {'a', 'bc'}\ndef f(x): return np.sum(x) * (2 if 'a' in ALL and 'a' in {'a', N} else 3)\nN = 'b'",
         ("'a', ", "'q', "), "",
@@ -444,6 +448,48 @@ SMALL = {
     "a global of the decorator's module": (
         "import helper\ndef f(x): return np.sum(helper.squash(x, more=helper.RATE))", ("helper.RATE", "2.0"), "",
     ),
+    "a partial": (
+        "from functools import partial\ndef g(k, x, n=1): return x * k * n\nh = partial(g, 2.0, n=3)\n"
+        "def f(x): return np.sum(h(x))",
+        ("n=3", "n=4"), "",
+    ),
+    "the function in a partial": (
+        "from functools import partial\ndef g(k, x): return x * k\nh = partial(g, 2.0)\ndef f(x): return np.sum(h(x))",
+        ("x * k", "x + k"), "",
+    ),
+    "a namespace": (
+        "from types import SimpleNamespace\nN = SimpleNamespace(rate=2.0)\ndef f(x): return np.sum(x) * N.rate",
+        ("2.0", "3.0"), "",
+    ),
+    "a dict with a default": (
+        "from collections import defaultdict\nD = defaultdict(float, a=2.0)\ndef f(x): return np.sum(x) * D['a']",
+        ("2.0", "3.0"), "",
+    ),
+    "a getter": (
+        "import operator\nclass A: rate, other = 2.0, 3.0\na = A()\nget = operator.attrgetter('rate')\n"
+        "def f(x): return np.sum(x) * get(a)",
+        ("('rate')", "('other')"), "",
+    ),
+    "a descriptor that takes the place of an attribute": (
+        "class D:\n    def __get__(self, obj, cls): return 2.0\nclass A: rate = D()\na = A()\n"
+        "a.__dict__['rate'] = 3.0\ndef f(x): return np.sum(x) * a.rate",
+        ("class A", "D.__set__ = lambda self, obj, value: None\nclass A"), "",
+    ),
+    "a compiled function": (
+        "from tracegrad import compile_grad\nRATE = 2.0\n@compile_grad\ndef g(x): return np.sum(x * x) * RATE\n"
+        "def f(x): return g(x) + 1.0",
+        ("RATE = 2.0", "RATE = 3.0"), "",
+    ),
+    "a derivative": (
+        "from tracegrad.autograd import grad\ndef g(x, k): return np.sum(x * x * k)\nslope = grad(g)\n"
+        "def f(x): return np.sum(slope(x, 2.0) * x)",
+        ("grad(g)", "grad(lambda x, k: np.sum(x * k))"), "",
+    ),
+    "which argument a derivative is of": (
+        "from tracegrad.autograd import grad\ndef g(x, y): return np.sum(x * x * y)\nslope = grad(g, 0)\n"
+        "def f(x): return np.sum(slope(x, x * 3))",
+        ("grad(g, 0)", "grad(g, 1)"), "",
+    ),
     "effects": ("COUNT = [0]\ndef f(x):\n    COUNT.append(1)\n    return np.sum(x)", ("np.sum(x)", "x[0]"), "effects"),
     "draws": ("def f(x): return np.sum(x) * np.random.rand()", None, None),
     "the time": ("import time\ndef f(x): return np.sum(x) * (time.time() > 5)", ("> 5", "< 5"), None),
@@ -477,6 +523,28 @@ def check_value(fn: Any) -> Any:
     else:
         np.testing.assert_allclose(f(x), fn(x), rtol=1e-6)
     return f.stats
+
+
+def test_where_a_function_finds_its_names_counts(cache, process) -> None:
+    """Two functions may read one global, or two of the same name and code."""
+    penalty = "RATE = {}\ndef penalty(x): return np.sum(x) * RATE\n"
+    own = "def f(x): return penalty(x) + RATE"
+    for rate, found in ((2.0, 0), (2.0, 1), (3.0, 0)):
+        helper = f"import numpy as np\n{penalty.format(rate)}"
+        for model in (f"{helper}{own}", f"import numpy as np\nfrom helper import penalty\nRATE = 2.0\n{own}"):
+            stats = check_value(process(model, helper).f)
+            assert stats.from_disk == found and not stats.not_kept
+    cells = """
+import numpy as np
+def make(k):
+    def a(x): return x * k
+    def b(x): return x + k
+    return a, b
+a, b = make(2.0)
+def f(x): return np.sum(a(x)) + np.sum(b(x))
+"""
+    for edit, found in (("make(2.0)", 0), ("make(2.0)", 1), ("make(2.0)[0], make(3.0)[1]", 0), ("make(2.0)", 1)):
+        assert check_value(process(cells.replace("make(2.0)", edit)).f).from_disk == found
 
 
 NUMBERS = """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import types
+from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from tracegrad import compile_grad
 
@@ -75,6 +77,38 @@ def test_state_that_was_read_is_compared_and_no_other():
     assert g(X) == f(X) and g.stats.traces == 2
     model.scale = 4.0  # from now on a number of the run
     assert g(X) == f(X) and g.stats.traces == 2
+
+
+class Point(NamedTuple):
+    x: float
+    v: float
+
+    def norm(self):
+        return self.x**2 + self.v**2
+
+
+def test_named_tuples_are_read_like_other_objects():
+    def f(x):
+        state = Point(x[0], x[1])
+        for _ in range(30):
+            state = Point(0.9 * state.x + state.v, 0.5 * state.v)
+        return state.norm() * start.x + start.norm()
+
+    start = Point(1.5, 2.0)
+    g = agrees(f, X)
+    assert g.stats.traces == 1
+    start = Point(2.5, 3.0)
+    assert g(X) == pytest.approx(f(X))
+
+
+def test_what_an_operation_presumes_is_no_answer_to_a_question_on_its_line():
+    def f(x, n):
+        return np.sum(2.5 / n - x) + 1 / n
+
+    g = compile_grad(f)
+    for n in range(1, 6):
+        assert g(X, n) == pytest.approx(f(X, n))
+    assert g.stats.traces == 2, g.stats
 
 
 def test_a_module_attribute_that_was_written_is_read_as_a_global():

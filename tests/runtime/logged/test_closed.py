@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
+from tracegrad.runtime.state import quiet_calls
 
 X = np.array([0.5, -1.0, 2.0])
 PLOTS = False
@@ -109,6 +110,30 @@ def test_what_an_operation_presumes_is_no_answer_to_a_question_on_its_line():
     for n in range(1, 6):
         assert g(X, n) == pytest.approx(f(X, n))
     assert g.stats.traces == 2, g.stats
+
+
+def test_methods_of_arrays_in_machine_code_are_ours():
+    quiet_calls.mark(False)  # from now on they are, as after each run that was watched
+    assert agrees(lambda x: x.astype(np.float64).sum() * x.dot(x) + x.clip(-0.7, 3.0).max(), X).stats.traces == 1
+
+
+def test_numbers_of_numpys_that_vary_are_numbers_of_the_run():
+    def f(x):
+        total.n = total.n + np.sum(x * x)
+        return np.sum(x) * rates[0]
+
+    class Total:
+        n = 0.0
+
+    total, rates = Total(), [np.float64(0.5)]
+    total.n = np.float64(0.0)
+    g, expected = compile_grad(f), np.float64(0.0)
+    for k in range(5):
+        rates[0] = np.float32(rates[0] * 0.5) if k == 3 else rates[0] * 0.5
+        expected += np.sum(X * X)
+        assert g(X) == pytest.approx(np.sum(X) * rates[0])
+        assert total.n == pytest.approx(expected) and type(total.n) is np.float64
+    assert g.stats.traces == 3, g.stats  # the third of another dtype
 
 
 def test_a_module_attribute_that_was_written_is_read_as_a_global():

@@ -70,8 +70,8 @@ class Config:
     are, too; ``disk_answers``: calls of one kind that these answer before one is recorded, which verifies them;
     ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the bytes of all its files.
     ``log``: topics that are told on standard error, with commas; ``perf_map``: whether ``perf`` is told the names of
-    kernels; ``log_reads``: whether functions run as converted copies that log what they read, where that log is
-    closed."""
+    kernels; ``log_reads``: whether functions run as converted copies that log what they read; where that log is not
+    closed, or this is False, their code is analysed."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")

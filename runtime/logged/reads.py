@@ -108,6 +108,9 @@ def not_closed(what: str) -> NotClosedError:
     return NotClosedError(Refusal.LOG_UNSEEN(what=what))
 
 
+NUMBERS = (int, float, np.float64, np.float32)  # that may be numbers of the run
+
+
 class Facts(NamedTuple):
     """The facts that a log rests on beside the places that were read."""
 
@@ -212,7 +215,7 @@ class ReadLog:
         except KeyError:
             if self.over:
                 raise not_closed(f"`{label}`, which is read when the run is over") from None
-            child, shown = self.visit(value, label) if type(value) not in (int, float) else self._number(value, label)
+            child, shown = self.visit(value, label) if type(value) not in NUMBERS else self._number(value, label)
             self._add(owner, Edge(how, arg, child, False), place, shown)
             return shown
 
@@ -301,7 +304,7 @@ class ReadLog:
         return found, self._shown.get(id(value), value)
 
     def _number(self, value: Any, label: str) -> tuple[Leaf | StateNode, Any]:
-        """A number of Python's, which is a number of the run where it is not the same in all calls."""
+        """A number, which is a number of the run where it is not the same in all calls."""
         self.numbers[label] = value
         varies = label in self._varying or self._before.get(label, value) != value
         if not varies or label in self._contents or (type(value) is int and not limit_of(value)) or value != value:
@@ -322,7 +325,7 @@ class ReadLog:
     def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
         """Whether a place was read as a plain number."""
         found = self._edges.get(_place(owner, how, key), MISSING)
-        return type(found) in (int, float)
+        return type(found) in NUMBERS
 
     def _leaf(self, value: Any) -> Leaf:
         try:

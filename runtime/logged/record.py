@@ -17,7 +17,7 @@ import numpy as np
 
 from ...tracer.ir.errors import unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
-from ...tracer.ir.refusals import Reason
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
@@ -79,20 +79,23 @@ class Logged:
         self.contents: set[str] = set()  # labels of arrays and numbers outside that runs need as they are
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
+        self.trusts = True  # as ``Options.trusts``
         self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
         self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = (),
-        others: Sequence[KnownReads] | None = None, paths: int = 0,
+        others: Sequence[KnownReads] | None = None, paths: int = 0, retried: Callable[[str], object] | None = None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
         """The recording of *call*, the options of another call, or None.
 
         :param others: the reads of recordings of such calls; None where there are none.
-        :param paths: the number of these recordings."""
+        :param paths: the number of these recordings.
+        :param retried: told why a run is made again."""
         refused = call.key in self.refused and not self.may_close(call)
         if call.device is not None or TENSOR in call.kinds or refused:
             return None
         self.choices.known_paths = paths
+        note = ""
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
@@ -106,13 +109,21 @@ class Logged:
                 return None
             except Varies as error:
                 self.varying.add(error.label)
+                note = error.options.note
             except Retry as error:
+                note = error.options.note
                 if not self._follow(error.options):
-                    return error.options if error.options.ints is not None and call.by_value is not None else None
+                    if error.options.ints is not None and call.by_value is not None:
+                        return error.options
+                    self.refused[call.key] = Refusal.LOG_LEARNS(what=note)
+                    return None
             except Exception:  # the analysed front end meets it, too, and may know what to do
                 return None
             finally:
                 unrecordable.clear()
+            if retried is not None:
+                retried(note)
+        self.refused[call.key] = Refusal.REPLAY_RESTARTS(count=_MOST_RUNS, what=note)
         return None
 
     def may_close(self, call: Call) -> bool:
@@ -123,9 +134,11 @@ class Logged:
         """Keep what a run has learned for the next one; whether there is to be one."""
         if options.captured or options.ints is not None or options.refused or options.plain or options.apart:
             return False
-        known = len(self.contents)
+        known = len(self.contents), self.trusts
         self.contents |= options.contents
-        return not options.contents or len(self.contents) > known
+        self.trusts &= options.trusts
+        kept_elsewhere = options.trusts and not options.contents
+        return kept_elsewhere or (len(self.contents), self.trusts) != known
 
 
 def _record(
@@ -139,7 +152,7 @@ def _record(
     integers = Integers(recorder)
     recorder.float_settings = quiet_settings()
     recorder.known_capacities, recorder.rolls = capacities, True
-    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts, True, True
+    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None
     names = leaf_names(fn, call)

@@ -693,7 +693,7 @@ class FunctionDispatcher(Dispatcher):
             return MISS
         alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
-        found = self.run_of_copy(call, endpoint.mode, others, paths)
+        found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
         if found is None:
             return MISS
         if type(found) is Options:
@@ -715,11 +715,14 @@ class FunctionDispatcher(Dispatcher):
         finally:
             snapshot.release()
 
-    def run_of_copy(self, call: Call, mode: Mode, others: Sequence[Any] | None = None, paths: int = 0) -> Any:
+    def run_of_copy(
+        self, call: Call, mode: Mode, others: Sequence[Any] | None = None, paths: int = 0,
+        retried: Callable[[str], object] | None = None,
+    ) -> Any:  # fmt: skip
         """The recording of *call* from a run of converted code, or what ``Logged.record`` gives in its place."""
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
-        return self.logged.record(call, mode, self.plans.get(call), (), others, paths)
+        return self.logged.record(call, mode, self.plans.get(call), (), others, paths, retried)
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         if self.logged is None or not self.logged.may_close(call):

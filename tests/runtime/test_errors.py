@@ -324,7 +324,7 @@ def test_target_that_is_not_there():
     assert 'target="cpu"' in raised(compile_grad, good, target="tpu")
 
 
-def test_assigning_into_a_plain_array_says_what_to_write():
+def test_assigning_into_a_plain_array_says_what_to_write(analysed):
     make = np.zeros
 
     def loss(x):

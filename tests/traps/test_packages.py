@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tracegrad import compile_grad
+from tracegrad import compile_grad, config
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.3, 1.2, 2.0])
@@ -238,8 +238,12 @@ def test_a_package_is_looked_into(package):
     assert not f.stats.live
 
 
+@pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("way", ["function", "instance", "default"])
-def test_a_package_that_reaches_too_much_makes_python_run(way, package):
+def test_a_package_that_reaches_too_much_makes_python_run(way, package, logs, monkeypatch):
+    """But where runs log what they read: then what it reaches counts nothing."""
+    monkeypatch.setattr(config, "log_reads", logs)
+
     class Model:
         step = staticmethod(package.long0)
 
@@ -254,6 +258,9 @@ def test_a_package_that_reaches_too_much_makes_python_run(way, package):
         package.rate = rate
         for _ in range(3):
             np.testing.assert_allclose(f(X), np.sum(X) * rate)
+    if logs:
+        assert not f.stats.live and f.stats.traces == 2  # the rate, once it varies, is a number of the run
+        return
     assert "state/package" in f.stats.live and "`installed_tools`" in f.stats.live
     assert "state/package" in f.explain(X, level="all")
 

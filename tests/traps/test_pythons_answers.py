@@ -233,15 +233,28 @@ class Kinds:
     of = type
 
 
-def test_type_in_another_place_is_refused():
+def asking_for_kinds():
     kinds, of, by_partial = {"of": type}, type, functools.partial(type)
-    for f in (
+    return (
         lambda x: x if kinds["of"](x) is float else -x,
         lambda x: x if of(x) is float else -x,
         lambda x, of=type: x if of(x) is float else -x,
-        lambda x: x if by_partial(x) is float else -x,
         lambda x: x if Kinds.of(x) is float else -x,
-    ):
+        lambda x: x if by_partial(x) is float else -x,
+    )
+
+
+def test_type_in_another_place_is_pythons():
+    *closed, by_partial = asking_for_kinds()
+    for f in closed:
+        compiled = compile_grad(f)
+        assert [compiled(x) for x in (1.5, np.float64(1.5), 2.5)] == [1.5, -1.5, 2.5]
+    with pytest.raises(UnsupportedError, match="builtin `type`"):
+        compile_grad(by_partial)(1.5)
+
+
+def test_type_in_another_place_is_refused(analysed):
+    for f in asking_for_kinds():
         with pytest.raises(UnsupportedError, match="builtin `type`"):
             compile_grad(f)(1.5)
 

@@ -67,6 +67,7 @@ class Refusal(enum.Enum):
     WHILE_UNASSIGNED = "`{name}` changes, and the loop does not assign it"
 
     # Is all that a run of converted code has done in its log?
+    LOG_LEARNS = "a run that is logged does not follow what it has learned: {what}"
     LOG_UNSEEN = "the log of the run does not hold {what}"
 
     # Does a turn of the user's code do nothing but compute?

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS
-from ..ir.graph import Atom, Guard, Lit, Node, building, structural
+from ..ir.graph import Atom, Guard, Lit, Node, answered, building, structural
 from ..ir.refusals import Reason, Refusal
 from ..ops.control import CAPACITY
 from ..ops.elementwise import F
@@ -49,6 +49,12 @@ def _condition(guard: Guard) -> Atom | Reason:
     return F.eq(atom, Lit(expected, dtype))
 
 
+def _told(asked: Sequence[Guard], conditions: int) -> tuple[str, str]:
+    """The words for a guard on all that was *asked* in the iterations of a loop."""
+    said = {guard.said or answered(guard.kind, guard.expected, "iteration") for guard in asked}
+    return said.pop() if len(said) == 1 and len(asked) == conditions else _HELD
+
+
 def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     """The loop in the place of the iteration, and of all that would follow; or why there is none, with nothing
     changed."""
@@ -61,6 +67,9 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
     before = recorder.items[marked.items :], recorder.premise, recorder.unmet
+    asked = parts.guards()
+    told, lines = _told(asked, len(conditions)), {guard.site for guard in asked}
+    line = lines.pop() if len(lines) == 1 else marked.site
     site, recorder.site_override = recorder.site_override, marked.site
     done = False
     try:
@@ -71,7 +80,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
             if not done:
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
             for flag in flags:
-                recorder.add_guard(Guard(flag, np.True_, "bool", marked.site, len(recorder.nodes), said=_HELD))
+                recorder.add_guard(Guard(flag, np.True_, "bool", line, len(recorder.nodes), said=told))
     finally:
         recorder.site_override = site
         if not done:

@@ -75,18 +75,18 @@ class Step:
     fixed: bool = False
 
 
-TOLD = "the answers in each turn were those of the recording", "an answer in some turn was another one"
+TOLD = "the answers in each iteration were those of the recording", "an answer in some iteration was another one"
 
 
 def told(steps: Iterable[Step]) -> tuple[str, str]:
-    """The words for a guard on all that Python asked in the turns of a loop."""
+    """The words for a guard on all that Python asked in the iterations of a loop."""
     said: set[tuple[str, str]] = set()
     for step in steps:
         if step.expected is not None and not step.fixed and isinstance(step.item, Guard):
             kind = step.item.kind
             values = step.expected != 0 if kind == "bool" else step.expected
             alike = bool((values == values[0]).all())
-            said.add(step.item.said or (answered(kind, values[0], "turn") if alike else TOLD))
+            said.add(step.item.said or (answered(kind, values[0], "iteration") if alike else TOLD))
     return said.pop() if len(said) == 1 else TOLD
 
 

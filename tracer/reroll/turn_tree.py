@@ -202,7 +202,7 @@ class Tree:
             if len(groups) == 1:
                 (answer,) = groups
                 holds = truth if answer else self._not(truth)
-                right = Guard(holds, np.bool_(True), "bool", pattern.site, said=answered("bool", answer, "turn"))
+                right = Guard(holds, np.bool_(True), "bool", pattern.site, said=answered("bool", answer, "iteration"))
                 part.held.append((len(self.pool.nodes), right))
                 if ends[answer]:
                     part.results = self._results(turns, values, TRUE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import llvmlite.ir as ir
@@ -34,6 +35,13 @@ def parameters(n):
 
 
 def numbers(n):
+    def f(values):
+        return functools.reduce(lambda total, x: total + x * np.sin(x), values, 0.0)
+
+    return f, (np.linspace(0.1, 0.9, n).tolist(),), 0
+
+
+def rows(n):
     def f(values):
         total = 0.0
         for x in values:
@@ -86,6 +94,18 @@ def test_functions_do_not_grow_with_the_program(name, sizes):
         all_lines.append(sum(sizes))
     assert largest[1] < 1.2 * largest[0] < 8_000
     assert all_lines[1] < 2.4 * all_lines[0]  # the first function reads nothing that others made
+
+
+@pytest.mark.slow
+def test_numbers_are_stacked_piece_by_piece(sizes):
+    largest = []
+    for count in (1600, 3200):
+        sizes.clear()
+        f, args, argnums = rows(count)
+        value, _ = compile_grad(f, argnums=argnums).value_and_grad(*args)
+        np.testing.assert_allclose(value, f(*args), rtol=1e-10)
+        largest.append(max(sizes))
+    assert largest[0] == largest[1]
 
 
 def test_functions_of_many_values_are_not_shared(sizes, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -31,11 +33,9 @@ def test_sum_of_many_arrays_reads_few_at_once(monkeypatch):
     arrays = [np.random.default_rng(k).standard_normal(7) for k in range(100)]
     turns = np.random.default_rng(0).integers(0, 2, 100).tolist()
 
-    def f(arrays):
-        total = arrays[0]
-        for k, a in enumerate(arrays[1:]):
-            total = total + a if turns[k] else total * a  # without order, so it is not rolled
-        return total
+    def f(arrays):  # without order, and no loop, so it is not rolled
+        pairs = zip(turns, arrays[1:], strict=False)
+        return functools.reduce(lambda total, pair: total + pair[1] if pair[0] else total * pair[1], pairs, arrays[0])
 
     layout, found = laid_out(monkeypatch, f, arrays)
     assert max(len(reads.stored) for reads in layout.schedule.reads.values()) <= MAX_ARRAYS
@@ -138,10 +138,12 @@ def steps_in_a_list(w, count):
 
 
 def scalars(x, count):
-    a, b, c = x[0], x[1], x[2]
-    for k in range(count):
+    def step(values, k):
+        a, b, c = values
         a, b = (a * b + np.sin(c), c) if (k * k) % 7 < 3 else (0.5 * a - b * np.tanh(c), a)
-        c = np.cos(c * a) if (k * k) % 5 < 2 else c - b * a
+        return a, b, np.cos(c * a) if (k * k) % 5 < 2 else c - b * a
+
+    a, b, c = functools.reduce(step, range(count), (x[0], x[1], x[2]))  # which is no loop that is rolled
     return a + b * c
 
 

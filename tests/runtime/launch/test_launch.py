@@ -726,7 +726,7 @@ def test_fresh_memory(nbytes):
 
 
 @pytest.mark.skipif(not native, reason="there is no native launcher")
-def test_the_launcher_is_made_with_the_second_call(monkeypatch):
+def test_the_launcher_is_made_with_the_second_call(monkeypatch, analysed):
     monkeypatch.setattr(launch, "_builtin", None)
     f = compile_grad(lambda x: np.sum(np.sin(x) * 3.0))
     x = np.linspace(0.0, 1.0, 7)

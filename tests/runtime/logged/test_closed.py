@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import types
+from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from tracegrad import compile_grad
+from tracegrad.runtime.state import quiet_calls
 
 X = np.array([0.5, -1.0, 2.0])
 PLOTS = False
@@ -75,6 +78,62 @@ def test_state_that_was_read_is_compared_and_no_other():
     assert g(X) == f(X) and g.stats.traces == 2
     model.scale = 4.0  # from now on a number of the run
     assert g(X) == f(X) and g.stats.traces == 2
+
+
+class Point(NamedTuple):
+    x: float
+    v: float
+
+    def norm(self):
+        return self.x**2 + self.v**2
+
+
+def test_named_tuples_are_read_like_other_objects():
+    def f(x):
+        state = Point(x[0], x[1])
+        for _ in range(30):
+            state = Point(0.9 * state.x + state.v, 0.5 * state.v)
+        return state.norm() * start.x + start.norm()
+
+    start = Point(1.5, 2.0)
+    g = agrees(f, X)
+    assert g.stats.traces == 1
+    start = Point(2.5, 3.0)
+    assert g(X) == pytest.approx(f(X))
+
+
+def test_what_an_operation_presumes_is_no_answer_to_a_question_on_its_line():
+    def f(x, n):
+        return np.sum(2.5 / n - x) + 1 / n
+
+    g = compile_grad(f)
+    for n in range(1, 6):
+        assert g(X, n) == pytest.approx(f(X, n))
+    assert g.stats.traces == 2, g.stats
+
+
+def test_methods_of_arrays_in_machine_code_are_ours():
+    quiet_calls.mark(False)  # from now on they are, as after each run that was watched
+    assert agrees(lambda x: x.astype(np.float64).sum() * x.dot(x) + x.clip(-0.7, 3.0).max(), X).stats.traces == 1
+
+
+def test_numbers_of_numpys_that_vary_are_numbers_of_the_run():
+    def f(x):
+        total.n = total.n + np.sum(x * x)
+        return np.sum(x) * rates[0]
+
+    class Total:
+        n = 0.0
+
+    total, rates = Total(), [np.float64(0.5)]
+    total.n = np.float64(0.0)
+    g, expected = compile_grad(f), np.float64(0.0)
+    for k in range(5):
+        rates[0] = np.float32(rates[0] * 0.5) if k == 3 else rates[0] * 0.5
+        expected += np.sum(X * X)
+        assert g(X) == pytest.approx(np.sum(X) * rates[0])
+        assert total.n == pytest.approx(expected) and type(total.n) is np.float64
+    assert g.stats.traces == 3, g.stats  # the third of another dtype
 
 
 def test_a_module_attribute_that_was_written_is_read_as_a_global():

@@ -14,6 +14,7 @@ import pytest
 
 import tracegrad
 from tracegrad import compile_grad, config, vmap
+from tracegrad.runtime.logged import record as logged_record
 from tracegrad.runtime.record import record
 from tracegrad.tracer.record.retry import Options, Retry
 
@@ -127,14 +128,18 @@ def again(f: Any) -> int:
     return sum(count for text, count in f.stats.retraces.items() if "again" in text)
 
 
+@pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("kind", LEARNED)
-def test_each_kind_is_counted_once(kind):
+def test_each_kind_is_counted_once(kind, logs, monkeypatch):
+    monkeypatch.setattr(config, "log_reads", logs)
     program, note = LEARNED[kind]
     calls, f = [(X + 0.25 * k,) for k in range(4)], compile_grad(program)
     expected = run(program, calls, kind == "arms")
     for found, plain in zip(run(f, calls, kind == "arms"), expected, strict=True):
         assert found[:3] == pytest.approx(plain[:3], rel=1e-12) and found[3] == pytest.approx(plain[3], rel=1e-12)
-    assert sum(count for text, count in f.stats.retraces.items() if note in text) == 1
+    assert sum(count for text, count in f.stats.retraces.items() if note in text) == (
+        not logs or kind not in ("values", "counters", "grown")  # which logs hold without
+    )
     assert f.stats.retries == again(f) and type(f.stats.retries) is int
 
 
@@ -174,7 +179,7 @@ def test_many_things_are_learned_in_one_call():
 
 
 @pytest.fixture
-def for_ever(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def for_ever(monkeypatch: pytest.MonkeyPatch, analysed: None) -> list[int]:
     """Each run learns something new once it is over; the depths of the stack in which they were made."""
     depths: list[int] = []
 
@@ -183,6 +188,8 @@ def for_ever(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return Retry(Options("something new again"), TypeError("this run has changed something"))
 
     monkeypatch.setattr(record, "needed", learned)
+    monkeypatch.setattr(logged_record, "needed", learned)
+    monkeypatch.setattr(logged_record, "_MOST_RUNS", 4)
     monkeypatch.setattr("tracegrad.runtime.paths.dispatcher.MAX_RUNS", 8)
     monkeypatch.setattr("tracegrad.runtime.report.look.MAX_RUNS", 8)
     return depths
@@ -212,6 +219,14 @@ def test_its_gradient_is_pythons_too(for_ever):
         assert f.grad(X + k) == pytest.approx(3 * (X + k))
     assert f(X) == pytest.approx(1.5 * np.sum(X * X))
     assert len(for_ever) == f.stats.retries == 8  # the value knows, too
+
+
+def test_runs_that_log_end_and_are_counted_too(for_ever, monkeypatch):
+    monkeypatch.setattr(config, "log_reads", True)
+    f = compile_grad(lambda x: np.sum(x * x) * 1.5)
+    for k in range(3):
+        assert f.grad(X + k) == pytest.approx(3 * (X + k))
+    assert len(for_ever) == f.stats.retries == f.stats.retraces["something new again"] == 4 + 8
 
 
 def test_ints_of_it_are_compared_by_value(for_ever):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -90,13 +92,13 @@ def an_int(w):
 
 
 CASES = {
-    never: "bool() gave False in each turn",
-    always: "bool() gave True in each turn",
-    in_a_while: "bool() gave False in each turn",
-    two_questions: "bool() gave False in each turn",
-    no_break: "bool() gave False in each turn",
-    a_number: "bool() gave True in each turn",
-    loops_in_loops: "bool() gave False in each turn",
+    never: "bool() gave False in each iteration",
+    always: "bool() gave True in each iteration",
+    in_a_while: "bool() gave False",
+    two_questions: "bool() gave False in each iteration",
+    no_break: "bool() gave False in each iteration",
+    a_number: "bool() gave True in each iteration",
+    loops_in_loops: "bool() gave False in each iteration",
     of_each_row: "bool() gave False in each row",
     an_int: "int() gave 2",
 }
@@ -110,8 +112,9 @@ def test_answers_are_those_that_were_given(function):
     (path,) = f.stats.paths
     said = [text.partition(" at ")[0] for text in path.answers]
     assert CASES[function] in said
-    wrong = CASES[function].replace("False", "True") if "False" in CASES[function] else "bool() gave False in each turn"
-    assert wrong not in said
+    other = {"False": "True", "True": "False"}
+    wrong = re.sub("False|True", lambda found: other[found[0]], CASES[function])
+    assert wrong == CASES[function] or wrong not in said
     assert CASES[function] in f.explain(w, level="all")
 
 
@@ -120,4 +123,6 @@ def test_a_miss_says_what_was_other():
     for _ in range(3):
         f(np.ones(3))
     f(np.full(3, 20.0))
-    assert "another value than False in some turn" in " ".join(f.stats.retraces)
+    line = never.__code__.co_firstlineno + 4
+    missed = f"another value than False in some iteration at test_told_answers.py:{line} in never"
+    assert missed in " ".join(f.stats.retraces)

@@ -7,6 +7,7 @@ step is a random program over it: arithmetic, in-place writes, views, branches o
 memory.  A second kind of program goes through loops, which are rolled where that can be proven.
 """
 
+import linecache
 import random
 
 import numpy as np
@@ -208,6 +209,7 @@ def disturb(choice, worlds):
 
 def run(seed, program=program, device="cpu"):
     text = program(seed)
+    linecache.cache[f"<step {seed}>"] = len(text), None, text.splitlines(True), f"<step {seed}>"
     worlds = [World(seed, device), World(seed, device)]
     steps = []
     for world in worlds:

@@ -7,12 +7,12 @@ step is a random program over it: arithmetic, in-place writes, views, branches o
 memory.  A second kind of program goes through loops, which are rolled where that can be proven.
 """
 
-import linecache
 import random
 
 import numpy as np
 import pytest
 from selection import seeds
+from with_source import code_of
 
 import tracegrad as torch
 
@@ -209,12 +209,11 @@ def disturb(choice, worlds):
 
 def run(seed, program=program, device="cpu"):
     text = program(seed)
-    linecache.cache[f"<step {seed}>"] = len(text), None, text.splitlines(True), f"<step {seed}>"
     worlds = [World(seed, device), World(seed, device)]
     steps = []
     for world in worlds:
         space = {"world": world, "torch": torch}
-        exec(compile(text, f"<step {seed}>", "exec"), space)
+        exec(code_of(text, f"step {seed}"), space)
         steps.append(space["step"])
     steps[1] = torch.compile(steps[1])
     choice = random.Random(seed + 1)

@@ -18,6 +18,7 @@ from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
+from .kinds import EAGER
 from .reads import ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
 
@@ -39,6 +40,8 @@ def load(run: Any, obj: Any, name: str) -> Any:
     """``obj.name``, as converted code finds it."""
     reads: ReadLog = run.reads
     kind = type(obj)
+    if kind in EAGER:
+        return run.of_tensor(obj, name)
     if kind is types.ModuleType or issubclass(kind, types.ModuleType):
         return _of_module(run, reads, obj, name)
     if isinstance(obj, type):
@@ -74,7 +77,7 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
         return reads.read(node, "attr", name, store[name], f"{node.label}.{name}")
     if base is None:
         return _absent(run, reads, node, obj, kind, name, written is DELETED)
-    if node is not None and node.kind == "instance" and store is not None:
+    if node is not None and node.kind in ("instance", "pinned") and store is not None:
         reads.note_shadow(node, name)
     return bound(run, raw, obj, kind, base, name)
 
@@ -153,9 +156,9 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
 
 def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str, deleted: bool = False) -> Any:
     if node is not None and not deleted:
-        if node.kind not in ("instance", "argument"):
+        if node.kind not in ("instance", "pinned", "argument"):
             raise not_closed(f"`.{name}`, which is absent")
-        if node.kind == "instance":
+        if node.kind != "argument":
             reads.note_absent(node, name)
     base, hook = found_in(kind, "__getattr__")
     if base is None and deleted:
@@ -170,6 +173,8 @@ def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str
 
 def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) -> Any:
     node = reads.node_of(module)
+    if node is None and run.is_fixed(module.__name__):
+        return getattr(module, name)
     if node is None:
         raise not_closed(f"`.{name}` of a module that was found on an unknown way")
     store = module.__dict__

@@ -37,7 +37,7 @@ from .callees import (
 from .frame import LoggedFrame
 from .generated import call_generated
 from .kept_results import KeptResults
-from .kinds import BUILT, PLAIN, TRACED, has_known_text, is_named_tuple
+from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
 from .texts import log, log_method
@@ -344,6 +344,8 @@ class Calls(KeptResults):
             return self._method_of_array(obj, name, args, kwargs)
         if kind in BUILT or kind in CONTAINERS:
             return self.method_of_container(obj, kind, name, args, kwargs)
+        if kind in EAGER:
+            return self.method_of_tensor(obj, name, args, kwargs)
         if kind in PLAIN:
             if (
                 kind is str

@@ -18,7 +18,7 @@ from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
 from .callees import PURE_METHODS
-from .kinds import PLAIN, TRACED, of_traced
+from .kinds import EAGER, PLAIN, TRACED, of_traced
 from .library_objects import LibraryObjects
 from .reads import CONTAINERS, KEYED
 from .writes import WrittenItems, WrittenKeys
@@ -54,13 +54,12 @@ class Containers(LibraryObjects):
                     return self.made(found) if type(index) is slice else found
                 return obj[index]
             written = self.writes.get(id(obj)) if self.writes else None
-            if (
-                isinstance(written, WrittenKeys)
-                and written.whole is None
-                and is_leaf(index)
-                and index in written.values
-            ):
-                return written.values[index]
+            if isinstance(written, WrittenKeys) and written.whole is None and (is_leaf(index) or type(index) in EAGER):
+                if index in written.values:
+                    return written.values[index]
+                if index in obj:
+                    self.touched.add(id(obj))
+                    return self.part(node, "key", index, obj[index])
             tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
             if type(index) is int and -len(tail) <= index < 0:
                 return tail[index]

@@ -17,6 +17,8 @@ from ..record.call_key import Call
 from ..record.effects import (
     MAX_RESULTS,
     Effects,
+    Expression,
+    OtherEffects,
     OutsideEffect,
     _attribute,
     _constant,
@@ -32,8 +34,10 @@ from ..record.effects import (
     printed_effects,
 )
 from ..record.outputs import whole_containers, with_whole
+from ..state.rebuild import slots
 from ..state.state_graph import StateGraph, StateNode
 from .arguments import Given
+from .kinds import EAGER, item_key
 from .reads import not_closed
 from .run import LoggedRun
 from .writes import DELETED, WrittenItems, WrittenKeys, WrittenNames
@@ -42,7 +46,8 @@ _DATA = (TracedArray, np.ndarray, np.generic, float, int, bool, str, bytes, type
 
 
 def effects_of(
-    run: LoggedRun, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any
+    run: LoggedRun, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any,
+    others: OtherEffects | None = None,
 ) -> Effects:  # fmt: skip
     """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
     numbers outside, in the order of the kernel's operands, by the ids of their nodes."""
@@ -58,7 +63,7 @@ def effects_of(
     ways = _ways(graph, call)
     found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
     found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
-    values = _Values(found, given, inputs, run.texts, found_at, None, graph, lambda x: x.plain())  # type: ignore[arg-type]
+    values = _Values(found, given, inputs, run.texts, found_at, others, graph, lambda x: x.plain())  # type: ignore[arg-type]
     values.originals.update({key: original for key, (_, original) in run.twins.items()})
     for entry in run.writes.values():
         _write(run, entry, found, values, graph)
@@ -91,7 +96,7 @@ def _objects_in(run: LoggedRun, out: Any) -> set[int]:
             stack += value.values() if type(value) is dict else value
         elif _is_own_node(run, type(value)):
             continue
-        elif not isinstance(value, _DATA) and type(value).__name__ != "TracedInt":
+        elif type(value) not in EAGER and not isinstance(value, _DATA) and type(value).__name__ != "TracedInt":
             found.add(id(value))
     return found
 
@@ -123,9 +128,9 @@ def _write(
     else:
         made = []
         for key, value in entry.values.items():
-            stored = values.expression(value)
+            stored, known = values.expression(value), item_key(key)
             made.append(
-                stored and OutsideEffect(("item", at[0], key, stored[0]), _item(at[1], key), stored[1], "{} = {}")
+                stored and OutsideEffect(("item", at[0], known, stored[0]), _item(at[1], key), stored[1], "{} = {}")
             )
     found.effects += made
 
@@ -155,8 +160,17 @@ def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _V
     at = values.found(owner)
     if at is None:
         raise not_closed("an object that was found on a way that has no text")
+    plain = hasattr(owner, "__dict__") and entry.values.keys().isdisjoint(slots(type(owner)))
     for name, value in entry.values.items():
         if value is DELETED and name not in owner.__dict__:
             continue
-        now = {} if value is DELETED else {name: value}
-        made.append(_attribute(at, name, now, values))
+        if value is DELETED or not plain:
+            made.append(_attribute(at, name, {} if value is DELETED else {name: value}, values))
+            continue
+        stored = values.expression(value)
+        place = _item(_dict_of(at[1]), name)  # no `__setattr__` is asked: it has run, or is not there
+        made.append(stored and OutsideEffect(("attribute", at[0], name, stored[0]), place, stored[1], "{} = {}"))
+
+
+def _dict_of(owner: Expression) -> Expression:
+    return lambda source, texts: f"{owner(source, texts)}.__dict__"

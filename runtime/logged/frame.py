@@ -25,9 +25,10 @@ from .attributes import found_in, load
 from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
 from .entered import Entered, QuietWarnings
-from .kinds import BUILT, PLAIN, TRACED
+from .kinds import BUILT, EAGER, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
 from .texts import marked, text_of
+from .turns import LoggedFor, LoggedWhile
 from .writes import DELETED
 
 
@@ -59,6 +60,10 @@ class LoggedFrame(FrameChoices):
         self.call, self.call_method = run.call, run.call_method  # type: ignore[method-assign]
         self.item, self.test = run.item, run.test  # type: ignore[method-assign]
 
+    def _is_fixed(self) -> bool:
+        """Whether the function is of a library whose names never change."""
+        return self.run.is_fixed(self.globals_.get("__name__"))
+
     # ---- names
 
     def load_global(self, name: str) -> Any:
@@ -70,7 +75,9 @@ class LoggedFrame(FrameChoices):
             return written
         space, provided, reads = self.globals_, self.builtins_, self.run.reads
         assert self._owner is not None
-        if name in space:
+        if self._is_fixed():
+            found = space[name] if name in space else provided[name]
+        elif name in space:
             found = reads.read(self._owner, "global", (space, name), space[name], f"global {name}")
         elif name in provided:
             found = reads.read(self._owner, "builtin", (space, provided, name), provided[name], name)
@@ -106,7 +113,7 @@ class LoggedFrame(FrameChoices):
             run.wrote(cell, name)  # which is carried by no loop
             return super().store_free(name, value)
         assert self._owner is not None
-        run.write_name(cell, "", value, f"closure {name}", run.reads.was_read(self._owner, "cell", id(cell)))
+        run.write_name(cell, "", value, f"closure {name}", run.reads.shown_in(self._owner, "cell", id(cell)))
         return value
 
     def del_free(self, name: str) -> None:
@@ -142,7 +149,7 @@ class LoggedFrame(FrameChoices):
             return own_answer(type)(obj)
         if kind is TracedArray and obj._atom.aval.weak:
             return own_answer(getattr)(obj, name)
-        if kind in PLAIN and kind is not np.ndarray:
+        if kind in PLAIN and kind is not np.ndarray and kind not in EAGER:
             return getattr(obj, name)
         if kind is np.ndarray:
             if name in ("base", "data", "ctypes", "__array_interface__"):
@@ -154,6 +161,8 @@ class LoggedFrame(FrameChoices):
         kind, reads = type(obj), self.run.reads
         if kind is TracedArray:
             setattr(obj, name, value)
+            return
+        if self.run.sets(obj, name, value):
             return
         if kind in (np.ndarray, MadeArray) and name == "shape" and obj.flags.writeable:
             self.run.no_carry(obj, "an array gets another shape")
@@ -191,7 +200,7 @@ class LoggedFrame(FrameChoices):
         if node is None or not (hasattr(obj, "__dict__") or slot):
             object.__setattr__(obj, name, value)
             return
-        self.run.write_name(obj, name, value, f"{node.label}.{name}", reads.was_read(node, "attr", name))
+        self.run.write_name(obj, name, value, f"{node.label}.{name}", reads.shown_in(node, "attr", name))
 
     def _set_by_descriptor(self, value: Any, obj: Any, name: str, base: type, raw: Any) -> None:
         """Set the attribute by a property, or a descriptor of the user's."""
@@ -214,7 +223,7 @@ class LoggedFrame(FrameChoices):
     def _is_library(self, obj: Any) -> bool:
         """Whether attributes of *obj* are not written by a run."""
         node = self.run.reads.node_of(obj)
-        known = node is None or node.kind in ("instance", "argument")
+        known = node is None or node.kind in ("instance", "pinned", "argument")
         fixed = isinstance(obj, types.ModuleType | type | types.FunctionType)
         return not known or fixed or self.run.reads.library(type(obj))
 
@@ -244,7 +253,7 @@ class LoggedFrame(FrameChoices):
             run.reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
         else:
             run.reads.note_absent(node, name)
-        run.write_name(obj, name, DELETED, f"{node.label}.{name}", False)
+        run.write_name(obj, name, DELETED, f"{node.label}.{name}", MISSING)
 
     def made(self, x: Any) -> Any:
         if type(x) is not list:
@@ -335,18 +344,22 @@ class LoggedFrame(FrameChoices):
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
         if self.run.recorder.row_inputs:
             return PythonFor(iter(over))
+        if not self.run.over_symbols:
+            return PythonFor(iter(over)) if self._is_fixed() else LoggedFor(iter(over), self.run)
         return begin(self.run.recorder, over, self.loops[number])
 
     def while_loop(self, number: int) -> Any:
         if self.run.recorder.row_inputs:  # whose rows may end at different iterations
             return _PythonWhile(self.test)
+        if not self.run.over_symbols:
+            return super().while_loop(number) if self._is_fixed() else LoggedWhile(self.run)
         return begin_while(self.run.recorder, self.loops[number])
 
     def context(self, manager: Any) -> Any:
         kind, run = type(manager), self.run
         if kind.__module__ == "contextlib" and (kind.__name__.startswith("redirect") or kind.__name__ == "chdir"):
             raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
-        if kind.__module__ == "contextlib" or issubclass(kind, np.errstate):
+        if kind.__module__ in run.contexts or issubclass(kind, np.errstate):
             return manager
         if kind is warnings.catch_warnings and not manager._record:
             return QuietWarnings(run, manager)

@@ -23,7 +23,7 @@ from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
 from .kinds import PLAIN, is_held, is_named_tuple
 from .reads import CONTAINERS, ReadLog, is_wrapper
-from .writing import Writing
+from .writing import Writing, like
 
 _INERT = frozenset((
     "__init__", "__new__", "__post_init__", "__module__", "__doc__", "__qualname__", "__dict__", "__weakref__",
@@ -185,8 +185,7 @@ class Handing(Writing):
         ]
         if node is None and all(map(operator.is_, found, value)):
             return value
-        like: Any = kind
-        return tuple(found) if kind is tuple else self._copied(like(found))
+        return tuple(found) if kind is tuple else self._copied(like(value, found))
 
     def in_order(self, elements: Any) -> None:
         """The order of a set may be asked for."""

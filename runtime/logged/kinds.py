@@ -19,6 +19,13 @@ PLAIN = {
     *{kind for kind in np.sctypeDict.values() if kind is not np.object_},
 }  # fmt: skip
 BUILT = {list, tuple, dict, set, frozenset}
+EAGER: set[type] = set()  # classes of eager tensors, whose operations a capture records (``treat_as_eager``)
+
+
+def treat_as_eager(*classes: type) -> None:
+    """Let tensors of these very classes be values whose operators and methods run as they are."""
+    EAGER.update(classes)
+    PLAIN.update(classes)
 
 
 def _references(copies: list[tuple[Any, Any]]) -> int:
@@ -45,6 +52,11 @@ def is_named_tuple(kind: type) -> bool:
         and type(made) is types.FunctionType
         and (made.__code__.co_filename.startswith("<"))
     )
+
+
+def item_key(key: Any) -> Any:
+    """The key that a place is told by: of a tensor its identity."""
+    return id(key) if type(key) in EAGER else key
 
 
 def is_number(value: Any) -> bool:

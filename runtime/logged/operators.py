@@ -15,7 +15,7 @@ from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
-from .kinds import PLAIN, TRACED, has_known_text
+from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
 _BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset)  # that are compared by value where they are read
@@ -134,6 +134,8 @@ class FrameOperators(Transparent):
 
     def _inplace(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         kind, run = type(a), self.run
+        if kind in EAGER:
+            return run.handing(plain, (a, b), {}, False)
         if self._users(kind):
             base, _ = found_in(kind, f"__i{name}__")
             if base is not None:

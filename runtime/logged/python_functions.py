@@ -23,7 +23,7 @@ from ..state.kept_list import LENGTH
 from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
-from .kinds import PLAIN, TRACED
+from .kinds import EAGER, PLAIN, TRACED
 from .reads import CONTAINERS, METACLASSES
 from .texts import print_, text_of
 from .writes import WrittenItems
@@ -52,7 +52,8 @@ def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:
     try:
         if type(obj) in TRACED:
             return own_answer(getattr)(obj, name)
-        return getattr(obj, name) if type(obj) in PLAIN else load(run, obj, name)
+        plain = type(obj) in PLAIN and type(obj) not in EAGER
+        return getattr(obj, name) if plain else load(run, obj, name)
     except AttributeError:
         if not default:
             raise

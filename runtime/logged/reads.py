@@ -38,6 +38,8 @@ from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, Stat
 from ..state.trust import Trust, hidden_state
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
+from .kinds import EAGER, item_key
+from .native_reads import pin_reads
 
 CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
@@ -60,6 +62,7 @@ _BY_IDENTITY = (
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
+_NAMED = ("instance", "pinned", "module", "library", "argument")  # kinds of nodes whose parts have names
 _MAX_NODES = 20_000
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
@@ -73,6 +76,8 @@ def key_of(how: str, arg: Any, value: Any = None) -> Hashable:
         return id(arg[0]), arg[-1]
     if how == "const":
         return arg, id(value)
+    if how == "key":
+        return item_key(arg)
     return id(arg) if how == "cell" else arg
 
 
@@ -86,7 +91,9 @@ _OF_MEMBERS = [object.__eq__, enum.Enum.__hash__]
 
 class NotClosedError(BaseException):
     """The run has come to something that the log does not hold: it is dropped, and nothing has been done outside.  No
-    ``except`` clause of the function's is to see it."""
+    ``except`` clause of the function's is to see it.  *lasting*: another run would come to it, too."""
+
+    lasting = True
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -193,7 +200,7 @@ class ReadLog:
 
     def stores(self) -> set[int]:
         """The ids of the dicts that have the names of the objects and modules that were found."""
-        named = [n.obj for n in self._walker.memo.values() if n.kind in ("instance", "module", "library", "argument")]
+        named = [n.obj for n in self._walker.memo.values() if n.kind in _NAMED]
         return {id(store) for store in map(dict_of, named) if store is not None}
 
     def ids(self) -> set[int]:
@@ -322,10 +329,13 @@ class ReadLog:
         """Whether a number may yet become a number of the run: it has not been tried."""
         return label not in self._varying and label not in self.varying
 
+    def shown_in(self, owner: StateNode, how: str, key: Any) -> Any:
+        """The value that the run has found in a place; MISSING where it has not read it."""
+        return self._edges.get(_place(owner, how, key), MISSING)
+
     def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
         """Whether a place was read as a plain number."""
-        found = self._edges.get(_place(owner, how, key), MISSING)
-        return type(found) in NUMBERS
+        return type(self.shown_in(owner, how, key)) in NUMBERS
 
     def _leaf(self, value: Any) -> Leaf:
         try:
@@ -391,7 +401,7 @@ class ReadLog:
     def _keys(self, value: dict[Any, Any], label: str) -> None:
         """An error unless keys are compared by value, or by identity alone."""
         for key in value:
-            if is_leaf(key) or isinstance(key, type | types.FunctionType):
+            if is_leaf(key) or isinstance(key, type | types.FunctionType) or type(key) in EAGER:
                 continue
             kind = type(key)
             found = [lookup(kind, name) for name in ("__eq__", "__hash__")]
@@ -560,9 +570,11 @@ class ReadLog:
 
     # ---- the graph
 
-    def graph(self, untouched: Collection[int] = ()) -> StateGraph:
+    def graph(
+        self, untouched: Collection[int] = (), written: Mapping[int, Collection[Any] | None] = MappingProxyType({})
+    ) -> StateGraph:  # fmt: skip
         """The graph of all that has been read.  *untouched*: ids of containers that were only written to, or asked for
-        their lengths."""
+        their lengths; *written*: as in ``pin_reads``."""
         walker, names = self._walker, self._names
         untouched = self._untouched.union(untouched)
         self.over = True
@@ -570,13 +582,15 @@ class ReadLog:
             if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
                 node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)
         for node in walker.nodes:
-            shadow, absent = self._instances.get(id(node), ((), ()))
+            shadow, absent = self._instances.get(id(node), (set(), set()))
             if node.kind == "instance":
                 everyone = tuple(dict_of(node.obj) or ()) if id(node) in self._whole else None
                 node.extra = frozenset(shadow), frozenset(absent), everyone
         for leaf in [edge.child for node in walker.nodes if self._very for edge in node.edges]:
             if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
                 leaf.by_value = False
+        lacking = {key: shadow | absent for key, (shadow, absent) in self._instances.items()}
+        loose = pin_reads(walker, lacking, written)
         fixed = [node for node in walker.nodes if node.fixed]
         mark(walker.roots, walker.nodes)
         for node in walker.nodes:
@@ -589,6 +603,6 @@ class ReadLog:
         functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
         graph.pins = Pins(
             names.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))], walker.stores,
-            walker.lists, walker.abstract, [], functions,
+            walker.lists, walker.abstract, [], functions, loose,
         )  # fmt: skip
         return graph

@@ -63,12 +63,14 @@ class LoggedRecording(NamedTuple):
 
     recording: Recording
     snapshot: Snapshot
-    reads: KnownReads
+    reads: KnownReads | None
     joined: KnownReads | None
 
 
 class Logged:
     """The knowledge of one function's runs of converted code."""
+
+    without = frozenset((TENSOR,))  # kinds of leaves that are left to the analysed front end
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -80,6 +82,7 @@ class Logged:
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
         self.trusts = True  # as ``Options.trusts``
+        self.ended = ""  # how the last run has ended that was dropped, and not refused by name
         self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
@@ -91,33 +94,34 @@ class Logged:
         :param others: the reads of recordings of such calls; None where there are none.
         :param paths: the number of these recordings.
         :param retried: told why a run is made again."""
-        refused = call.key in self.refused and not self.may_close(call)
-        if call.device is not None or TENSOR in call.kinds or refused:
+        if not self.takes(call):
             return None
         self.choices.known_paths = paths
         note = ""
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
-                found = _record(self, call, mode, plan, capacities, others)
+                found = self._record(call, mode, plan, capacities, others)
                 self.refused.pop(call.key, None)
                 return found
             except NotClosedError as error:
-                self.refused[call.key] = error.reason
-                self.tries[call.key] = self.tries.get(call.key, 0) + 1
-                self.new_call = False
+                if error.lasting:
+                    self.refused[call.key] = error.reason
+                    self.tries[call.key] = self.tries.get(call.key, 0) + 1
+                    self.new_call = False
                 return None
             except Varies as error:
                 self.varying.add(error.label)
                 note = error.options.note
             except Retry as error:
-                note = error.options.note
+                note = self.ended = error.options.note
                 if not self._follow(error.options):
                     if error.options.ints is not None and call.by_value is not None:
                         return error.options
                     self.refused[call.key] = Refusal.LOG_LEARNS(what=note)
                     return None
-            except Exception:  # the analysed front end meets it, too, and may know what to do
+            except Exception as error:  # the analysed front end meets it, too, and may know what to do
+                self.ended = f"it raised {type(error).__name__}"
                 return None
             finally:
                 unrecordable.clear()
@@ -129,6 +133,22 @@ class Logged:
     def may_close(self, call: Call) -> bool:
         """Whether such a call was refused, and may be tried once more."""
         return self.new_call and 0 < self.tries.get(call.key, 0) < _MOST_TRIES
+
+    def takes(self, call: Call) -> bool:
+        """Whether a run of *call* is tried."""
+        known = call.key in self.refused and not self.may_close(call)
+        return call.device is None and self.without.isdisjoint(call.kinds) and not known
+
+    def _record(
+        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int], others: Sequence[KnownReads] | None
+    ) -> LoggedRecording:
+        return _record(self, call, mode, plan, capacities, others)
+
+    def learn(self, reads: ReadLog, before: dict[str, Any]) -> None:
+        """Keep what a run has read of numbers; *before*: those that it knew of."""
+        self.new = [f"`{label}`" for label in reads.varying if label not in self.varying and label in before]
+        self.varying |= reads.varying
+        self.numbers |= reads.numbers
 
     def _follow(self, options: Options) -> bool:
         """Keep what a run has learned for the next one; whether there is to be one."""
@@ -186,22 +206,22 @@ def _record(
             out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
             recorder.settle_premise()
         except Retry as error:
-            raise _by_labels(error, labels) from None
+            raise by_labels(error, labels) from None
         except Exception as error:
             again = needed(recorder, logged.choices, error)
             if again is None:
                 raise
             if logged.choices.wanted:
                 logged.choices.learn(recorder.guards, run.codes())
-            raise _by_labels(again, labels) from error
+            raise by_labels(again, labels) from error
         recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out
-        _check(run, recorder, out, labels)
+        check(run, recorder, out, labels)
         integers.refuse()
         run.check_ways()
         untouched = run.untouched()
         joined, order = _joined(reads, call, others or ())
-        graph = reads.graph(untouched)
+        graph = reads.graph(untouched, run.places())
         made, state = digest(graph, order)
         snapshot = Snapshot(made, state, graph)
         captured = _in_order(snapshot, recorder, len(inputs), stand_ins, variables)
@@ -225,9 +245,7 @@ def _record(
     found.seconds = {"record": ran - clock, **found.seconds}
     if kept:
         found.run = user_run
-    logged.new = [f"`{label}`" for label in reads.varying if label not in logged.varying and label in before]
-    logged.varying |= reads.varying
-    logged.numbers |= reads.numbers
+    logged.learn(reads, before)
     found.log = snapshot
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
 
@@ -244,7 +262,7 @@ def _joined(
     return None, ()
 
 
-def _by_labels(error: Retry, labels: dict[Any, str]) -> Retry:
+def by_labels(error: Retry, labels: dict[Any, str]) -> Retry:
     """*error* with the labels of the inputs that are to be plain arrays."""
     options = error.options
     if not options.captured or not labels.keys() >= options.captured:
@@ -264,13 +282,13 @@ def _leaves(integers: Integers, call: Call, names: Sequence[str]) -> tuple[list[
     return leaves, inputs
 
 
-def _check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str]) -> None:
+def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str]) -> None:
     """An error unless all that the run has done is in its log."""
     if run.refused is not None:
         raise run.refused
     again = needed(recorder, recorder.choices, None)
     if again is not None:
-        raise _by_labels(again, labels)
+        raise by_labels(again, labels)
     if recorder.reasons:
         raise NotClosedError(recorder.reasons[0])
     refused = unrecordable.last()

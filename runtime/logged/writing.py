@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import types
 from collections import defaultdict, deque
+from collections.abc import Collection
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.refusals import Reason
 from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import Texts
@@ -17,7 +19,7 @@ from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_leaf
 from .choices import changes_in_arm
-from .kinds import is_held, is_number
+from .kinds import EAGER, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NotClosedError, ReadLog, not_closed
 from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
 
@@ -30,7 +32,13 @@ def like(obj: Any, contents: Any) -> Any:
 
 
 class Writing:
-    """The part of a run that knows what it has written."""
+    """The part of a run that knows what it has written.
+
+    ``contexts``: modules whose context managers undo what they change.  ``over_symbols``: whether loops run an
+    iteration over symbols."""
+
+    contexts: frozenset[str] = frozenset(("contextlib",))
+    over_symbols = True
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         self.reads, self.recorder = reads, recorder
@@ -50,13 +58,37 @@ class Writing:
         """``f(*args, **kwargs)``."""
         raise NotImplementedError
 
+    def varies(self, found: Any, value: Any) -> bool:
+        """Whether a place in which *found* was read is to be an input, since the run puts *value* there."""
+        return type(found) in (int, float) and is_number(value)
+
+    def is_fixed(self, module: Any) -> bool:
+        """Whether the names of the module of this name, a library's, never change."""
+        return False
+
+    def sets(self, obj: Any, name: str, value: Any) -> bool:
+        """Whether the library that has made the class of *obj* has seen to ``obj.name = value``."""
+        return False
+
+    def of_tensor(self, t: Any, name: str) -> Any:
+        """``t.name`` of an eager tensor."""
+        raise NotImplementedError
+
+    def method_of_tensor(self, t: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """``t.name(*args, **kwargs)`` of an eager tensor."""
+        raise NotImplementedError
+
     def copy_of(self, fn: types.FunctionType) -> Any:
         """The converted copy of a function of the user's."""
         raise NotImplementedError
 
     def refuse(self, what: str) -> NotClosedError:
         """The error for something that is not closed, whatever becomes of it in the function."""
-        self.refused = not_closed(what)
+        return self.refuse_for(not_closed(what).reason)
+
+    def refuse_for(self, reason: Reason) -> NotClosedError:
+        """The same, in the words of another part."""
+        self.refused = NotClosedError(reason)
         return self.refused
 
     def again(self, error: Retry) -> Retry:
@@ -73,16 +105,25 @@ class Writing:
 
     def part(self, node: StateNode, how: str, key: Any, value: Any) -> Any:
         """The value that the run gets for an item of a container outside."""
-        return self.reads.read(node, how, key, value, f"{node.label}[{key!r}]")
+        return self.reads.read(node, how, key, value, self.label_of(node, key))
+
+    def label_of(self, node: StateNode, key: Any) -> str:
+        """The name of an item of a container outside."""
+        if type(key) not in EAGER:
+            return f"{node.label}[{key!r}]"
+        known = self.reads.node_of(key)
+        return f"{node.label}[{'...' if known is None else known.label}]"
 
     def written(self, owner: Any, name: str) -> Any:
         """The value that the run has written there; MISSING where it has not."""
         found = self.writes.get(id(owner)) if self.writes else None
         return MISSING if found is None else found.values.get(name, MISSING)  # type: ignore[union-attr]
 
-    def write_name(self, owner: Any, name: str, value: Any, label: str, read: bool) -> None:
-        """Write an attribute, a global or an outer variable; *read*: it was read as a plain number."""
-        if read and self.reads.may_vary(label) and is_number(value):
+    def write_name(self, owner: Any, name: str, value: Any, label: str, found: Any) -> None:
+        """Write an attribute, a global or an outer variable; *found*: what the run has read there, or MISSING."""
+        if value is found and not self.loops and self.written(owner, name) is MISSING:
+            return
+        if self.reads.may_vary(label) and self.varies(found, value):
             raise self.again(Varies(label))
         found = self.writes.setdefault(id(owner), WrittenNames(owner))
         assert isinstance(found, WrittenNames)
@@ -93,8 +134,9 @@ class Writing:
         """Write a global variable of a module."""
         owner = self.reads.root
         assert owner is not None
-        read = type(self.spaces.get(id(space), {}).get(name)) in (int, float) and self.written(space, name) is MISSING
-        self.write_name(space, name, value, f"global {name}", read)
+        known = self.spaces.get(id(space), {})
+        found = known.get(name, MISSING) if self.written(space, name) is MISSING else MISSING
+        self.write_name(space, name, value, f"global {name}", found)
         self.spaces.setdefault(id(space), {}).pop(name, None)  # it is found among what was written
 
     def current(self, obj: Any) -> Any:
@@ -159,13 +201,13 @@ class Writing:
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
         """Set an item of a dict outside."""
         node = self.reads.node_of(obj)
-        if not is_leaf(key) or type(obj) not in KEYED:
+        if not (is_leaf(key) or type(key) in EAGER) or type(obj) not in KEYED:
             raise self.refuse("an assignment of an item of a dict with keys that are objects")
         found = self.writes.setdefault(id(obj), WrittenKeys(obj))
         assert isinstance(found, WrittenKeys)
-        label = f"{node.label}[{key!r}]" if node is not None else ""
-        read = node is not None and self.reads.was_read(node, "key", key)
-        if read and self.reads.may_vary(label) and is_number(value):
+        label = self.label_of(node, key) if node is not None else ""
+        before = self.reads.shown_in(node, "key", item_key(key)) if node is not None else MISSING
+        if self.reads.may_vary(label) and self.varies(before, value):
             raise self.again(Varies(label))
         if id(obj) in self._shown:
             self.current(obj)
@@ -260,6 +302,14 @@ class Writing:
                     raise self.again(Varies(f"len({node.label})"))
                 only.discard(key)
         return only
+
+    def places(self) -> dict[int, Collection[Any] | None]:
+        """The names or keys that the run has written, by the id of the owner; None: any."""
+        found: dict[int, Collection[Any] | None] = {}
+        for key, entry in self.writes.items():
+            whole = isinstance(entry, WrittenItems) or (isinstance(entry, WrittenKeys) and entry.whole is not None)
+            found[key] = None if whole else {*entry.values}  # type: ignore[union-attr]
+        return found
 
     def check_ways(self) -> None:
         """An error where a place was written that is reached by its name and by a dict of names, too."""

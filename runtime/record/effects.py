@@ -300,10 +300,10 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
     while queue:
         node = queue.popleft()
         for edge in node.edges:
-            is_class = isinstance(edge.child, StateNode) and edge.child.kind == "class"
-            if edge.fixed and not is_class:
+            by_identity = isinstance(edge.child, StateNode) and edge.child.kind in ("class", "pinned")
+            if edge.fixed and not by_identity:
                 continue
-            if (is_class or edge.how == "const") and isinstance(edge.child, StateNode):  # it can't change
+            if (by_identity or edge.how == "const") and isinstance(edge.child, StateNode):  # it can't change
                 step: _Way | None = _constant_way(edge.child.obj)
             else:
                 step = _step(ways[id(node)], edge.how, edge.arg)
@@ -345,6 +345,8 @@ def _step(way: _Way, how: str, arg: Any) -> _Way | None:
         return _Way((*way.key, "." + arg), lambda source, texts: f"{way.text(source, texts)}.{arg}")
     if how in ("item", "key") and type(arg) in (int, str):
         return _Way((*way.key, arg), lambda source, texts: f"{way.text(source, texts)}[{arg!r}]")
+    if how == "key" and not is_leaf(arg):  # a key that is compared by identity
+        return _Way((*way.key, id(arg)), _item(way.text, arg))
     return None
 
 

@@ -355,14 +355,18 @@ class _Emitter:
         counted = kind == "dict" and node.extra  # the comparison of the keys below counts them too
         tests = [] if known and type(obj) in _FIXED else [type_test]
         tests += [length] if length and not counted else []
-        if tests:
+        if tests and not node.native:
             self.fail_if(" or ".join(tests))
         if kind == "dict":
             keys = [state_token(k) if is_leaf(k) else identity(k) for k in node.extra]
             self.add(label, tuple(keys))
-            if node.extra:
+            if node.extra and not node.native:
                 if all(type(k) is str for k in node.extra):
                     self.fail_if(f"(*{name},) != {self.constant(node.extra)}")
+                elif not any(map(is_leaf, node.extra)):
+                    all_of, each, same = self.constant(all), self.constant(map), self.constant(operator.is_)
+                    alike = f"{all_of}({each}({same}, {name}, {self.constant(node.extra)}))"
+                    self.fail_if(f"{self.constant(len)}({name}) != {len(node.extra)} or not {alike}")
                 else:
                     self.fail_if(f"not {self.constant(keys_unchanged)}({name}, {self.constant(node.extra)})")
         elif kind == "instance":
@@ -441,7 +445,7 @@ class _Emitter:
         items: list[str | None] = [None] * len(edges)
         in_order = [("item", k) for k in range(len(edges))]
         whole = bool(edges) and node.kind in ("list", "tuple") and len(edges) == len(node.obj)
-        if whole and [(edge.how, edge.arg) for edge in edges] == in_order:
+        if whole and not node.native and [(edge.how, edge.arg) for edge in edges] == in_order:
             found = [self.fresh("i") for _ in edges]  # all, whose number has been compared, in one instruction
             self.line(f"({', '.join(found)},) = {name}")
             items = [*found]
@@ -466,6 +470,7 @@ class _Emitter:
     def edge(self, owner: str, node: StateNode, edge: Edge, item: str | None = None) -> None:
         """Guard one part of *node*, which is *owner* in the checker, and the part *item*, if it has been read."""
         how, arg, child = edge.how, edge.arg, edge.child
+        guard = not node.native or arg in node.loose
         label = child.label if isinstance(child, StateNode) else _leaf_label(node, edge)
         if how in ("global", "builtin", "noglobal"):
             self.global_name(edge, label)
@@ -475,7 +480,7 @@ class _Emitter:
             if node.kind in ("module", "library"):
                 self.name_in_module(node.obj.__dict__, arg, child, label)
             else:
-                self.child(_attribute(owner, arg, node.obj), child, label)
+                self.child(_attribute(owner, arg, node.obj), child, label, guard)
         elif how == "member":
             if arg[1] is not None:
                 self.fail_if(" is not ".join([f"{self.constant(store)}[{arg[-1]!r}]" for store in arg[:2]]))
@@ -483,9 +488,10 @@ class _Emitter:
         elif how == "const" or how == "quiet":
             self.child("", child, label, guard=False)
         elif how in ("item", "element"):
-            self.child(item or f"{owner}[{arg}]", child, label)
+            self.child(item or f"{owner}[{arg}]", child, label, guard)
         elif how == "key":
-            self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
+            at = repr(arg) if type(arg) is str else self.constant(arg)
+            self.child(f"{owner}[{at}]", child, label, guard)
         elif how == "plain":
             self.child(f"{self.constant(plain_form)}({owner})", child, label)
         elif how == LENGTH:
@@ -586,7 +592,7 @@ def _leaf_label(node: StateNode, edge: Edge) -> str:
     if how in ("global", "builtin", "noglobal"):
         return f"{'global' if how == 'global' else 'name'} {arg[-1]}"
     if how in ("item", "key", "element"):
-        return f"{node.label}[{arg!r}]"
+        return f"{node.label}[{arg!r}]" if is_leaf(arg) else f"{node.label}[...]"
     if how == "class":
         return f"{arg[0].__name__}.{arg[1]}"
     if how in ("attr", "member"):

@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from itertools import chain
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...tracer.bytecode.versions import FORM
 from ...tracer.record.float_errors import VARIABLE, raising, settings
@@ -199,6 +199,20 @@ class AnyName:
         return True
 
 
+class ReadNames(NamedTuple):
+    """The part of a dict that counts where some of its names were read: those that are *absent*, and the *entries*
+    (value, whether it is compared by value)."""
+
+    absent: frozenset[str]
+    entries: dict[str, tuple[Any, bool]]
+
+    def holds(self, store: dict[str, Any]) -> bool:
+        """Whether all of it is so in *store*."""
+        return self.absent.isdisjoint(store) and all(
+            _unchanged(store.get(name, MISSING), *known) for name, known in self.entries.items()
+        )
+
+
 class Pins:
     """Classes, dicts, lists and functions as they are now, and whether NumPy raises floating-point errors.
 
@@ -206,7 +220,8 @@ class Pins:
 
     :param names: the attribute names that count.
     :param classes: classes whose lookups count, with those of their bases.
-    :param stores: (owner or None, dict, names): with names, only that none of them is in the dict counts.
+    :param stores: (owner or None, dict, names): with names, only that none of them is in the dict counts, or what was
+        ``ReadNames`` of it.
     :param lists: lists whose items count by identity.
     :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
         class has said of another, it says until any class is registered anywhere.)
@@ -220,7 +235,7 @@ class Pins:
         names: Container[str],
         trust: Trust,
         classes: Iterable[type],
-        stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | None]],
+        stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | ReadNames | None]],
         lists: Iterable[list[Any]],
         abstract: bool,
         spaces: Iterable[dict[str, Any]],
@@ -258,7 +273,7 @@ class Pins:
     @property
     def absences(self) -> list[tuple[Any, frozenset[str]]]:
         """(object, names that it has not), for those of the stores of which no more counts."""
-        return [(owner, wanted) for owner, _, _, _, wanted in self._stores if wanted is not None]
+        return [(owner, wanted) for owner, _, _, _, wanted in self._stores if isinstance(wanted, frozenset)]
 
     def pin_name(self, space: dict[str, Any], name: str, value: Any, by_value: bool) -> bool:
         """Have the name of a module compared, if its space is pinned."""
@@ -321,7 +336,11 @@ class Pins:
             if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
                 return False
             loose = self._loose.get(id(store), ())
-            if not (_alike(store, entries, loose) if names is None else names.isdisjoint(store)):
+            if not (
+                _alike(store, entries, loose) if names is None
+                else names.holds(store) if isinstance(names, ReadNames)
+                else names.isdisjoint(store)
+            ):  # fmt: skip
                 return False
             self._stores[k] = owner, kind, store, dict(store), names
         for items, before in self._lists:
@@ -352,7 +371,8 @@ def _unchanged(now: Any, value: Any, by_value: bool) -> bool:
 def _alike(store: dict[Any, Any], known: dict[Any, Any], loose: Collection[str]) -> bool:
     pairs = zip(store.items(), known.items(), strict=False)
     return len(store) == len(known) and all(
-        unchanged(k, j) and (v is w or k in loose or (is_leaf(w) and unchanged(v, w))) for (k, v), (j, w) in pairs
+        (k is j or (is_leaf(j) and unchanged(k, j))) and (v is w or j in loose or (is_leaf(w) and unchanged(v, w)))
+        for (k, v), (j, w) in pairs
     )
 
 

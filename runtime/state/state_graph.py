@@ -8,7 +8,7 @@ reached) and ``StateGraph`` (all of it, with the reasons why it may not be prova
 from __future__ import annotations
 
 import types
-from collections.abc import Hashable, Set
+from collections.abc import Collection, Hashable, Set
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -55,6 +55,8 @@ class StateNode:
     fixed: bool = False
     changes: bool = False  # a container that the function may change in any way, of which a run has a copy
     hashed: bool = False  # a key of a dict, or an element of a set
+    native: bool = False  # names or items are compared by the pins, but those in `loose`
+    loose: Collection[Any] = ()
     code: types.CodeType | None = None  # by which a function runs in place of its own, without some arms
 
     def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:

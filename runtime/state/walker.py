@@ -15,7 +15,7 @@ from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
 from .libraries import LibrarySetting, is_date_type, is_moment, leaf_setting
-from .pins import can_change, covered
+from .pins import ReadNames, can_change, covered
 from .state_graph import Chains, Edge, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
@@ -59,7 +59,7 @@ class Walker:
         self.optimizers: list[Any] = []
         self.numbers: dict[Any, float] = {}  # (label of the owner, name) of places that a run has copies of
         self.classes: dict[type, None] = {}  # classes whose lookups count
-        self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
+        self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | ReadNames | None]] = []  # see Pins
         self.loose: dict[int, set[str]] = {}  # id of a dict of these -> names whose values do not count there
         self.stored: list[Edge] = []  # to places where the function may store something
         self.suspects: list[str] = []  # labels of containers that it may read and change

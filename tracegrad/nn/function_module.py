@@ -6,6 +6,7 @@ names, and calls ``elu`` with them.  Constructor and ``forward`` are Python sour
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .module import Module
 
-_FILE = str(Path(__file__).with_name("<function module>"))  # in this folder, so that no error is laid at its door
+_FILE = str(Path(__file__).with_name("<function module {}>"))  # in this folder, so that no error is laid at its door
 _SOURCE = """
 def __init__(self, {parameters}):
     Module.__init__(self)
@@ -48,7 +49,10 @@ class FunctionModule(Module):
             attributes=", ".join([f"{p.name}=self.{p.name}" for p in settings if p.name not in cls._folded]),
         )
         made: dict[str, Any] = {}
-        exec(compile(source, _FILE, "exec"), {"Module": Module, "function": function}, made)
+        file = _FILE.format(cls.__qualname__)
+        linecache.cache[file] = len(source), None, source.splitlines(True), file  # for recordings, and tracebacks
+        space = {"Module": Module, "function": function, "__name__": cls.__module__}
+        exec(compile(source, file, "exec"), space, made)
         for name, parameters, result in (("__init__", settings, "None"), ("forward", given, whole.return_annotation)):
             method = made[name]
             method.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": result}

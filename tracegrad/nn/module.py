@@ -198,14 +198,14 @@ class Module:
     # ---- what it consists of -------------------------------------------------------------------------------------
 
     def _members(self, registry: str, prefix: str, recurse: bool, once: bool) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
+        seen: set[Any] = set()
         parts = self.named_modules(prefix=prefix, remove_duplicate=once) if recurse else iter([(prefix, self)])
         for path, module in parts:
-            for name, value in list(module.__dict__[registry].items()):
-                if value is None or id(value) in seen:
+            for name, value in list(getattr(module, registry).items()):
+                if value is None or value in seen:
                     continue
                 if once:
-                    seen.add(id(value))
+                    seen.add(value)
                 yield (f"{path}.{name}" if path else name), value
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:

@@ -12,7 +12,8 @@ from ..tensors.modes import STATE, enable_grad, no_grad
 from ..tensors.ops_join import cat
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
-from .optimizer import Optimizer, Params, check_learning_rate, options, zeros_like
+from .optimizer import Optimizer, Params, check_learning_rate, options
+from .state import zeros_like
 
 _Evaluate = Callable[[float], tuple[float, Any]]  # step length -> (loss, flat gradient) there
 

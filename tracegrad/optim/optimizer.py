@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..tensors import create, dtypes
+from ..tensors import create
 from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import RemovableHandle, registered
-from ..tensors.on_device import filled
-from ..tensors.tensor import METHODS, Tensor, changed, make, raw
+from ..tensors.tensor import METHODS, Tensor, changed, raw
 from ..tracer.ir.aval import INEXACT_KINDS
 from ..tracer.ir.site import warn_at_site
 from ..tracer.ir.tracebacks import shortened
+from .state import count_of, new_count, zeros_like
 
 Params = Iterable[Any]
 Group = dict[str, Any]
@@ -315,27 +315,6 @@ def _cast(param: Tensor, value: Any, key: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([_cast(param, v, None) for v in value])
     return value
-
-
-def zeros_like(p: Tensor) -> Tensor:
-    """State of the shape of a parameter."""
-    data = raw(p)
-    return make(np.zeros_like(data) if type(data) is np.ndarray else filled(0, data.shape, data.dtype, data))
-
-
-def new_count() -> Tensor:
-    """A count of steps: a 0-d tensor of the default dtype, or of float32 where that is narrower, as PyTorch's."""
-    dtype = dtypes.get_default_dtype()
-    return make(np.zeros((), dtype if dtype == np.float64 else np.float32))
-
-
-def count_of(value: Any) -> Tensor:
-    """A count of steps as a tensor, where older state dicts have a number."""
-    if isinstance(value, Tensor):
-        return value
-    count = new_count()
-    count._data[...] = float(value)
-    return count
 
 
 def descended(p: Any, g: Any, weight_decay: Any, maximize: bool, decays: bool) -> Any:

@@ -16,8 +16,8 @@ from .optimizer import (
     check_not_negative,
     descended,
     options,
-    zeros_like,
 )
+from .state import zeros_like
 
 
 class SGD(FusedOptimizer):

@@ -23,11 +23,12 @@ def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:
     heading = f"{name_of(step.__wrapped__)}: a compiled step"
     paths = step._endpoint.paths
     if not paths and not step.stats.live:
-        heading += "\n\nnothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded"
+        heading += "\n\nnothing has been recorded yet: the first or the second call of a kind is"
     described = [_described(step, path, f"path {k + 1} of {len(paths)}") for k, path in enumerate(paths)]
     variants = [variant for found in step._endpoint.variants.values() for variant in found]
     families = "\n\n".join(describe_families(variants))
-    tail = {"launches": families, "history": str(step.stats)}
+    analysed = step._dispatcher.analysed()
+    tail = {"launches": families, "history": "\n".join([str(step.stats), *analysed])}
     report = Explanation(tuple(described), level, heading, {name: body for name, body in tail.items() if body})
     return report if form == "text" else report.html()
 

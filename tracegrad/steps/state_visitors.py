@@ -31,7 +31,7 @@ from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
 
-_OWN = Tensor.__annotations__.keys()
+_OWN = Tensor.__annotations__.keys() | vars(Tensor).keys()
 _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # their members are in the module's attributes too
 _OF_OPTIMIZERS = {"defaults", "state", "param_groups", "_pre_hooks", "_post_hooks", "_opt_called"}
 _CALLED_BY_US = ("forward",)

@@ -1,10 +1,11 @@
 """``tracegrad.compile(step)``: a whole training step (forward, backward, clipping, optimizer) as one compiled unit.
 
-The first call of a kind runs eagerly: optimizers make their state.  From then on it is answered as calls of compiled
-functions are (``runtime/paths/dispatcher.py``), with recordings of the capture's (``step_recording.py``), whose kernels
-update parameters and optimizer state in place.  Each call checks everything that the step's Python could have seen:
-arguments, the outside state (``runtime/state``, ``state_visitors.py``), branches (as guards in the kernel).  Steps that
-can't be replayed run eagerly, and ``step.stats.live`` says why: an answer is never stale.
+A step is answered as calls of compiled functions are (``runtime/paths/dispatcher.py``), with recordings of the
+capture's (``step_recording.py``), whose kernels update parameters and optimizer state in place.  They are made of runs
+whose reads are logged (``logged_step.py``).  Where a log is not closed, the first call of a kind runs eagerly, and each
+call checks everything that the step's Python could have seen: arguments, the outside state (``runtime/state``,
+``state_visitors.py``), branches (as guards in the kernel).  Steps that can't be replayed run eagerly, and
+``step.stats.live`` says why: an answer is never stale.
 
 Start reading at ``StepDispatcher``: a step's part of the ladder.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, Generic, Protocol, overload
 
 from ..nn.module import Module
@@ -23,9 +25,10 @@ from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.notebook import function_html
 from ..runtime.paths.dispatcher import Dispatcher
-from ..runtime.paths.entry import Endpoint
+from ..runtime.paths.entry import MAX_TRANSIENT, Endpoint
 from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
+from ..runtime.paths.int_arguments import FIRST, now_numbers
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.state.state_plan import Snapshot, StatePlan
@@ -35,11 +38,13 @@ from ..runtime.wrapper import P, R, Wrapper
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.node import epoch
+from ..tracer.control.arms import MANY_PATHS
 from ..tracer.ir.errors import need_function
 from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.refusals import Reason, Refusal, listed
 from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.recorder import current_recorder
+from ..tracer.record.retry import Options
 from .device_program import StepProgram
 from .step_recording import TensorRecording, record_tensors, restore_streams, save_streams, scalar_type
 
@@ -111,6 +116,7 @@ class StepDispatcher(Dispatcher):
         super().__init__(fn, static, "step", stats)
         self._not_recorded: Counter[Any] = Counter()  # keys of calls -> the times that they could not be recorded
         self._seen: set[Any] = set()  # keys of calls that have run eagerly
+        self.logged: Any = None  # what is known of runs of converted code, once there was one
         self._unsettled: set[Any] = set()  # those in which a run has changed state that it reads
 
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,17 +127,62 @@ class StepDispatcher(Dispatcher):
             self.stats.live = str(Refusal.STEP_FOREIGN())
             return self.fn(*args, **kwargs)
         call = self.numbers(_keyed(call))
-        if call.by_value is None and call.key not in self._seen:
-            if len(self._seen) >= config.max_variants:
-                self._seen.clear()
-                self._not_recorded.clear()
-                self._unsettled.clear()
-            self._seen.add(call.key)
-            self.stats.note(f"{endpoint.integers.reason(call)}: runs eagerly")
-            return self.fn(*args, **kwargs)
+        new = call.by_value is None and call.key not in self._seen
+        if new and not (config.log_reads and endpoint.integers.reason(call) == FIRST):
+            return self._first_run(endpoint, call)
         return self.answer(endpoint, call)
 
+    def _first_run(self, endpoint: Endpoint, call: Call) -> Any:
+        """The answer to the first call of its kind, by its Python alone."""
+        if len(self._seen) >= config.max_variants:
+            self._seen.clear()
+            self._not_recorded.clear()
+            self._unsettled.clear()
+        self._seen.add(call.key)
+        self.stats.note(f"{endpoint.integers.reason(call)}: runs eagerly")
+        return self._eagerly(call)
+
+    def _by_log(
+        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
+    ) -> Any:  # fmt: skip
+        if not self._logs(call, known):
+            return MISS
+        found = self.logged.record(call, endpoint.mode, self.plans.get(call), (), () if known else None)
+        if found is None:
+            first = call.by_value is None and call.key not in self._seen
+            return self._first_run(endpoint, call) if first or self.logged.settles else MISS
+        if type(found) is Options:
+            return found
+        self.stats.traces += 1
+        self._seen.add(call.key)
+        self.stats.note(now_numbers(self.logged.new) if self.logged.new else reason or endpoint.integers.reason(call))
+        try:
+            new = self._variant(endpoint, call, Variant(found.snapshot, reads=self.logged))
+            return self._keep(endpoint, call, new, found.recording, None, verified=True)
+        finally:
+            found.snapshot.release()
+
+    def _logs(self, call: Call, known: Sequence[Variant]) -> bool:
+        """Whether a run of converted code is tried."""
+        if not config.log_reads or len(known) > MAX_TRANSIENT or sum(len(v.paths) for v in known) > MANY_PATHS:
+            return False
+        if self.logged is None:
+            self.logged = import_module(".logged_step", __package__).LoggedStep(self.fn)  # not all calls need it
+        return self.logged.takes(call)
+
+    def analysed(self) -> list[str]:
+        """Lines on calls whose log is not closed: why the code is analysed for them."""
+        refused = {} if self.logged is None else self.logged.refused
+        return [f"its code is analysed: {reason}" for reason in dict.fromkeys(refused.values())]
+
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
+        for found in known:
+            now = found.snapshot.check(*call.objects) if found.reads is not None else None
+            if now is not None and found.alike(call, now):
+                return found, now, None
+        if self._logs(call, known):
+            return None, (), None
+        known = [v for v in known if v.reads is None]
         _, snapshot = self.plans.state(call)
         arrays = tuple([float(x) if type(x) is int else x for x in snapshot.arrays])  # as the kernel takes ints
         variant = next((v for v in known if v.snapshot.key == snapshot.key and v.alike(call, arrays)), None)
@@ -206,7 +257,11 @@ class StepDispatcher(Dispatcher):
         return [*values, *arrays], found
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Any, path: Path, values: Sequence[Any]) -> Any:
-        return self._take_as_it_is(recording)
+        if recording.write_back is not None:
+            return self._take_as_it_is(recording)
+        recording.capture.undo()
+        recording.release()
+        return self._eagerly(call)
 
     def _not_kept(self, endpoint: Endpoint, call: Call, recording: Any, plan: StatePlan) -> Any:
         if recording.changes and plan.provable and call.key not in self._unsettled:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -429,6 +429,16 @@ def restore_streams(saved: list[tuple[Any, Any]]) -> None:
         generator._stream.bit_generator.state = state
 
 
+def recorder_of_tensors(capacities: Sequence[int], follows: bool) -> Recorder:
+    """A recorder for a run of eager code; *follows*: it follows loops that are long."""
+    recorder = Recorder()
+    recorder.rolls = recorder.of_tensors = True
+    recorder.known_capacities, recorder.call_method = capacities, call_method
+    if follows:
+        follow_loops(recorder, LONG_RUN)
+    return recorder
+
+
 def record_tensors(
     fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device = CPU,
     capacities: Sequence[int] = (),
@@ -441,35 +451,20 @@ def record_tensors(
     Raises:
         Retry: the run is to be made again, or by plain Python; nothing has been done outside.
     """
-    recorder = Recorder()
-    recorder.rolls = True
+    recorder = recorder_of_tensors(capacities, place.type == "cpu" and not plan.sets_float_errors)
     integers = Integers(recorder)
-    recorder.known_capacities, recorder.of_tensors = capacities, True
     recorder.texts = Texts(filters=filters())
     if isinstance(code := getattr(fn, "__code__", None), CodeType):
         recorder.texts.places.add((code, RETURNED))
-    if place.type == "cpu" and not plan.sets_float_errors:
-        follow_loops(recorder, LONG_RUN)
     if place.type == "cuda":
         recorder.backend = Unwatched(require_cuda("a step on the device"))
     names = integers.names = leaf_names(fn, call)
     arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
     capture = Capture(recorder, {**arguments, **snapshot.graph.tensors}, place)
     outside = Outside(capture, snapshot, call.leaves)
-    leaves = list(call.leaves)
-    proxies: dict[int, Tensor] = {}
     unrecordable.clear()
     with fewer_collections(), capturing(capture):
-        for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-            if kind in (ARRAY, FLOAT, SCALAR):
-                var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
-                stand_in = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
-                leaves[k] = capture.put(stand_in, CPU)
-            elif kind == INTEGER:
-                var = capture.add_input(LEAF, float(leaf), f"the argument `{names[k]}`", k, weak=True)
-                leaves[k] = integers.stand_in(var, leaf, k)
-            elif kind == TENSOR and id(leaf) not in snapshot.graph.tensors:
-                leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
+        leaves, proxies = arguments_of(capture, integers, call, names, snapshot.graph.tensors)
         count = itertools.count()
         held: dict[int, int] = {}  # id of a tensor that is an input, whichever it is -> its position in the state
 
@@ -486,7 +481,6 @@ def record_tensors(
                 outside.varying[made.atom] = node.label
             return outside.stand_ins[id(node)]
 
-        recorder.call_method = call_method
         found = Effects()
         try:
             out, changes, found = run_frozen(
@@ -516,12 +510,32 @@ def record_tensors(
                 raise refused
             raise TracegradError(at_site(f"{objection}: make one of them a clone()"))
         try:
-            recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
+            recording = finished(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
         except Retry:
             capture.undo()
             raise
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
     return recording
+
+
+def arguments_of(
+    capture: Capture, integers: Integers, call: Call, names: Sequence[str], outside: Collection[int]
+) -> tuple[list[Any], dict[int, Tensor]]:
+    """(the leaves of the call as a run gets them, the tensors among them that stand for arguments, by position);
+    *outside*: ids of tensors that the run finds elsewhere, too."""
+    recorder, leaves = capture.recorder, list(call.leaves)
+    proxies: dict[int, Tensor] = {}
+    for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
+        if kind in (ARRAY, FLOAT, SCALAR):
+            var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
+            stand_in = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
+            leaves[k] = capture.put(stand_in, CPU)
+        elif kind == INTEGER:
+            var = capture.add_input(LEAF, float(leaf), f"the argument `{names[k]}`", k, weak=True)
+            leaves[k] = integers.stand_in(var, leaf, k)
+        elif kind == TENSOR and id(leaf) not in outside:
+            leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
+    return leaves, proxies
 
 
 def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
@@ -540,10 +554,11 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     return proxy
 
 
-def _finish(
+def finished(
     capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], held: dict[int, int], call: Call,
-    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers,
+    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers, closed: bool = False,
 ) -> TensorRecording:  # fmt: skip
+    """The recording of a run that is over.  *closed*: all ways on which a tensor may have left it are known."""
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
 
@@ -699,7 +714,7 @@ def _finish(
     atoms = [*written, *results, *payload]
     on_host += [not on_device] * len(payload)
     changes += objections
-    survivors = capture.survivors(known)
+    survivors = [] if closed else capture.survivors(known)
     if survivors:
         changes.append(Refusal.STEP_KEEPS(shape=list(survivors[0].shape)))
     with building(program):

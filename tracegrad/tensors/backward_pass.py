@@ -61,6 +61,8 @@ def run(
     if capture is not None and not since:
         capture.check_history(nodes)
     walk = _Backward(nodes, wanted, accumulate, create_graph)
+    if capture is not None and capture.log is not None and walk.arrivals is not None:
+        raise capture.log.refuse("a backward that runs hooks, or derivatives of the user's own")
     grad_before = STATE.grad
     STATE.grad = create_graph
     try:

@@ -34,6 +34,7 @@ from ..tracer.ir.site import adjoint_site
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from ..tracer.record.buffers import ReshapeStep, SliceStep, TransposeStep
+from ..tracer.record.integers import TracedInt
 from ..tracer.record.recorder import Recorder, recording
 from .device import CPU, device, device_of, on_cuda
 from .inplace import follow
@@ -95,6 +96,7 @@ class Capture:
         self._numbers: dict[Any, TracedArray] = {}
         self.replaced: set[Any] = set()  # places of numbers that hold their stand-ins
         self.rescheduled: set[int] = set()  # ids of groups whose numbers a scheduler has set
+        self.log: Any = None  # the run whose reads are logged, in which this happens
         self.outside: Any = (
             None  # ``Outside``: the optimizers and schedulers of a step (``tracegrad/steps/outside.py``)
         )
@@ -161,7 +163,7 @@ class Capture:
         return self._by_array.get(id(t._data))
 
     def read_grad(self, t: Tensor) -> Tensor | None:
-        if self._is_own(t):
+        if self.is_own(t):
             return t._grad
         found = self.grads.get(id(t))
         if found is not None:
@@ -173,12 +175,12 @@ class Capture:
         return known
 
     def write_grad(self, t: Tensor, value: Tensor | None) -> None:
-        if self._is_own(t):
+        if self.is_own(t):
             t._grad = value
             return
         self.grads[id(t)] = (t, value)
 
-    def _is_own(self, t: Tensor) -> bool:
+    def is_own(self, t: Tensor) -> bool:
         """Whether the run has made *t*, and so has its ``.grad``: not only given it other memory."""
         return type(t._data) is TracedArray and id(t) not in self._rehoused
 
@@ -190,6 +192,11 @@ class Capture:
             self.refuse(Refusal.STEP_SCHEDULER)
         if type(now) is TracedArray:
             return now
+        if self.log is not None:  # which has handed a copy over: what is no number of the run is compared
+            traced = isinstance(now, Tensor | TracedInt)
+            value = now._tracegrad_number() if isinstance(now, Tensor) else now.number() if traced else now
+            number = value if traced else TracedArray(Lit(float(now), FLOAT, weak=True), self.recorder)
+            return self.put(number, CPU)
         if key in self.replaced or key[0] in self.rescheduled:
             return self.put(TracedArray(Lit(float(now), FLOAT, weak=True), self.recorder), CPU)
         found = self._numbers.get(key)
@@ -280,8 +287,10 @@ class Capture:
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, refusal: Refusal, **fields: Any) -> None:
-        """Note that the run must not be replayed."""
+        """Note that the run must not be replayed; one whose reads are logged ends here."""
         self.recorder.unrepeatable(refusal, **fields)
+        if self.log is not None:
+            raise self.log.refuse_for(self.recorder.reasons[-1])
 
     def made(self, t: Tensor) -> None:
         """Note that the run has made *t*.  Its data is an array, also without axes: it can be written into."""
@@ -317,6 +326,8 @@ class Capture:
 
     def replaces(self, t: Tensor, data: TracedArray) -> None:
         """Note that the tensor is about to get the memory of *data*."""
+        if self.log is not None and not self.is_own(t):
+            raise self.log.refuse("a tensor from outside that gets other memory")
         self._traced.pop(id(t), None)
         if type(t._data) is not TracedArray:
             before = t._data

@@ -260,8 +260,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
         return exponent.__rpow__(input)
     if isinstance(exponent, Tensor):
         return binary(POW, input, exponent)
-    if isinstance(exponent, np.generic):
-        exponent = exponent.item()
+    exponent = _in_program(exponent)
     if isinstance(exponent, complex):
         return binary(POW, input, exponent)
     if isinstance(exponent, float) and raw(input).dtype.kind not in INEXACT_KINDS:
@@ -316,7 +315,14 @@ div_ = inplace_method(DIV, "div_")
 def pow_(self: Tensor, exponent: Any) -> Tensor:
     if isinstance(exponent, Tensor):
         return inplace(POW, self, (exponent,))
-    return inplace(POW_SCALAR, self, (), (exponent,))
+    return inplace(POW_SCALAR, self, (), (_in_program(exponent),))
+
+
+def _in_program(number: Any) -> Any:
+    """A number that is part of the program, as Python's: of an int of the run its value."""
+    if type(number) is TracedInt:
+        return number.asked()
+    return number.item() if isinstance(number, np.generic) else number
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:

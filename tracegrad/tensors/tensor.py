@@ -312,11 +312,15 @@ class Tensor(Methods):
             with for_users:
                 raise RuntimeError(f"a Tensor with {data.size} elements cannot be converted to Scalar")
         if type(data) is TracedArray and not is_internal(sys._getframe(1).f_code.co_filename):
-            if data.dtype.kind in FLOAT_KINDS:
-                return self._tracegrad_number()
-            if data.dtype.kind in "iu":
-                return data._tracegrad_int()
+            return self._tracegrad_item()
         return data.item()
+
+    def _tracegrad_item(self) -> Any:
+        """``t.item()`` in recorded code."""
+        data = raw(self)
+        if type(data) is not TracedArray or data.size != 1 or data.dtype.kind not in (*FLOAT_KINDS, *"iu"):
+            return self.item()
+        return self._tracegrad_number() if data.dtype.kind in FLOAT_KINDS else data._tracegrad_int()
 
     def _tracegrad_number(self) -> Any:
         """``float(t)`` in recorded code: a number of the program, which has no gradient."""

@@ -1,0 +1,65 @@
+"""Reads of objects that are compared by identity, compared natively: the names and items that a run has read of them.
+
+An object of such a kind is found by no way, so the dict of its names, and the dicts and lists that stand there, are the
+same ones in each call: the pins (``state/pins.py``) compare their entries in one native call.  What varies from call to
+call, or is written by the run, is *loose*, and compared in the text of the checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ...tracer.bytecode.records import dict_of
+from ..state.pins import ReadNames
+from ..state.state_graph import Leaf, StateNode
+from ..state.walker import Walker
+
+_BY_PART = ("dict", "list")
+_FIXED = (*_BY_PART, "function", "class", "module", "library", "const", "pinned")
+
+
+def pin_reads(
+    walker: Walker, absent: Mapping[int, Collection[str]], written: Mapping[int, Collection[Any] | None]
+) -> dict[int, Collection[Any]]:  # fmt: skip
+    """Have the reads of a walk's nodes compared natively where they can be; the loose names of each dict, by its id.
+
+    :param absent: names that an object lacks, by the id of its node.
+    :param written: names, keys or indices that the run writes, by the id of the owner; None: any.
+    """
+    loose: dict[int, Collection[Any]] = {}
+    stack = [node for node in walker.nodes if node.kind == "pinned" and type(dict_of(node.obj)) is dict]
+    while stack:
+        node = stack.pop()
+        writes = written.get(id(node.obj), ())
+        if node.native or writes is None:
+            continue
+        parts = {edge.arg: edge.child for edge in node.edges if edge.how in ("attr", "key", "item")}
+        if node.kind == "list":
+            if len(parts) < len(node.obj) or writes or not all(map(_is_fixed, parts.values())):
+                continue
+            walker.lists.append(node.obj)
+        else:
+            store: Any = dict_of(node.obj) if node.kind == "pinned" else node.obj
+            node.loose = {key for key in store if key not in parts or key in writes or not _is_fixed(parts[key])}
+            node.loose |= parts.keys() - store.keys()
+            known = {key: _known(parts[key]) for key in store.keys() - node.loose}
+            pinned = node.kind == "pinned"
+            wanted = ReadNames(frozenset(absent.get(id(node), ())), known) if pinned else None
+            walker.stores.append((node.obj if pinned else None, store, wanted))
+            loose[id(store)] = node.loose
+        node.native = True
+        fixed = [child for key, child in parts.items() if key not in node.loose and isinstance(child, StateNode)]
+        stack += [child for child in fixed if child.kind in _BY_PART]
+    return loose
+
+
+def _is_fixed(child: Leaf | StateNode) -> bool:
+    """Whether a part is compared as a whole by its identity, or as a leaf; what is in it may vary."""
+    if isinstance(child, Leaf):
+        return not child.effect
+    return child.kind in _FIXED
+
+
+def _known(child: Leaf | StateNode) -> tuple[Any, bool]:
+    return (child.value, child.by_value) if isinstance(child, Leaf) else (child.obj, False)

@@ -1,0 +1,233 @@
+"""One call of a step, recorded from a run of converted code whose log is closed.
+
+Two logs are kept of one run: of Python's objects by a ``StepRun``, of tensors by the ``Capture``.  What they hold
+becomes one ``TensorRecording``, as that of an analysed step (``step_recording.py``), which may be replayed from the
+next call on.  A run that is not closed is undone, and has done nothing outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..runtime.config import config
+from ..runtime.logged.arguments import Given
+from ..runtime.logged.effects import effects_of
+from ..runtime.logged.joined import KnownReads
+from ..runtime.logged.reads import NotClosedError, not_closed
+from ..runtime.logged.record import Logged, LoggedRecording, by_labels, check
+from ..runtime.logged.warned import warnings_refused
+from ..runtime.logged.writes import WrittenItems, WrittenKeys, WrittenNames
+from ..runtime.mode import Mode
+from ..runtime.record.arguments import positional_names
+from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
+from ..runtime.record.differentiable import leaf_names
+from ..runtime.record.record import stand_in_of
+from ..runtime.state.checker import digest
+from ..runtime.state.pins import MISSING
+from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
+from ..runtime.state.state_plan import Snapshot, StatePlan
+from ..runtime.state.values import is_leaf, unchanged
+from ..tensors import dtypes
+from ..tensors.capture import Capture, capturing
+from ..tensors.device import CPU, on_cuda
+from ..tensors.modes import STATE
+from ..tracer.ir.gc_pause import fewer_collections
+from ..tracer.ir.refusals import Refusal
+from ..tracer.record.array import TracedArray
+from ..tracer.record.integers import Integers
+from ..tracer.record.retry import Options, Retry
+from .outside import Outside
+from .state_visitors import tensor_facts
+from .step_autograd import derive
+from .step_reads import StepReads
+from .step_recording import HELD, STATE_ARRAY, arguments_of, finished, recorder_of_tensors
+from .step_run import StepRun
+
+_THREAD = ("grad", "inference", "anomaly", "check_nan")
+
+
+class TransientError(NotClosedError):
+    """The run has changed what it reads: its recording would hold for no call that is like it."""
+
+    lasting = False
+
+
+class LoggedStep(Logged):
+    """The knowledge of one step's runs of converted code."""
+
+    without = frozenset((COMPLEX_DATA, CONVERTED, DEVICE, TRACED))
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.unsettled: set[Any] = set()  # (key of calls, place that a run has read and changed)
+        self.settles = False  # whether the last run has
+
+    def takes(self, call: Call) -> bool:
+        return super().takes(call) and not call.repeated
+
+    def record(self, call: Call, *given: Any, **named: Any) -> LoggedRecording | Options | None:
+        self.settles = False
+        if len(self.refused) + len(self.unsettled) > 2 * config.max_variants:
+            self.refused.clear()
+            self.unsettled.clear()
+        found = super().record(call, *given, **named)
+        if found is None and not self.settles and self.takes(call):
+            self.refused[call.key] = Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")
+        return found
+
+    def _record(
+        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int], others: Sequence[KnownReads] | None
+    ) -> LoggedRecording:
+        if any(on_cuda(x._data) for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR):
+            raise not_closed("tensors on a device")
+        recorder = recorder_of_tensors(capacities, True)
+        names = leaf_names(self.fn, call)
+        arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
+        capture = Capture(recorder, arguments)
+        with fewer_collections(), capturing(capture), _undone(capture) as facts:
+            return self._run(capture, call, names, arguments, {} if others is None else self.numbers, facts)
+
+    def _run(
+        self, capture: Capture, call: Call, names: Sequence[str], arguments: dict[int, str], before: dict[str, Any],
+        facts: list[Any],
+    ) -> LoggedRecording:  # fmt: skip
+        recorder = capture.recorder
+        integers = Integers(recorder)
+        integers.names = names
+        leaves, proxies = arguments_of(capture, integers, call, names, ())
+        labels: dict[Any, str] = {}
+        stand_ins: dict[int, Any] = {}
+
+        def add_input(value: Any, name: str, weak: bool) -> Any:
+            return capture.add_input(STATE_ARRAY, value, name, len(stand_ins), weak=weak)
+
+        def stands_for(node: StateNode) -> Any:
+            if node.kind == HELD:
+                stand_ins[id(node)] = node.obj
+                return node.obj
+            made = stand_in_of(node, integers, add_input)
+            if isinstance(made, TracedArray):
+                capture.put(made, CPU)
+            labels[recorder.inputs[-1]] = node.label
+            stand_ins[id(node)] = made
+            return made
+
+        reads = StepReads(stands_for, self.contents, self.varying, before, arguments)
+        reads.facts = facts
+        reads.begin(self.fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
+        run = StepRun(reads, recorder)
+        run.capture, capture.log, capture._names = capture, run, {**arguments}
+        given = Given(reads, call, leaves, positional_names(self.fn))
+        try:
+            with warnings_refused(run.refuse):
+                out = run.call(self.fn, *given.args, **given.kwargs)
+            derive(capture, out)
+        except Retry as error:
+            raise by_labels(error, labels) from None
+        check(run, recorder, out, labels)
+        integers.refuse()
+        run.check_ways()
+        graph = reads.graph(run.untouched(), run.places())
+        for what, may_come_again in _changed(run, capture, graph):
+            if (call.key, what) not in self.unsettled:
+                self.unsettled.add((call.key, what))
+                self.settles = True
+                raise TransientError(not_closed(what).reason)
+            if not may_come_again:
+                raise not_closed(f"{what}, which it reads and changes")
+        snapshot = Snapshot(*digest(graph), graph)
+        place = {id(node): k for k, node in enumerate(snapshot.inputs)}
+        order = [place[id(node)] for node in reads.inputs]
+        capture.sources = [(kind, order[k]) if kind == STATE_ARRAY else (kind, k) for kind, k in capture.sources]
+        outside = Outside(capture, snapshot, call.leaves)
+        if (objection := outside.objection()) is not None:
+            raise not_closed(str(objection))
+        stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
+        effects = effects_of(run, graph, call, given, stood, out, outside)
+        held = {id(node.obj): place[id(node)] for node in reads.inputs if node.kind == HELD}
+        recording = finished(
+            capture, self.fn, effects.out, proxies, held, call, snapshot, effects, outside, integers, closed=True
+        )
+        if recorder.reasons or recording.changes:
+            raise NotClosedError([*recorder.reasons, *recording.changes][0])
+        if any(tensor_facts(t) != known for t, known in facts) or recorder.needed is not None:
+            raise not_closed("a change of a tensor from outside")
+        known = {id(t) for t, _ in recording.tensors}
+        recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
+        self.learn(reads, before)
+        recording.write_back = None  # where the kernel does not answer, the call is made again
+        return LoggedRecording(recording, snapshot, None, None)
+
+
+@contextmanager
+def _undone(capture: Capture) -> Iterator[list[Any]]:
+    """A context in which a run that ends by an exception has done nothing outside; gives the list for the facts about
+    tensors, as they are found."""
+    thread = [getattr(STATE, name) for name in _THREAD], dtypes.get_default_dtype()
+    facts: list[Any] = []
+    try:
+        yield facts
+        if ([getattr(STATE, name) for name in _THREAD], dtypes.get_default_dtype()) != thread:
+            raise not_closed("a mode of gradients that is left set")
+    except BaseException:
+        capture.undo()
+        for name, value in zip(_THREAD, thread[0], strict=True):
+            setattr(STATE, name, value)
+        raise
+
+
+def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tuple[str, bool]]:
+    """(place, whether what was read there may be there again) of what the run has read and then changed, so that the
+    next run like it reads something else."""
+    for t, was_none in capture.looked.values():
+        now = capture.grads.get(id(t), (t, t._grad))[1]
+        if was_none != (now is None):
+            name = graph.tensors.get(id(t), "a tensor's")
+            yield f"`{name}.grad`", True
+    for entry in run.writes.values():
+        node = run.reads.node_of(entry.owner)
+        if isinstance(entry, WrittenNames):
+            read = _read_names(run, graph, entry.owner, node)
+            for name, value in entry.values.items():
+                if name in read and not _same(read[name], value):
+                    yield f"`{name}`", isinstance(read[name], Leaf)
+        elif node is not None and node.kind not in ("sink", "history") and not _same_items(entry, node):
+            yield f"`{node.label}`", False
+
+
+def _same_items(entry: WrittenKeys | WrittenItems, node: StateNode) -> bool:
+    """Whether a container that was read is read as it was once it is written."""
+    known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
+    if isinstance(entry, WrittenItems) or entry.whole is not None:
+        left = entry.whole
+        items = left.items() if isinstance(left, dict) else enumerate(left or entry.owner)
+        sizes = (
+            len(entry.owner) == len(left) if left is not None else isinstance(entry, WrittenItems) and not entry.tail
+        )
+    else:
+        items, sizes = entry.values.items(), entry.values.keys() <= entry.owner.keys()
+    return sizes and all(at not in known or _same(known[at], value) for at, value in items)
+
+
+def _read_names(run: StepRun, graph: StateGraph, owner: Any, node: StateNode | None) -> dict[str, Any]:
+    """The names of an object, a module or a cell that the run has read, with what it has found; absent ones, too."""
+    found: dict[str, Any] = {}
+    for n in graph.nodes:
+        for edge in n.edges:
+            if n is node and edge.how == "attr":
+                found[edge.arg] = edge.child
+            elif edge.how == "global" and edge.arg[0] is owner:
+                found[edge.arg[1]] = edge.child
+            elif edge.how == "cell" and edge.arg is owner:
+                found[""] = edge.child
+    shadow, absent = run.reads._instances.get(id(node), ((), ()))
+    return {**found, **dict.fromkeys([*shadow, *absent], Leaf(MISSING, False))}
+
+
+def _same(read: Any, value: Any) -> bool:
+    """Whether a place that holds *value* is read as it was."""
+    if isinstance(read, Leaf):
+        return unchanged(value, read.value) if is_leaf(read.value) else value is read.value
+    return read.kind in ("number", "held", "array") or value is read.obj

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -29,6 +30,12 @@ class Element(NamedTuple):
 
     def set(self, value: Any) -> None:
         self.owner[self.key] = value
+
+
+def elements_behind(read: Iterable[Element]) -> dict[Any, Element]:
+    """The elements *read*, and those between them and the ends of their lists, whose values they take on."""
+    found = [Element(e.owner, key) for e in read for key in range(e.key, 0)]
+    return {e.id: e for e in found}
 
 
 class WrittenPlace(NamedTuple):

@@ -367,6 +367,16 @@ def elements_with_a_gap_by_number(x):
     return hs[-1], hs[7]
 
 
+def folded_within_another(x):
+    s = x[1]
+    for i in range(20):
+        kept = [x[0] * 0.5]
+        for j in range(20):
+            s = s * 0.9 + 0.1 * kept[-1]
+            kept.append(s * x[j])
+    return s
+
+
 def first_and_last(x):
     s, first = 0.0, None
     for i in range(40):
@@ -406,7 +416,7 @@ OF_ELEMENTS = (
     float_from_int, rows, neighbours, counter, backwards, tuples, nested, cumulated, cumulated_twice, triangle,
     whole_number, backwards_zip, listed, asked, divided, complex_carry, counting_while, attributes, items_of_objects,
     rebuilt, appended, windows, history, history_by_number, elements_with_a_gap,
-    elements_with_a_gap_by_number, lists_by_index, first_and_last, two_halves,
+    elements_with_a_gap_by_number, folded_within_another, lists_by_index, first_and_last, two_halves,
 )  # fmt: skip
 CASES = [*OF_NUMBERS.items(), (counted, X[0]), *[(f, X) for f in OF_ROWS], *[(f, V) for f in OF_ELEMENTS]]
 

@@ -23,6 +23,7 @@ from ..schedule.loop_tree import Statement
 from ..schedule.memory import ALIGN
 from ..schedule.tiles import TILE
 from .buffer_table import BufferTable
+from .hints import SCALAR, SIMPLE
 from .loop_values import Frame
 from .pool_calls import RUN
 from .reductions import CHUNK, combined, compensated, corrected
@@ -378,16 +379,16 @@ def total_function(module: ir.Module, name: str, dtype: np.dtype, accurate: bool
 
     if accurate:
         total, lost = [cell(entry, b, constant(dtype, 0)) for _ in range(2)]
-        with counting(b, chunks) as chunk:
+        with counting(b, chunks, SCALAR) as chunk:
             after = compensated(b, b.load(total, typ=held), part(chunk, I64(0)), b.load(lost, typ=held))
             b.store(after[0], total)
             b.store(after[1], lost)
         value = corrected(b, dtype, b.load(total, typ=held), b.load(lost, typ=held))
         b.store(to_memory(b, value, dtype), out)
     else:
-        with counting(b, count) as e:
+        with counting(b, count, SIMPLE) as e:
             b.store(to_memory(b, part(I64(0), e), dtype), b.gep(out, [e], source_etype=kind))
-        with ranging(b, I64(1), chunks, I64(1)) as chunk, counting(b, count) as e:
+        with ranging(b, I64(1), chunks, I64(1)) as chunk, counting(b, count, SIMPLE) as e:
             at = b.gep(out, [e], source_etype=kind)
             before = from_memory(b, b.load(at, typ=kind), dtype)
             b.store(to_memory(b, combined(b, name, dtype, before, part(chunk, e)), dtype), at)

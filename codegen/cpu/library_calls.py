@@ -18,6 +18,7 @@ from ..schedule.dependences import is_call
 from ..schedule.division import MOVED
 from .expressions import Numbers
 from .fourier import takes_all
+from .hints import ROLLED, SIMPLE
 from .host_rows import EMITTED
 from .lapack import PerMatrix
 from .loop_values import Frame
@@ -135,12 +136,13 @@ class CallEmitter:
             columns = low, least(b, high, width), I64(1)
         if filled(self.program, op, 0) is not None or self._buffer(x) is not self.pointer(op.out):  # else in place
             if self.parts is None:
-                with counting(b, self._count(x.dims)) as i:
+                with counting(b, self._count(x.dims), SIMPLE) as i:
                     self._begin(op, i)
             else:
-                with counting(b, self.size(x.dims[0])) as row, ranging(b, *columns) as c:
+                with counting(b, self.size(x.dims[0]), ROLLED) as row, ranging(b, *columns, SIMPLE) as c:
                     self._begin(op, b.add(b.mul(row, width), c))
-        with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, ranging(b, *columns) as c:
+        places = counting(b, self._count(index.dims), ROLLED)
+        with places as r, self._position(op, r) as position, ranging(b, *columns, SIMPLE) as c:
             self._write(op, r, position, c)
 
     def _begin(self, op: CanonicalOp, place: ir.Value) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import llvmlite.ir as ir
 
+from ...tracer.ir.primitive import RECURRENCE, REDUCE
 from ..schedule.affine import add, loop_var
 from ..schedule.dependences import carries, domain_indices
 from ..schedule.index_maps import Condition
@@ -22,7 +23,7 @@ from ..schedule.loop_tree import Loop, ScheduleItem, Statement, loops_of, statem
 from ..schedule.schedule import SHORT, interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
-from .hints import SCALAR, SIMPLE, UNROLLED, give_hint
+from .hints import ROLLED, SCALAR, SIMPLE, UNROLLED, give_hint
 from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
@@ -218,7 +219,8 @@ class ItemEmitter(ValueEmitter):
         back = b.cbranch(b.icmp_signed("<", following, hi), body, after)
         # interleaving hides the latency of accumulators; elsewhere, and in large bodies, it only makes code
         large = self._written() - written > MAX_INTERLEAVED
-        if not hint and (large or not any(isinstance(item, Statement) and carries(item.op) for item in loop.body)):
+        kinds = {item.op.prim.kind for item in loop.body if isinstance(item, Statement)}
+        if not hint and (large or REDUCE not in kinds or RECURRENCE in kinds):
             hint = SIMPLE
         if loop.dim in self.program.static and self._masked(loop):
             # LLVM 22 vectorises a short loop with masked loads into loads from wrong addresses; unrolled, the masks
@@ -226,7 +228,10 @@ class ItemEmitter(ValueEmitter):
             hint = UNROLLED
         elif hint == SIMPLE and self.loops and self.program.static.get(loop.dim, SHORT + 1) <= SHORT:
             hint = UNROLLED  # so that the loop around it is vectorised
-        if hint and not any(isinstance(item, Loop) for item in loop.body):
+        inner = loops_of(loop)
+        if inner:  # loops of many turns, again for each of this one's, are much code and no faster
+            hint = ROLLED if len(inner) > 1 and any(item.dim not in self.program.static for item in inner) else ""
+        if hint:
             give_hint(back, hint)
         b.position_at_end(after)
 

@@ -12,6 +12,7 @@ from ..lower.canonical import Body, Canonical, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of
 from ..schedule.loop_tree import Loop, Schedule, Statement
 from .expressions import Numbers
+from .hints import SIMPLE
 from .loop_plan import LoopPlan
 from .scalar import I8, I64, PTR, counting, memory_type, to_memory
 
@@ -36,7 +37,7 @@ class Frame:
 
     def each(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
         """A loop over 0 <= i < count, in any order."""
-        return counting(self.b, count)
+        return counting(self.b, count, SIMPLE)
 
 
 class LoopValues:

@@ -18,6 +18,7 @@ from ..schedule.index_maps import Indices
 from ..schedule.loop_tree import Statement
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
+from .hints import SIMPLE
 from .scalar import F64, I64, Scalars, cell, constant, counting, declare, register_type
 
 EXTREMES = ("reduce_max", "reduce_min")
@@ -90,7 +91,7 @@ class Accumulator:
         )
         base = e._offset(out, at, ())
         step = TILE if e.apart(out) else 1
-        with counting(b, count) as i:
+        with counting(b, count, SIMPLE) as i:
             e.put(out, b.add(base, b.mul(i, I64(step), flags=("nsw",)), flags=("nsw",)), self.identity())
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:

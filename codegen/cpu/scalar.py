@@ -354,9 +354,9 @@ def least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.icmp_signed("<", x, y), x, y)
 
 
-def counting(b: ir.IRBuilder, n: ir.Value) -> AbstractContextManager[ir.Value]:
+def counting(b: ir.IRBuilder, n: ir.Value, hint: str = "") -> AbstractContextManager[ir.Value]:
     """A context for a loop over 0 <= i < n."""
-    return ranging(b, I64(0), n, I64(1))
+    return ranging(b, I64(0), n, I64(1), hint)
 
 
 def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:

@@ -49,7 +49,6 @@ class Containers(LibraryObjects):
             node = self.reads.node_of(obj)
             if node is None:
                 if self.loops:
-                    self.looked_at(obj)
                     found = item_of(self.recorder, obj, index)
                     return self.made(found) if type(index) is slice else found
                 return obj[index]

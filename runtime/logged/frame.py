@@ -110,7 +110,7 @@ class LoggedFrame(FrameChoices):
     def store_free(self, name: str, value: Any) -> Any:
         cell, run = self.cells[name], self.run
         if id(cell) not in run.reads.cells:
-            run.wrote(cell, name)  # which is carried by no loop
+            run.wrote(cell, name)
             return super().store_free(name, value)
         assert self._owner is not None
         run.write_name(cell, "", value, f"closure {name}", run.reads.shown_in(self._owner, "cell", id(cell)))

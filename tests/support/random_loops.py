@@ -84,8 +84,12 @@ class Program:
         if appends:
             self.lists += 1
             at = len(self.lines) - 1 - (kind == "while" and left == 2)
-            self.lines.insert(at, "    " * depth + f"l{self.lists} = []")
+            first = ["x[0] * 0.5", "x[1] + s", "x[2] * 0.3"][: rng.choice([0, 0, 1, 2, 3])]
+            self.lines.insert(at, "    " * depth + f"l{self.lists} = [{', '.join(first)}]")
         mine = self.lists
+        if appends and first:
+            ends = [rng.randint(1, len(first)) for _ in range(rng.choice([1, 2]))]
+            self._add(depth + 1, f"s = s * 0.9 + {' + '.join([f'0.1 * l{mine}[-{k}]' for k in ends])}")
         for _ in range(rng.choice([1, 2, 3])):
             self._statement(depth + 1, counter, rows, outer if kind == "triangle" else None, left)
         if appends:

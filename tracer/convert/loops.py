@@ -10,7 +10,7 @@ from typing import Any
 
 from .liveness import Liveness
 from .nodes import LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
-from .scopes import COMPREHENSIONS, assigned_in
+from .scopes import COMPREHENSIONS, assigned_in, written_into
 from .targets import Targets
 from .transparent import OWN
 
@@ -34,7 +34,7 @@ class LoopStatement:
     has_break: bool = False
     has_return: bool = False
     has_yield: bool = False
-    stored: tuple[str, ...] = ()  # names whose items the body assigns
+    stored: tuple[str, ...] = ()  # names whose values the body changes in place
     ends: tuple[int, ...] = ()  # lines of the tests that end it
 
 
@@ -54,9 +54,8 @@ class Loops(Targets):
         assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))
         targets = tuple(assigned_in([node.target], self.bindings.bound))
         carried = self._carried(node, assigned)
-        self.loops[number] = LoopStatement(
-            assigned, carried, *_lines(node), targets, *_ways_out(node.body), ends=_ends(node)
-        )
+        ways, stored = _ways_out(node.body), written_into([node.target, *node.body])
+        self.loops[number] = LoopStatement(assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node))
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
         if not self.is_local(target):
@@ -83,13 +82,9 @@ class Loops(Targets):
         at, where = place_of(node), place_of(node.test)
         assigned = tuple(assigned_in([node.test, *node.body], self.bindings.bound))
         self.loops[number] = LoopStatement(
-            assigned,
-            self._carried(node, assigned),
-            *_lines(node),
-            (),
-            *_ways_out([node.test, *node.body]),
-            ends=_ends(node),
-        )
+            assigned, self._carried(node, assigned), *_lines(node), (), *_ways_out([node.test, *node.body]),
+            tuple(written_into([node.test, *node.body])), _ends(node),
+        )  # fmt: skip
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)
         body = [*self.rebinding(text, "symbols", self.loops[number].carried, at), ends, *self._inside(text, node.body)]

@@ -224,6 +224,22 @@ class _Assigned(ast.NodeVisitor):
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
 
 
+def written_into(parts: Sequence[Any]) -> list[str]:
+    """The variables whose values are changed in place, by an item or by ``+=``, and that are bound to no others."""
+    found: dict[str, None] = {}
+    bound: set[str] = set()
+    nodes = [node for part in parts for node in ast.walk(part)]
+    changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found[node.value.id] = None
+        elif isinstance(node, ast.Name) and id(node) in changed:
+            found[node.id] = None
+        elif isinstance(node, ast.Name) and _is_stored(node):
+            bound.add(node.id)
+    return [text for text in found if text not in bound]
+
+
 @dataclass(slots=True)
 class Scope:
     """Names of the function, or of a comprehension in it, as the copy has them."""

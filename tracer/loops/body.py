@@ -142,6 +142,8 @@ class IterationBody:
                 fixed.append((axis, self.parts.known.get(position, position)))
         if len(moving) > 1 or (moving and len(moving[0][1].slopes) > 1):
             return None
+        if moving and self._reads_few(x, [p for _, p in fixed]):
+            return None
         every: dict[int, Any] = dict([*fixed, *moving])
         part = picked(x, dict(fixed))
         found: Atom | None = part
@@ -151,6 +153,12 @@ class IterationBody:
         if found is not None:
             self.spot_of[found] = x, every
         return found
+
+    def _reads_few(self, x: Atom, fixed: Sequence[Any]) -> bool:
+        """Whether fewer elements may be read of a line of *x* than it has, and the line is cut out again in each
+        iteration of the loop around: reading them where they are is less work."""
+        length, known = self.marked.length, [isinstance(p, Affine) and p.constant is not None for p in fixed]
+        return length is not None and bool(length.slopes) and not all(known) and x.aval.ndim == len(fixed) + 1
 
     def sliced(self, row: Row) -> Atom:
         """The array that the loop steps through for *row*."""

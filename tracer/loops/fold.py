@@ -33,6 +33,13 @@ def folded(
     starts: dict[Var, Atom] = {}
     most = min([marked.earlier, *map(len, earlier)])
     inside = {out: node for node in body.lines.nodes for out in node.outs}
+    around = {x for loop in body.recorder.open_loops for x in (*[c.symbol for c in loop.carries], *loop.forms)}
+
+    def outside(x: Any) -> Node | None:
+        """The node of the recording that makes *x*; none for symbols of loops around, which are other values in each of
+        their iterations."""
+        return None if x in around else marked.node_of(x)
+
     every = {row: key for key, row in body.rows.items()}
     before = 0
     while before < most and _in_bounds(every.values(), before + 1):
@@ -43,9 +50,7 @@ def folded(
             return None if found is None else found.at(body.row, Affine(at))
 
         moved = {row: (x, slope, offset - slope * before) for row, (x, slope, offset) in every.items()}
-        match = Match(
-            body.carries.values(), inside, marked.node_of, moved, form, marked.reader().form, body, -1 - before
-        )
+        match = Match(body.carries.values(), inside, outside, moved, form, marked.reader().form, body, -1 - before)
         pairs = [(end, starts.get(var, init)) for end, var, init in carries]
         if not match.all([*pairs, *[(row, was[before]) for row, was in zip(rows, earlier, strict=True)]]):
             break

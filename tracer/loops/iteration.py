@@ -26,8 +26,9 @@ from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
-from .places import Element, WrittenPlace
+from .places import Element, WrittenPlace, elements_behind
 from .positions import Affine
+from .row_writes import MAX_BACK
 from .unset import UNSET, Unset
 from .values import PlainValue, alike, atom_of, put_together, taken_apart
 
@@ -303,7 +304,9 @@ class Iteration:
     def _written(self, found: dict[str, Any]) -> Reason | None:
         """Note buffers and places that were written, and are not carried."""
         marked = self.marked
-        read = {key: e for key, e in marked.elements.items() if id(e.owner) in marked.appends}
+        read = elements_behind([e for e in marked.elements.values() if id(e.owner) in marked.appends])
+        if any(-e.key > MAX_BACK for e in read.values()):
+            return Refusal.LOOP_SEEN(what="a list is read far from its end", site=marked.site)
         every: dict[Any, WrittenPlace | Element] = {**marked.places, **read}
         new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)

@@ -1,8 +1,13 @@
-"""Places in objects that a loop writes: attributes, and items of lists and dicts.  A place is carried as a name is."""
+"""Places in objects that a loop writes: attributes, items of lists and dicts, variables that inner functions bind.  A
+place is carried as a name is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import CellType
 from typing import Any, NamedTuple
+
+from .unset import UNSET
 
 
 class Element(NamedTuple):
@@ -31,8 +36,14 @@ class Element(NamedTuple):
         self.owner[self.key] = value
 
 
+def elements_behind(read: Iterable[Element]) -> dict[Any, Element]:
+    """The elements *read*, and those between them and the ends of their lists, whose values they take on."""
+    found = [Element(e.owner, key) for e in read for key in range(e.key, 0)]
+    return {e.id: e for e in found}
+
+
 class WrittenPlace(NamedTuple):
-    """Attribute or item ``key`` of ``owner``."""
+    """Attribute or item ``key`` of ``owner``; of a cell the variable of that name."""
 
     owner: Any
     key: Any
@@ -54,15 +65,24 @@ class WrittenPlace(NamedTuple):
         """Whether it is one that can be carried."""
         if isinstance(self.owner, list):
             return type(self.key) is int
+        if isinstance(self.owner, CellType):
+            return self.owner != CellType()  # it has a value
         if isinstance(self.owner, dict):
             return type(self.key) in (int, str, bool, tuple, type(None)) and self.key in self.owner
         return isinstance(self.key, str) and self.key in getattr(self.owner, "__dict__", {})
 
     def get(self) -> Any:
-        return self.owner[self.key] if self.is_item else self.owner.__dict__[self.key]
+        try:
+            if isinstance(self.owner, CellType):
+                return self.owner.cell_contents
+            return self.owner[self.key] if self.is_item else self.owner.__dict__[self.key]
+        except (KeyError, IndexError, ValueError):  # it was deleted
+            return UNSET
 
     def set(self, value: Any) -> None:
-        if self.is_item:
+        if isinstance(self.owner, CellType):
+            self.owner.cell_contents = value
+        elif self.is_item:
             self.owner[self.key] = value
         else:
             self.owner.__dict__[self.key] = value

@@ -155,10 +155,57 @@ def one_of_two_lists(x):
     return long[0] + short[0]
 
 
+def elements_before(x):
+    kept = [x[0], x[1], x[2] * 0.5]
+    for v in x:
+        kept.append(np.sin(kept[-1] * 0.5 + kept[-3]) + v)
+    return sum(kept) * kept[-2]
+
+
+def counting_inside(x):
+    k, s = 0, x[0]
+
+    def step():
+        nonlocal k, s
+        s = np.sin(s) * 0.9 + x[k]
+        k += 1
+
+    for _ in x:
+        step()
+    return s * k
+
+
+def deleted_and_made_again(x):
+    cell = Cell(x)
+    for row in M:
+        old = cell.h
+        del cell.h
+        cell.h = np.tanh(old + row * x[:3])
+        kept = {"a": old}
+        del kept["a"]
+    return np.sum(cell.h)
+
+
+def deleted_inside(x):
+    k, s = x[0], x[1]
+
+    def step():
+        nonlocal k
+        found = k
+        del k
+        return found
+
+    for v in x:
+        s = s * 0.9 + step()
+        k = v
+    return s * k
+
+
 LOOPS = [
     over_a_range, over_rows, over_pairs, item_by_item, a_table, triangular, appended, comprehended, reduced, mapped,
     generated, an_attribute, fields_in_a_list, until_it_is_small, a_type_that_changes,
-    lists_of_its_own, one_of_two_lists,
+    lists_of_its_own, one_of_two_lists, elements_before, counting_inside,
+    deleted_and_made_again, deleted_inside,
 ]  # fmt: skip
 
 
@@ -205,7 +252,14 @@ def appends(x):
     return np.sum(np.array(kept))
 
 
-@pytest.mark.parametrize("fn", [over_arrays, writes, appends], ids=lambda fn: fn.__name__)
+def remembers(x):
+    kept = [x[0], x[1]]
+    for v in x:
+        kept.append(kept[-1] * 0.5 + kept[-2] * 0.1 + v)
+    return kept[-1]
+
+
+@pytest.mark.parametrize("fn", [over_arrays, writes, appends, remembers, counting_inside], ids=lambda fn: fn.__name__)
 def test_a_recording_does_not_grow_with_the_iterations(fn):
     assert operations(fn, np.linspace(0, 1, 50)) == operations(fn, np.linspace(0, 1, 5000))
 

@@ -104,6 +104,26 @@ def test_descriptions(f):
     assert all(f.__code__.co_firstlineno < x.line <= x.end_line for x in found)
 
 
+def writes_in_place(z, h, s, xs):
+    for i, x in enumerate(xs):
+        z[i] += x
+        z[i - 1], s.a = x, x
+        h = h * x
+        h[0] = x
+        s += x
+        while i:
+            (xs[0])[i] = last = x
+            i -= 1
+        del z[last]
+    return h
+
+
+def test_names_whose_values_are_changed_in_place():
+    outer, inner = convert(writes_in_place.__code__).loops
+    assert set(outer.stored) == {"s", "z"}  # h and i are bound to other values, too
+    assert inner.stored == ("i",)
+
+
 class Once(Transparent):
     """A frame whose loops go through their body once, and give results of their own."""
 

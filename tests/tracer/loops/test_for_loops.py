@@ -353,6 +353,30 @@ def history_by_number(x):
     return np.sum(np.stack(hs) ** 2)
 
 
+def elements_with_a_gap(x):
+    hs = [x[0], x[1], x[2] * 0.5]
+    for i in range(3, 40):
+        hs.append(np.sin(hs[-1] * 0.5 + hs[-3]) + x[i])
+    return np.sum(np.stack(hs)), hs[-2]
+
+
+def elements_with_a_gap_by_number(x):
+    hs = [x[0]] * 4
+    for i in range(4, 40):
+        hs.append(hs[i - 4] * 0.5 + hs[i - 2] * x[i])
+    return hs[-1], hs[7]
+
+
+def folded_within_another(x):
+    s = x[1]
+    for i in range(20):
+        kept = [x[0] * 0.5]
+        for j in range(20):
+            s = s * 0.9 + 0.1 * kept[-1]
+            kept.append(s * x[j])
+    return s
+
+
 def first_and_last(x):
     s, first = 0.0, None
     for i in range(40):
@@ -391,7 +415,8 @@ OF_ROWS = (matrix_rows, in_place, wide_table, zipped, dynamic, appended_rows, st
 OF_ELEMENTS = (
     float_from_int, rows, neighbours, counter, backwards, tuples, nested, cumulated, cumulated_twice, triangle,
     whole_number, backwards_zip, listed, asked, divided, complex_carry, counting_while, attributes, items_of_objects,
-    rebuilt, appended, windows, history, history_by_number, lists_by_index, first_and_last, two_halves,
+    rebuilt, appended, windows, history, history_by_number, elements_with_a_gap,
+    elements_with_a_gap_by_number, folded_within_another, lists_by_index, first_and_last, two_halves,
 )  # fmt: skip
 CASES = [*OF_NUMBERS.items(), (counted, X[0]), *[(f, X) for f in OF_ROWS], *[(f, V) for f in OF_ELEMENTS]]
 

@@ -115,7 +115,7 @@ def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:
 
 
 def _by_descriptor(run: Any, raw: Any, obj: Any, kind: type, name: str) -> Any:
-    """What a descriptor of the user's gives."""
+    """The value that a descriptor of the user's gives."""
     base, getter = found_in(type(raw), "__get__")
     if run.reads.library(type(raw)) or type(getter) is not types.FunctionType or base is None:
         raise not_closed(f"`.{name}`, a descriptor of the class {type(raw).__qualname__}")

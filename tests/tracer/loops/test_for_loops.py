@@ -369,7 +369,7 @@ def elements_with_a_gap_by_number(x):
 
 def folded_within_another(x):
     s = x[1]
-    for i in range(20):
+    for _ in range(20):
         kept = [x[0] * 0.5]
         for j in range(20):
             s = s * 0.9 + 0.1 * kept[-1]

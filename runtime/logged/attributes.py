@@ -107,7 +107,9 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
 
 def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:
     """A cached property of the user's that has no value yet: it is computed, and kept in the object."""
-    if raw.attrname != name or type(dict_of(obj)) is not dict:
+    node = run.reads.node_of(obj)
+    among_arguments = node is not None and node.kind == "argument"  # whose leaves would be others in the next call
+    if raw.attrname != name or type(dict_of(obj)) is not dict or among_arguments:
         raise not_closed(f"`.{name}`, a cached property")
     value = run.call(raw.func, obj)
     run.frame.set_plainly(value, obj, name)

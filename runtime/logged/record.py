@@ -82,6 +82,8 @@ class Logged:
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
         self.trusts = True  # as ``Options.trusts``
+        self.plain_loops: dict[int, Any] = {}  # as of a ``Recorder``
+        self.uncounted: set[tuple[int, str]] = set()
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
         self.new: list[str] = []  # those that the last run has found to vary
 
@@ -175,6 +177,7 @@ def _record(
     recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None
+    recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)

@@ -50,7 +50,7 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
 def can_mark(recorder: Recorder, loop: Any) -> bool:
     """Whether iterations can be marked here."""
     plain = recorder.parent is None and recorder.follow is None and not recorder.arms
-    return plain and not getattr(loop, "has_yield", False)
+    return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.plain_loops
 
 
 def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
@@ -233,6 +233,8 @@ class ForLoop(BoundNames):
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
             note_refusal(self.recorder, found, self.attempts)
+            if self.attempts >= MOST_ATTEMPTS:
+                iteration.give_up(frame)
             return False
         if iteration.taken is not None:
             self.values, self.stopped, self.taken = found, k, iteration.taken

@@ -28,9 +28,12 @@ from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .places import Element, WrittenPlace, elements_behind
 from .positions import Affine
+from .python_ints import in_plain_iterations, is_python_int, run_again
 from .row_writes import MAX_BACK
 from .unset import UNSET, Unset
 from .values import PlainValue, alike, atom_of, put_together, taken_apart
+
+_NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
 
 @dataclass
@@ -71,6 +74,7 @@ class Iteration:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
         self.marked = Marked(self.recorder, self.length, self.frame)
+        self.marked.statement = self.loop
         for name in sorted(self.lessons.written):
             value = found.get(name)
             if type(value) is TracedArray and value.aval.shape:
@@ -222,6 +226,13 @@ class Iteration:
             place.set(value)
         return tuple(every[:count])
 
+    def give_up(self, frame: FrameType) -> None:
+        """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
+        found = frame.f_locals
+        values = [found.get(name) for name in self.loop.assigned] + [place.get() for place in self.places.values()]
+        if any(map(is_python_int, values)):
+            in_plain_iterations(self.recorder, self.loop)
+
     def _end(
         self, name: Any, shown: str, value: Any, ends: dict[Var, Atom], values: dict[Any, list[Any]]
     ) -> Reason | None:
@@ -234,8 +245,8 @@ class Iteration:
         if start.counts is not None:
             if self._count_of(value) == start.counts.plus(Affine(self.lessons.steps[name])):
                 return None
-            del self.lessons.steps[name]
-            return Refusal.LOOP_VALUE(name=shown)
+            self.recorder.uncounted.add((id(self.loop), shown))
+            run_again(self.recorder, _NO_COUNT)  # what was computed from it is no integer of Python's any more
         leaves: list[Any] = []
         pattern = taken_apart(value, leaves, name in self.lessons.deep)
         for leaf in start.leaves:
@@ -285,7 +296,7 @@ class Iteration:
             step = value - start.value
         elif type(value) is TracedArray and (form := self._count_of(value)) is not None:
             step = form.slopes.get(self.marked.number)
-        if step:
+        if step and (id(self.loop), shown) not in self.recorder.uncounted:
             self.lessons.steps[name] = step
             return Refusal.LOOP_VALUE(name=shown)
         if isinstance(value, (list, dict)) or hasattr(value, "__dataclass_fields__"):
@@ -338,9 +349,7 @@ class Iteration:
 
 def _is_integer(value: Any) -> bool:
     """Whether *value* is a traced integer of Python's."""
-    if type(value) is int:
-        return True
-    return type(value) is TracedArray and value.aval.weak and value.aval.dtype.kind == "i"
+    return type(value) is int or is_python_int(value)
 
 
 def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:

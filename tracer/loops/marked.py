@@ -21,6 +21,7 @@ from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
+from .python_ints import made_int
 
 _ALIAS = PRIMITIVES["alias"]
 
@@ -57,6 +58,8 @@ class Marked:
         self.folded = 0  # how many of them became the loop's first ones
         self.forms: dict[Var, Affine] = {}
         self.ranges: dict[Var, tuple[int, int]] = {}  # bounds of arrays of positions
+        self.statement: Any = None  # the loop as it is written
+        recorder.made_int = made_int
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
         self.forms[self.number] = Affine(0, {self.number: 1})

@@ -79,6 +79,8 @@ class WhileLoop(BoundNames):
             if self.go_on is not None:
                 self.recorder.guard(self.go_on, "bool")
             note_refusal(self.recorder, found, self.attempts)
+            if self.attempts >= MOST_ATTEMPTS:
+                iteration.give_up(frame)
             return False
         self.closed = iteration.asks or iteration.length != self.count  # there may be more
         self.values, self.rebinds, self.final = found, True, True

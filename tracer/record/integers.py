@@ -212,8 +212,19 @@ class TracedInt:
             return wrap(Lit(self.asked(), INT, weak=True))
         if self._array is None:
             self._check()
-            self._array = wrap(cast(self.atom, INT, weak=True), recorder)
+            made = self._cast()
+            self._array = wrap(made, recorder)
         return self._array
+
+    def _cast(self) -> Atom:
+        opened, self.recorder.open_loops[:] = [*self.recorder.open_loops], []  # whose bounds are known here
+        try:
+            made = cast(self.atom, INT, weak=True)
+        finally:
+            self.recorder.open_loops[:] = opened
+        if isinstance(made, Var):
+            self.recorder.int_ranges[made] = self._low, self._high
+        return made
 
     def number(self) -> TracedArray:
         """The Python float of this value."""

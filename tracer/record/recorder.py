@@ -183,6 +183,10 @@ class Recorder(Builder):
         self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
         self.spots: dict[Var, Any] = {}  # reads and writes at traced positions (buffers.py)
         self.known_forms: dict[Var, Any] = {}  # integers of iterations that were marked in vain (loops/positions.py)
+        self.int_ranges: dict[Var, tuple[int, int]] = {}  # of integers of Python's, where they are known
+        self.made_int: Callable[[Recorder, Node], None] = lambda recorder, node: None  # told of them
+        self.plain_loops: dict[int, Any] = {}  # by id: loop statements that are recorded iteration by iteration
+        self.uncounted: set[tuple[int, str]] = set()  # (id of a loop statement, name) of integers that do not count
         self.lessons: dict[Any, Any] = {}  # what runs of loop statements have taught, for the next ones
 
     def in_another_thread(self) -> UnsupportedError:
@@ -220,6 +224,8 @@ class Recorder(Builder):
         self.sites.append(node.site if len(self.nodes) > count else self.site())
         if self.numbers is not None and len(node.outs) == 1:
             note_number(self.numbers, prim, inputs, params, node.out)
+        if (self.open_loops or self.int_ranges) and node.outs[0].aval.weak and node.outs[0].aval.dtype.kind == "i":
+            self.made_int(self, node)
         if len(self.items) == self.look_at:
             assert self.observer is not None
             self.observer.reached()

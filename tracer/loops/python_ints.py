@@ -1,0 +1,168 @@
+"""Python's integers in loops over symbols: they have no bounds, and those of a kernel have 64 bits.
+
+An integer that the iterations compute is known by its least and greatest value in all of them.  Where these are not
+known, or do not fit, the run is made again with that loop recorded iteration by iteration, where such integers are
+Python's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ..ir.errors import UnsupportedError
+from ..ir.graph import Lit, Node
+from ..ir.refusals import Refusal
+from ..record.array import TracedArray
+from ..record.recorder import Recorder
+from ..record.retry import Options, Retry
+from .positions import Affine, bounds
+
+_UNBOUNDED = "an integer of a loop may not fit in 64 bits: the run is made again, with that loop iteration by iteration"
+Range = tuple[int, int]  # the least and the greatest value
+
+_FITS = 1 << 62
+_ITERATIONS = 1 << 40  # of a loop whose length nobody knows
+_BITS = 128  # of a shift or power that is looked at
+
+
+def made_int(recorder: Recorder, node: Node) -> None:
+    """*node* makes an integer of Python's: where that may not fit the run is made again, without the loop."""
+    loops = recorder.open_loops
+    found = range_of(recorder, node, loops[-1].form(node.out) if loops else None)
+    if found is not None:
+        recorder.int_ranges[node.out] = found
+    elif loops:
+        in_plain_iterations(recorder, loops[-1].statement)
+    elif all(isinstance(x, Lit) or x in recorder.int_ranges for x in node.inputs):
+        recorder.reasons.append(Refusal.LOG_UNSEEN(what="an integer that may not fit in 64 bits"))
+
+
+def in_plain_iterations(recorder: Recorder, statement: Any) -> NoReturn:
+    """Have the run made again, with the loop of this *statement* recorded iteration by iteration."""
+    recorder.plain_loops[id(statement)] = statement
+    run_again(recorder, _UNBOUNDED)
+
+
+def run_again(recorder: Recorder, note: str) -> NoReturn:
+    """End the run, which is made again by what has been learned."""
+    retry = Retry(Options(note), UnsupportedError.here(note))
+    recorder.again(retry)
+    raise retry
+
+
+def range_of(recorder: Recorder, node: Node, form: Affine | None) -> Range | None:
+    """The range of the integer that *node* makes, which is *form* in the open loops; None where it may not fit."""
+    if form is not None:
+        found: Range | None = _of_form(form, recorder.open_loops)
+    else:
+        parts = [_of_input(recorder, x) for x in node.inputs]
+        rule = _RULES.get(node.prim.name)
+        found = None if rule is None else rule(parts, node.params)
+    return found if found is not None and found[0] >= -_FITS and found[1] <= _FITS else None
+
+
+def _of_form(form: Affine, loops: Sequence[Any]) -> Range:
+    most = abs(form.offset) + sum(map(abs, form.slopes.values())) * _ITERATIONS
+    low, high = bounds(form, loops)
+    return -most if low is None else low, most if high is None else high
+
+
+def _of_input(recorder: Recorder, x: Any) -> Range | None:
+    if isinstance(x, Lit):
+        return (int(x.value), int(x.value)) if x.aval.dtype.kind in "ib" else None
+    known = recorder.int_ranges.get(x)
+    if known is not None:
+        return known
+    if x.aval.dtype.kind == "b":
+        return 0, 1
+    form = recorder.open_loops[-1].form(x) if recorder.open_loops else None
+    return None if form is None else _of_form(form, recorder.open_loops)
+
+
+def _hull(values: Sequence[int]) -> Range:
+    return min(values), max(values)
+
+
+def _product(a: Range, b: Range) -> Range:
+    return _hull([x * y for x in a for y in b])
+
+
+def _power(a: Range, b: Range) -> Range | None:
+    if b[0] < 0 or b[1] * max(abs(a[0]), abs(a[1])).bit_length() > 64 * _BITS:
+        return None
+    most = max(abs(a[0]), abs(a[1]), 1) ** b[1]
+    return (0 if a[0] >= 0 else -most), most
+
+
+def _shift(a: Range, b: Range) -> Range | None:
+    return None if b[0] < 0 or b[1] > _BITS else _hull([x << y for x in a for y in b])
+
+
+def _quotient(a: Range, b: Range) -> Range | None:
+    return None if b[0] <= 0 else _hull([x // y for x in a for y in b])
+
+
+def _rest(a: Range, b: Range) -> Range | None:
+    return None if b[0] <= 0 else (0, b[1] - 1)
+
+
+def _size(a: Range) -> Range:
+    most = max(abs(a[0]), abs(a[1]))
+    return -most, most
+
+
+def _bits(a: Range, b: Range) -> Range:
+    most = 1 << max(_size(a)[1], _size(b)[1]).bit_length()
+    return -most, most
+
+
+def _of_all(rule: Callable[..., Range | None], skipped: int = 0) -> Callable[..., Range | None]:
+    """*rule* of the ranges of all inputs but the first *skipped*, where they are known."""
+
+    def found(parts: Sequence[Range | None], params: Mapping[str, Any]) -> Range | None:
+        known = parts[skipped:]
+        return None if None in known else rule(*known)
+
+    return found
+
+
+def _integer_power(parts: Sequence[Range | None], params: Mapping[str, Any]) -> Range | None:
+    exponent = params.get("exponent", params.get("n"))
+    return None if parts[0] is None or type(exponent) is not int else _power(parts[0], (exponent, exponent))
+
+
+_SAME = _of_all(lambda a: a)
+_RULES: dict[str, Callable[..., Range | None]] = {
+    "add": _of_all(lambda a, b: (a[0] + b[0], a[1] + b[1])),
+    "sub": _of_all(lambda a, b: (a[0] - b[1], a[1] - b[0])),
+    "mul": _of_all(_product),
+    "neg": _of_all(lambda a: (-a[1], -a[0])),
+    "abs": _of_all(lambda a: (0, max(abs(a[0]), abs(a[1])))),
+    "square": _of_all(lambda a: (0, max(abs(a[0]), abs(a[1])) ** 2)),
+    "sign": _of_all(lambda a: (-1, 1)),
+    "pow": _of_all(_power),
+    "power": _of_all(_power),
+    "integer_pow": _integer_power,
+    "left_shift": _of_all(_shift),
+    "right_shift": _of_all(lambda a, b: None if b[0] < 0 else _size(a)),
+    "floor_divide": _of_all(_quotient),
+    "remainder": _of_all(_rest),
+    "bitwise_and": _of_all(lambda a, b: _bits(a, b)),
+    "bitwise_or": _of_all(lambda a, b: _bits(a, b)),
+    "bitwise_xor": _of_all(lambda a, b: _bits(a, b)),
+    "invert": _of_all(lambda a: (-a[1] - 1, -a[0] - 1)),
+    "maximum": _of_all(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+    "minimum": _of_all(lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
+    "select": _of_all(lambda a, b: (min(a[0], b[0]), max(a[1], b[1])), skipped=1),
+    "cast": _SAME,
+    "alias": _SAME,
+    "reshape": _SAME,
+    "broadcast": _SAME,
+    "stop_gradient": _SAME,
+}
+
+
+def is_python_int(value: Any) -> bool:
+    """Whether *value* is a traced integer of Python's."""
+    return type(value) is TracedArray and value.aval.weak and value.aval.dtype.kind == "i"

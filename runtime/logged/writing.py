@@ -20,7 +20,7 @@ from ..state.state_graph import StateNode
 from ..state.values import is_leaf
 from .choices import changes_in_arm
 from .kinds import EAGER, is_held, is_number, item_key
-from .reads import CONTAINERS, KEYED, NotClosedError, ReadLog, not_closed
+from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed
 from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
 
 
@@ -60,7 +60,7 @@ class Writing:
 
     def varies(self, found: Any, value: Any) -> bool:
         """Whether a place in which *found* was read is to be an input, since the run puts *value* there."""
-        return type(found) in (int, float) and is_number(value)
+        return type(found) in NUMBERS and is_number(value)
 
     def is_fixed(self, module: Any) -> bool:
         """Whether the names of the module of this name, a library's, never change."""

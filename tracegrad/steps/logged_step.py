@@ -65,7 +65,7 @@ class LoggedStep(Logged):
         self.settles = False  # whether the last run has
 
     def takes(self, call: Call) -> bool:
-        return super().takes(call) and not call.repeated
+        return call.key not in self.refused and super().takes(call) and not call.repeated
 
     def record(self, call: Call, *given: Any, **named: Any) -> LoggedRecording | Options | None:
         self.settles = False

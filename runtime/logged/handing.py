@@ -30,7 +30,7 @@ _INERT = frozenset((
     "__annotations__", "__repr__", "__str__", "__call__", "__init_subclass__", "__slots__", "__match_args__",
     "__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
-    "__class_getitem__", "__getnewargs__",
+    "__class_getitem__",
 ))  # fmt: skip
 
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
@@ -83,7 +83,7 @@ class Handing(Writing):
             return self.rewrapped(value)
         if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
             return self._bound_in_c(value, callbacks)
-        if is_named_tuple(kind):
+        if is_named_tuple(kind) and self.reads.library(kind):
             return self._named(value, callbacks, depth)
         node = self.reads.node_of(value)
         if node is not None and (node.kind == "known" or node.fixed):  # all of which is read

@@ -1,8 +1,8 @@
 """Residuals of a loop's adjoint, and sums that it takes once after the loop instead of in every step.
 
 A backward step runs the forward step again, except for what is dear: the results of products and of reductions over
-more than a few elements are not computed again, those of transcendental functions only where storing something would
-take longer.  ``residual_cut.py`` finds what to store.
+more than a few elements are not computed again, those of transcendental functions and of loops of numbers only where
+storing something would take longer.  ``residual_cut.py`` finds what to store.
 
 A constant's cotangent is a sum over all steps.  Where a step's share is a matrix product (the gradient of a weight),
 the operands of all steps are stacked, and one product after the loop replaces a small one and an addition in each step.
@@ -25,6 +25,8 @@ from .residual_cut import least_stored
 
 SMALL = 16  # elements up to which a result is summed in registers, and reduced again rather than stored
 TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on computing it again has a cost
+SEQUENTIAL = 8  # how much longer an operation takes that waits for the one before it
+MANY_STEPS = 1_000  # of a loop that data ends, whose number nobody knows
 COPIED = 4  # how much dearer than another value it is to store an array that could be in place
 CACHED = 32 << 20  # bytes that are written and read again without going to memory
 # rough flops in the time of writing and reading one byte in the cache, in memory, and beyond the budget
@@ -76,7 +78,18 @@ def _cost(node: Node) -> float:
         return inf if node.inputs[0].aval.size > SMALL else 0
     if prim.kind == ELEMENTWISE:
         return prim.cost * node.out.aval.size if prim.cost >= TRANSCENDENTAL else 0
+    if prim.kind == LOOP and "body" in node.params:
+        return _loop_cost(node)
     return inf if prim.kind in (PRODUCT, LAPACK, SCATTER, HOST) else 0
+
+
+def _loop_cost(node: Node) -> float:
+    """As ``_cost``, of a loop of numbers, which wait for each other; a loop of arrays is as cheap as its body."""
+    nodes: Sequence[Node] = node.params["body"].nodes
+    if any(_cost(n) == inf or n.out.aval.size > SMALL for n in nodes):
+        return 0
+    step = SEQUENTIAL * sum([n.prim.cost * n.out.aval.size for n in nodes if n.prim.kind == ELEMENTWISE])
+    return min(node.params["length"], MANY_STEPS) * step / len(node.outs)
 
 
 class Product(NamedTuple):

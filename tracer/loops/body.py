@@ -91,11 +91,11 @@ class IterationBody:
                 self.known[out] = found
                 return
         if node.prim is GATHER:
-            row = self._row_at(*node.inputs)
-            if row is not None:
-                with building(self.lines):
+            with building(self.lines):
+                row = self._row_at(*node.inputs) or self._slice_at(*node.inputs)
+                if row is not None:
                     self.known[out] = reshape(row, out.aval.shape)
-                return
+                    return
         outs = self.lines.emit(node.prim, tuple([self.atom(x) for x in node.inputs]), node.params)
         self.known.update(zip(node.outs, outs, strict=False))
 
@@ -111,6 +111,14 @@ class IterationBody:
             return None
         form = self.form(index)
         return None if form is None else self._row(x, form)
+
+    def _slice_at(self, x: Atom, index: Atom) -> Atom | None:
+        """The slice of *x* that it is at *index*, if that is one known position; else None."""
+        form = self.form(index) if index.aval.size == 1 else None
+        if form is None or form.constant is None or not 0 <= form.constant < x.aval.shape[0]:
+            return None
+        rest = x.aval.shape[1:]
+        return take_slice(self.atom(x), (form.constant, *[0] * len(rest)), (1,) * x.aval.ndim, (1, *rest))
 
     def _row(self, x: Atom, form: Affine) -> Var | None:
         slope = form.slopes.get(self.marked.number)

@@ -377,6 +377,18 @@ def folded_within_another(x):
     return s
 
 
+def triangle_of_a_table(x):
+    n = 18
+    low = np.outer(x[:n], np.zeros(n))
+    for i in range(n):
+        for j in range(i + 1):
+            t = x[i] * x[j]
+            for k in range(j):
+                t = t - low[i, k] * low[j, k] * 0.1
+            low[i, j] = np.sin(t)
+    return low
+
+
 def first_and_last(x):
     s, first = 0.0, None
     for i in range(40):
@@ -416,7 +428,8 @@ OF_ELEMENTS = (
     float_from_int, rows, neighbours, counter, backwards, tuples, nested, cumulated, cumulated_twice, triangle,
     whole_number, backwards_zip, listed, asked, divided, complex_carry, counting_while, attributes, items_of_objects,
     rebuilt, appended, windows, history, history_by_number, elements_with_a_gap,
-    elements_with_a_gap_by_number, folded_within_another, lists_by_index, first_and_last, two_halves,
+    elements_with_a_gap_by_number, folded_within_another, triangle_of_a_table,
+    lists_by_index, first_and_last, two_halves,
 )  # fmt: skip
 CASES = [*OF_NUMBERS.items(), (counted, X[0]), *[(f, X) for f in OF_ROWS], *[(f, V) for f in OF_ELEMENTS]]
 

@@ -355,8 +355,6 @@ class ReadLog:
             return self._class(value, label)
         if kind in CONTAINERS:
             if issubclass(kind, dict):
-                if kind in (defaultdict, Counter):
-                    self._in_this_process(label)
                 self._keys(value, label)
                 return node("dict", value, label, label, extra=tuple(value))
             made = node(CONTAINERS[kind], value, label, label)
@@ -369,8 +367,6 @@ class ReadLog:
             self.read(made, "attr", "__func__", value.__func__, label)
             self.read(made, "attr", "__self__", value.__self__, label)
             return made
-        if kind in (CACHE, functools.partial, functools.cached_property, *_GETTERS) or is_wrapper(value):
-            self._in_this_process(label)
         if kind is CACHE:
             made = node("cached", value, label, label)
             self.read(made, "const", "__wrapped__", value.__wrapped__, label)
@@ -408,7 +404,6 @@ class ReadLog:
             if found != _OF_IDENTITY and found != _OF_MEMBERS:
                 raise not_closed(f"`{label}`, a dict with keys that are compared by methods")
             self.pin(kind)
-            self._in_this_process(label)
 
     def _in_this_process(self, label: str) -> None:
         """No file says how to read an object of this kind."""
@@ -472,8 +467,6 @@ class ReadLog:
             return self._walker.node("tuple", value, label, label)
         if issubclass(kind, _BUILTIN_BASES):
             raise not_closed(f"`{label}`, of a subclass of a builtin class")
-        if kind in OPENED or kind.__module__ == "dataclasses":
-            self._in_this_process(label)
         if not is_generic(lookup(kind, "__getattribute__")):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")
         self.pin(kind)

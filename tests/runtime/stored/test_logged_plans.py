@@ -448,6 +448,15 @@ SMALL = {
     "a global of the decorator's module": (
         "import helper\ndef f(x): return np.sum(helper.squash(x, more=helper.RATE))", ("helper.RATE", "2.0"), "",
     ),
+    "a dict with objects as keys": (
+        "class A: pass\na, b = A(), A()\nD = {a: 2.0, b: 3.0}\nKEY = a\ndef f(x): return np.sum(x) * D[KEY]",
+        ("KEY = a", "KEY = b"), "",
+    ),
+    "a dict with members as keys": (
+        "import enum\nclass E(enum.Enum):\n    A = 1\n    B = 2\nD = {E.A: 2.0, E.B: 3.0}\nKEY = E.A\n"
+        "def f(x): return np.sum(x) * D[KEY]",
+        ("KEY = E.A", "KEY = E.B"), "",
+    ),
     "a partial": (
         "from functools import partial\ndef g(k, x, n=1): return x * k * n\nh = partial(g, 2.0, n=3)\n"
         "def f(x): return np.sum(h(x))",

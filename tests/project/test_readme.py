@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import linecache
 import re
 import sys
 import types
@@ -86,7 +87,9 @@ def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.Mo
     module = types.ModuleType("example_of_a_document")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in BLOCKS[document]:
-        code = compile("\n" * block.line + block.code, str(ROOT / document), "exec")
+        text, name = "\n" * block.line + block.code, str(ROOT / document)
+        monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(keepends=True), name))
+        code = compile(text, name, "exec")
         if not block.runs:
             continue
         promised = re.findall(r"^ *print\(.*\) *# (.+)$", block.code, re.MULTILINE)

@@ -245,12 +245,9 @@ def asking_for_kinds():
 
 
 def test_type_in_another_place_is_pythons():
-    *closed, by_partial = asking_for_kinds()
-    for f in closed:
+    for f in asking_for_kinds():
         compiled = compile_grad(f)
         assert [compiled(x) for x in (1.5, np.float64(1.5), 2.5)] == [1.5, -1.5, 2.5]
-    with pytest.raises(UnsupportedError, match="builtin `type`"):
-        compile_grad(by_partial)(1.5)
 
 
 def test_type_in_another_place_is_refused(analysed):
@@ -303,7 +300,7 @@ def test_what_the_class_of_an_argument_gives_is_guarded(f, argument, cls, name, 
         compiled = compile_grad(f)
         for _ in range(3):
             assert compiled(argument) == f(argument)
-        assert not compiled.stats.live and compiled.stats.traces == 2
+        assert not compiled.stats.live and compiled.stats.traces == (1 if issubclass(cls, tuple) else 2)
         monkeypatch.setattr(cls, name, new)
         for _ in range(3):
             assert compiled(argument) == f(argument)

@@ -149,7 +149,9 @@ class _Convert(ast.NodeTransformer):
         every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
         return sum(isinstance(node.ctx, ast.Load) for node in every)
 
-    def _describe(self, statements: Iterable[ast.AST], line: int) -> tuple[str, LoopStatement]:
+    def _describe(
+        self, statements: Iterable[ast.AST], line: int, target: Any = None
+    ) -> tuple[str, LoopStatement]:  # fmt: skip
         names = _Names()
         for statement in statements:
             names.visit(statement)
@@ -160,17 +162,18 @@ class _Convert(ast.NodeTransformer):
         carried = tuple(n for n in assigned if n in early or (n not in names.sure and n in elsewhere))
         every = [node for statement in statements for node in ast.walk(statement)]
         leaves = [any(isinstance(node, kind) for node in every) for kind in (ast.Break, ast.Return)]
+        targets = tuple(n.id for n in ast.walk(target) if isinstance(n, ast.Name)) if target is not None else ()
         yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in every)
         self.loops.append(
             LoopStatement(
-                assigned, carried, line, 0, (), leaves[0], leaves[1], has_yield=yields, stored=tuple(names.stored)
+                assigned, carried, line, 0, targets, leaves[0], leaves[1], has_yield=yields, stored=tuple(names.stored)
             )
         )
         return f"_l{len(self.loops) - 1}", self.loops[-1]
 
     def visit_For(self, node: ast.For) -> Any:
         inner_target = ast.Expr(node.target)
-        name, described = self._describe([inner_target, *node.body], node.lineno)
+        name, described = self._describe([inner_target, *node.body], node.lineno, node.target)
         number = len(self.loops) - 1
         self.generic_visit(node)
         node.body = [*_rebinding(name, "symbols", described.carried), *_leaving(node.body, name)]

@@ -21,6 +21,7 @@ from tracegrad.tracer.ir.graph import Atom, Graph, structural
 from tracegrad.tracer.numpy_api.hooks import hook_loaded
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording
+from tracegrad.tracer.record.retry import Retry
 
 _of_a_library = lru_cache(maxsize=None)(Trust().file)
 
@@ -54,7 +55,21 @@ class Traced:
 
     def __init__(self, f: Callable[..., Any], args: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None = None):
         hook_loaded()  # what a test has imported since the last one
-        recorder = Recorder()
+        before = Recorder()
+        while True:
+            try:
+                self._record(recorder_after(before), f, args, weights)
+                break
+            except Retry:  # of a loop, which has learned something
+                continue
+        check_graph(self.graph)
+        found = strict_evaluate(self.graph, args)
+        self.values, self.grads = found[: len(self.outputs)], found[len(self.outputs) :]
+
+    def _record(
+        self, recorder: Recorder, f: Callable[..., Any], args: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray] | None,
+    ) -> None:  # fmt: skip
         with recording(recorder):
             self.vars = [recorder.add_input(a, f"argument {i}") for i, a in enumerate(args)]
             with shown_names():
@@ -71,9 +86,13 @@ class Traced:
                 root = to_atom(0.0 if loss is None else loss)
                 grads = vjp(list(recorder.nodes), root, structural(1, root.aval.dtype), wrt)
             self.graph: Graph = recorder.finish([*self.outputs, *grads])
-        check_graph(self.graph)
-        found = strict_evaluate(self.graph, args)
-        self.values, self.grads = found[: len(self.outputs)], found[len(self.outputs) :]
+
+
+def recorder_after(before: Recorder) -> Recorder:
+    """A recorder of a run that goes by what runs of *before* have learned of their loops."""
+    made = Recorder()
+    made.plain_loops, made.uncounted = before.plain_loops, before.uncounted
+    return made
 
 
 def numerical(

@@ -229,7 +229,8 @@ class Iteration:
     def give_up(self, frame: FrameType) -> None:
         """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
         found = frame.f_locals
-        values = [found.get(name) for name in self.loop.assigned] + [place.get() for place in self.places.values()]
+        names = [name for name in self.loop.assigned if name not in getattr(self.loop, "target_names", ())]
+        values = [found.get(name) for name in names] + [place.get() for place in self.places.values()]
         if any(map(is_python_int, values)):
             in_plain_iterations(self.recorder, self.loop)
 

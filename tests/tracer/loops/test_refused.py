@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from converted_loops import converted
-from tracing import check_gradient, check_value, leaves
+from tracing import check_gradient, check_value, leaves, recorder_after
 
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording
+from tracegrad.tracer.record.retry import Retry
 
 RNG = np.random.default_rng(8)
 V = RNG.normal(size=30)
@@ -21,11 +22,16 @@ V = RNG.normal(size=30)
 
 def notes_of(f: Callable[..., Any], *args: Any) -> list[str]:
     """What a recording of *f* notes."""
-    recorder = Recorder()
-    with recording(recorder):
-        given = [TracedArray(recorder.add_input(a, "argument"), recorder, owner="argument") for a in args]
-        recorder.finish([to_atom(leaf) for leaf in leaves(converted(f)(*given))])
-    return [str(note) for note in recorder.notes]
+    before, function = Recorder(), converted(f)
+    while True:
+        recorder = recorder_after(before)
+        try:
+            with recording(recorder):
+                given = [TracedArray(recorder.add_input(a, "argument"), recorder, owner="argument") for a in args]
+                recorder.finish([to_atom(leaf) for leaf in leaves(function(*given))])
+            return [str(note) for note in recorder.notes]
+        except Retry:
+            continue
 
 
 def data_decides(x):

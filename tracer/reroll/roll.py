@@ -51,7 +51,8 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         monitor.refuse(reason)
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
     if not found.repeats and not followed and not changed and inner is None:
-        _tell(recorder)
+        if recorder.iterations:  # of loops over symbols
+            _tell(recorder)
         return False
     fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts), sites)
     nodes, guards = fold.run()

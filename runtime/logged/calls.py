@@ -62,6 +62,8 @@ class Calls(KeptResults):
         known = self._functions.get(id(fn))
         if known is not None:
             return known[1]
+        if self.is_ours(fn):
+            return self.rewrapped(fn)
         if id(fn) in self._twins:
             return fn
         copy = convert(fn.__code__, arms=self.recorder.choices is not None and bool(self.recorder.choices.active))
@@ -161,6 +163,8 @@ class Calls(KeptResults):
             if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
                 return self.copy_of(f)(*args, **kwargs)
             return self._natively(f, args, kwargs, takes_callbacks(f))
+        if self.is_ours(f):
+            return self._within(self.rewrapped(f), args, kwargs)
         if f.__code__.co_filename == _GENERATED:
             return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)

@@ -36,6 +36,7 @@ _INERT = frozenset((
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 
 
+_OURS = "tracegrad."
 _HASHES = ("hash", "__hash__")
 
 
@@ -120,9 +121,16 @@ class Handing(Writing):
         keywords = {name: self.handed(part, True, depth + 1) for name, part in value.keywords.items()}
         return functools.partial(function, *args, **keywords)
 
+    def is_ours(self, f: types.FunctionType) -> bool:
+        """Whether *f* is a function of ours over functions of the user's (``checkpoint(f)``)."""
+        ours = str(f.__globals__.get("__name__")).startswith(_OURS) and self.reads.trust.owns(f)
+        return ours and (id(f) in self._rewrapped or self.holds_users(f))
+
     def rewrapped(self, value: Any) -> Any:
         """A function of ours over another one, as the same one over its copy."""
         known = self._rewrapped.get(id(value))
+        if known is None and type(value) is types.FunctionType:
+            return self._with_cells(value)
         if known is None:
             inner = value.__wrapped__
             node = self.reads.node_of(value)
@@ -130,6 +138,21 @@ class Handing(Writing):
                 inner = self.reads.read(node, "const", "__wrapped__", inner, node.label)
             known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self.handed(inner, True))
         return known[1]
+
+    def _with_cells(self, f: types.FunctionType) -> types.FunctionType:
+        node, cells = self.reads.node_of(f), [types.CellType() for _ in f.__closure__ or ()]
+        made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, tuple(cells))
+        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+        made.__dict__.update(f.__dict__)
+        self._rewrapped[id(f)], self._rewrapped[id(made)] = (f, made), (made, made)
+        before, self._copies = self._copies, []  # ours keeps what it closes over, and does not change it
+        for name, cell, own in zip(f.__code__.co_freevars, f.__closure__ or (), cells, strict=True):
+            value = cell.cell_contents
+            if node is not None:
+                value = self.reads.read(node, "cell", cell, value, f"closure {name}")
+            own.cell_contents = self.handed(value, True)
+        self._copies = before
+        return made
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The items of an iterator, for code that is not seen: nothing that is read there."""

@@ -45,6 +45,7 @@ class Writing:
         self.loops = recorder.open_loops  # iterations over symbols that are under way
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
+        recorder.ends = self.refuse_for
         self.texts = recorder.texts = Texts()
         self.quiet = 0  # contexts of `warnings.catch_warnings` that are entered
         self.writes: dict[

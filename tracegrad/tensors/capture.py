@@ -289,8 +289,6 @@ class Capture:
     def refuse(self, refusal: Refusal, **fields: Any) -> None:
         """Note that the run must not be replayed; one whose reads are logged ends here."""
         self.recorder.unrepeatable(refusal, **fields)
-        if self.log is not None:
-            raise self.log.refuse_for(self.recorder.reasons[-1])
 
     def made(self, t: Tensor) -> None:
         """Note that the run has made *t*.  Its data is an array, also without axes: it can be written into."""

@@ -37,8 +37,9 @@ def folded(
 
     def outside(x: Any) -> Node | None:
         """The node of the recording that makes *x*; none for symbols of loops around, which are other values in each of
-        their iterations."""
-        return None if x in around else marked.node_of(x)
+        their iterations, and for what a transform has given a name of its own."""
+        node = None if x in around else marked.node_of(x)
+        return None if node is not None and node.prim is _ALIAS and x not in body.recorder.symbols else node
 
     every = {row: key for key, row in body.rows.items()}
     before = 0

@@ -85,6 +85,7 @@ class Marked:
             return Pair(self.alias(parts[0]), self.alias(parts[1]), atom.aval.dtype)
         var = Var(Aval(atom.aval.dtype, atom.aval.shape, atom.aval.weak))
         recorder.append(Node(_ALIAS, (atom,), {}, (var,), self.site))
+        recorder.symbols.add(var)
         if recorder.numbers is not None:
             note_number(recorder.numbers, _ALIAS, (atom,), {}, var)
         return var

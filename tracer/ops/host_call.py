@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from ..convert.transparent import original
 from ..ir.aval import HALF, INEXACT_KINDS, Aval
 from ..ir.axes import unrelated
 from ..ir.errors import DifferentiationError, TracegradError, UnsupportedError
@@ -64,6 +65,7 @@ class HostFunction:
         self, function: Callable[..., Any], results: Sequence[Aval], name: str, *, rule: Rule | None = None,
         key: Hashable = None, site: Site | None = None,
     ) -> None:  # fmt: skip
+        function = original(function)  # which runs when the recording is over, too
         self.function, self.results, self.name, self.rule, self.site = function, tuple(results), name, rule, site
         own = function if isinstance(function, MethodType) else id(function)  # a method is another object each time
         self.key: Hashable = (key or (own, id(rule)), self.results, name)

@@ -136,6 +136,7 @@ class Recorder(Builder):
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
+        self.ends: Callable[[Reason], BaseException] | None = None  # the error by which such a run ends at once
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         self.replaced: dict[int, Any] = {}  # id of what stands in the run for something from outside -> that
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
@@ -145,6 +146,7 @@ class Recorder(Builder):
         self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
         self.from_outside: Container[int] = set()  # ids of objects that the run has not made, and of their copies
         self.proven: dict[Any, Any] = {}  # arms that have been looked at, with what they were proven for
+        self.symbols: set[Var] = set()  # aliases that stand for their values in an iteration of a loop
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
         self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
         self.defers = False  # whether arrays are made of which code may never ask more than a part (STAND_INS)
@@ -746,6 +748,8 @@ class Recorder(Builder):
         reason = refusal(site=user_site(), **fields)
         if reason not in self.reasons:
             self.reasons.append(reason)
+        if self.ends is not None and not self.arms:
+            raise self.ends(reason)
 
     def finish(self, outputs: list[Atom]) -> Graph:
         """The recorded program without dead nodes and constants."""

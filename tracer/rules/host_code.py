@@ -56,7 +56,8 @@ class HostRun:
 
     def __init__(self, code: HostCode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.code = code
-        self.leaves, self.structure = tree_flatten((args, kwargs))
+        leaves, self.structure = tree_flatten((args, kwargs))
+        self.leaves: list[Any] = [*map(original, leaves)]
         self.places = [k for k, leaf in enumerate(self.leaves) if is_data(leaf)]
         self.data = [self.leaves[k] for k in self.places]
         self.classes = [class_of(x) if type(x) is TracedArray else type(x) for x in self.data]

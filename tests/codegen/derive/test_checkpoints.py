@@ -113,6 +113,10 @@ def path_of(f):
     return path
 
 
+def checkpoints_of(f):
+    return [note for note in path_of(f).recording.notes if "has checkpoints" in note]
+
+
 @pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("n", LENGTHS)
@@ -122,7 +126,7 @@ def test_gradients_are_the_same(program, point, n, little):
 
     plain = compile_grad(f)
     expected = plain.value_and_grad(point)
-    assert not path_of(plain).recording.notes
+    assert not checkpoints_of(plain)
     little(600)
     value, gradient = compile_grad(f).value_and_grad(point)
     np.testing.assert_allclose(value, expected[0], rtol=1e-12)
@@ -182,7 +186,7 @@ def test_what_stores_nothing_is_left_alone(little):
     little(0)
     f = compile_grad(lambda w: tg.fori_loop(0, 100, lambda i, s: s + np.sum(w * i), 0.0))
     assert f.grad(V3) == pytest.approx(4950.0 * np.ones(3))
-    assert not path_of(f).recording.notes
+    assert not checkpoints_of(f)
 
 
 def test_the_first_rows_of_an_array_are_not_copied(little):

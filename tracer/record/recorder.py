@@ -136,6 +136,7 @@ class Recorder(Builder):
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
+        self.ended_by: Callable[[Reason], BaseException] | None = None  # the error that ends a run at the first of them
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         self.replaced: dict[int, Any] = {}  # id of what stands in the run for something from outside -> that
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
@@ -742,8 +743,11 @@ class Recorder(Builder):
         return self.open_loops[-1].range_of(atom) if self.open_loops else None
 
     def unrepeatable(self, refusal: Refusal, **fields: object) -> None:
-        """Note that the run must not be replayed, by a *refusal*: it does something that no guard covers."""
+        """Note that the run must not be replayed, by a *refusal*: it does something that no guard covers.  A run that
+        is dropped for that ends here, before it does this outside."""
         reason = refusal(site=user_site(), **fields)
+        if self.ended_by is not None and self.active:
+            raise self.ended_by(reason)
         if reason not in self.reasons:
             self.reasons.append(reason)
 

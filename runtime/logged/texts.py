@@ -63,7 +63,7 @@ def _look_into(run: Any, value: Any, depth: int = 0) -> None:
         run.reads.depends(PRINT_OPTIONS)
     elif not has_known_text(value) and (kind not in TRACED or kind.__name__ == "MadeArray"):
         raise run.refuse("a text that is made of values")
-    if kind in TRACED and getattr(value, "size", 1) > _MOST_ELEMENTS:
+    if hasattr(kind, "size") and kind in TRACED and value.size > _MOST_ELEMENTS:  # an integer would ask for its value
         raise run.refuse("a text that is made of values")
 
 

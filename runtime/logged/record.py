@@ -25,7 +25,7 @@ from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import Integers
+from ...tracer.record.integers import ITEMS, Integers
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
@@ -182,6 +182,8 @@ def _record(
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     integers.names = names
+    if ITEMS not in logged.contents:
+        recorder.int_of = integers.element
     leaves, inputs = _leaves(integers, call, names)
     labels: dict[Any, str] = {}
     stand_ins: dict[int, Any] = {}
@@ -214,6 +216,9 @@ def _record(
         except Exception as error:
             again = needed(recorder, logged.choices, error)
             if again is None:
+                integers.ask([ITEMS] * integers.has_items)
+                if integers.has_items:
+                    integers.refuse()
                 raise
             if logged.choices.wanted:
                 logged.choices.learn(recorder.guards, run.codes())

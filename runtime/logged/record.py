@@ -146,6 +146,12 @@ class Logged:
     ) -> LoggedRecording:
         return _record(self, call, mode, plan, capacities, others)
 
+    def begin(self, run: LoggedRun, integers: Integers) -> None:
+        """Let *run* end where it comes to what no log holds, and have the elements of arrays that are *integers*."""
+        run.recorder.ended_by = run.refuse_for
+        if ITEMS not in self.contents:
+            run.recorder.int_of = integers.element
+
     def learn(self, reads: ReadLog, before: dict[str, Any]) -> None:
         """Keep what a run has read of numbers; *before*: those that it knew of."""
         self.new = [f"`{label}`" for label in reads.varying if label not in self.varying and label in before]
@@ -182,8 +188,6 @@ def _record(
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     integers.names = names
-    if ITEMS not in logged.contents:
-        recorder.int_of = integers.element
     leaves, inputs = _leaves(integers, call, names)
     labels: dict[Any, str] = {}
     stand_ins: dict[int, Any] = {}
@@ -202,7 +206,7 @@ def _record(
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
-    recorder.ended_by = run.refuse_for
+    logged.begin(run, integers)
     given = Given(reads, call, leaves, positional_names(fn))
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder):
@@ -216,9 +220,7 @@ def _record(
         except Exception as error:
             again = needed(recorder, logged.choices, error)
             if again is None:
-                integers.ask([ITEMS] * integers.has_items)
-                if integers.has_items:
-                    integers.refuse()
+                integers.raised()
                 raise
             if logged.choices.wanted:
                 logged.choices.learn(recorder.guards, run.codes())

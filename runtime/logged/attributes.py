@@ -77,8 +77,11 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
         return reads.read(node, "attr", name, store[name], f"{node.label}.{name}")
     if base is None:
         return _absent(run, reads, node, obj, kind, name, written is DELETED)
-    if node is not None and node.kind in ("instance", "pinned") and store is not None:
-        reads.note_shadow(node, name)
+    if node is not None and store is not None:
+        if node.kind in ("instance", "pinned"):
+            reads.note_shadow(node, name)
+        elif node.kind != "argument":  # a member of an enumeration
+            reads.lacks_own(obj, name)
     return bound(run, raw, obj, kind, base, name)
 
 

@@ -36,10 +36,9 @@ class KeptResults(Containers):
         known = [is_leaf(x) or self._is_outside(x) for x in values]
         if node is None or not all(known) or self.writes or self.loops or self.recorder.arms or is_traced(values):
             raise self.refuse(f"`{f.__name__}`, which keeps its results")
-        printed = len(self.texts.printed)
-        self.call(self.reads.read(node, "const", "__wrapped__", f.__wrapped__, f.__name__), *args, **kwargs)
-        if self.writes or len(self.texts.printed) > printed:  # which a run that is made again would do again
-            raise self.refuse(f"`{f.__name__}`, which keeps its results, and does more than compute")
+        self._computed(
+            self.reads.read(node, "const", "__wrapped__", f.__wrapped__, f.__name__), args, kwargs
+        )  # fmt: skip
         with nothing_recorded():
             answer = f(*args, **kwargs)
         if _arrays(answer) is None:
@@ -48,6 +47,14 @@ class KeptResults(Containers):
         if found not in self.recorder.questions:
             self.recorder.questions.append(found)
         return _fixed(answer)
+
+    def _computed(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """What the function in a cache gives, which must do nothing else: the cache decides in which calls it is done."""
+        printed, draws = len(self.texts.printed), self.recorder.draws
+        result = self.call(function, *args, **kwargs)
+        if self.writes or len(self.texts.printed) > printed or self.recorder.draws != draws:
+            raise self.refuse(f"`{function.__name__}`, which keeps its results, and does more than compute")
+        return result
 
     def _is_outside(self, value: Any) -> bool:
         node = self.reads.node_of(value)
@@ -61,7 +68,7 @@ class KeptResults(Containers):
         key = id(f), *map(_key, args), *[(name, _key(x)) for name, x in kwargs.items()]
         if key not in self._results:
             function = self.reads.read(self._cache_node(f), "const", "__wrapped__", f.__wrapped__, f.__name__)
-            self._results[key] = (f, values), self.call(function, *args, **kwargs)
+            self._results[key] = (f, values), self._computed(function, args, kwargs)
         return self._results[key][1]
 
     def _cache_node(self, f: Any) -> Any:

@@ -25,7 +25,7 @@ from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import Integers
+from ...tracer.record.integers import ITEMS, Integers
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
@@ -146,6 +146,11 @@ class Logged:
     ) -> LoggedRecording:
         return _record(self, call, mode, plan, capacities, others)
 
+    def begin(self, run: LoggedRun, integers: Integers) -> None:
+        """Let *run* have the elements of arrays that are *integers*."""
+        if ITEMS not in self.contents:
+            run.recorder.int_of = integers.element
+
     def learn(self, reads: ReadLog, before: dict[str, Any]) -> None:
         """Keep what a run has read of numbers; *before*: those that it knew of."""
         self.new = [f"`{label}`" for label in reads.varying if label not in self.varying and label in before]
@@ -200,6 +205,7 @@ def _record(
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
+    logged.begin(run, integers)
     given = Given(reads, call, leaves, positional_names(fn))
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder):
@@ -213,6 +219,7 @@ def _record(
         except Exception as error:
             again = needed(recorder, logged.choices, error)
             if again is None:
+                integers.raised()
                 raise
             if logged.choices.wanted:
                 logged.choices.learn(recorder.guards, run.codes())

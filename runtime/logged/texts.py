@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.settled_text import LOG_METHODS
+from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import _log, _outside
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
 from ..state.libraries import PRINT_OPTIONS
@@ -42,7 +43,7 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str) -> Any:
     _look_into(run, value)
     run.no_carry(value, "a text is made of values")
     texts: Texts = run.texts
-    if run.recorder.parent is not None or texts.asked:
+    if current_recorder() is not run.recorder or texts.asked:
         raise run.refuse("a text that is made of values")
     texts.asked = PRINT
     try:
@@ -62,7 +63,7 @@ def _look_into(run: Any, value: Any, depth: int = 0) -> None:
         run.reads.depends(PRINT_OPTIONS)
     elif not has_known_text(value) and (kind not in TRACED or kind.__name__ == "MadeArray"):
         raise run.refuse("a text that is made of values")
-    if kind in TRACED and getattr(value, "size", 1) > _MOST_ELEMENTS:
+    if hasattr(kind, "size") and kind in TRACED and value.size > _MOST_ELEMENTS:  # an integer would ask for its value
         raise run.refuse("a text that is made of values")
 
 
@@ -81,7 +82,7 @@ def print_(run: Any, *values: Any, sep: Any = " ", end: Any = "\n", file: Any = 
 
 def _note(run: Any, printed: Any) -> None:
     run.no_carry(printed, "something is printed")
-    if run.recorder.parent is not None:
+    if current_recorder() is not run.recorder:
         raise run.refuse("print() in the body of a loop")
     run.texts.printed.append(printed)
 
@@ -104,6 +105,6 @@ def log(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> None:
         if type(value) is not TextOfValues and type(value) not in TRACED and not has_known_text(value):
             raise run.refuse("a text that is made of values")
     run.no_carry(rest, "something is logged")
-    if run.recorder.parent is not None:
+    if current_recorder() is not run.recorder:
         raise run.refuse("logging in the body of a loop")
     _log(run.texts, owner, f.__name__, rest, {}, _outside(sys._getframe(1)))

@@ -177,3 +177,43 @@ def test_an_exception_of_the_functions_own_is_raised_once():
                 seen.append(str(error))
     assert same(seen[::2], seen[1::2])
     assert not step.stats.live
+
+
+def counts_rows(x):
+    total, best, found = 0, -1, []
+    for row in x:
+        n = int(np.sum(row > 0))
+        total += n
+        if n > best:
+            best = n
+        found.append(n)
+    return np.sum(x) * total, total % 7, best, found
+
+
+def counts_until(x):
+    s, count = np.sum(np.abs(x)), 0
+    while s > 0.1:
+        s = s * 0.7
+        count += int((x > s).sum())
+    return s * count, count
+
+
+def grows_beyond_a_float(x):
+    product = 1
+    for row in x:
+        product = product * (int(np.sum(row > 0)) + 1) + np.argmax(row).item()
+    return product
+
+
+def indexes(x):
+    s = 0.0
+    for row in x:
+        s = s + row[np.argmax(row).item()] + x[int(np.sum(row > 0))][0]
+    return s
+
+
+@pytest.mark.parametrize("fn", [counts_rows, counts_until, grows_beyond_a_float, indexes])
+def test_items_in_loops(fn):
+    f = compile_grad(fn)
+    for x in np.random.default_rng(2).normal(size=(8, 24, 6)):
+        assert same(f(x), fn(x))

@@ -119,6 +119,7 @@ class LoggedStep(Logged):
         reads.begin(self.fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
         run = StepRun(reads, recorder)
         run.capture, capture.log, capture._names = capture, run, {**arguments}
+        self.begin(run, integers)
         given = Given(reads, call, leaves, positional_names(self.fn))
         try:
             with warnings_refused(run.refuse):
@@ -126,6 +127,9 @@ class LoggedStep(Logged):
             derive(capture, out)
         except Retry as error:
             raise by_labels(error, labels) from None
+        except Exception:
+            integers.raised()
+            raise
         check(run, recorder, out, labels)
         integers.refuse()
         run.check_ways()

@@ -119,6 +119,12 @@ class Integers:
         if (self.asked or arguments) and not self.kept:
             raise Retry(by_value(self.asked, raised, self.names))
 
+    def raised(self) -> None:
+        """Have elements of arrays compared by value where the run has raised an exception: C code wants ints, perhaps."""
+        if self.has_items:
+            self.ask([ITEMS])
+            self.refuse()
+
     def ask(self, places: Iterable[Place]) -> None:
         """Have them compared by value."""
         self.asked |= {place: None for place in places if place not in self.asked}

@@ -744,7 +744,8 @@ class Recorder(Builder):
         return self.open_loops[-1].range_of(atom) if self.open_loops else None
 
     def unrepeatable(self, refusal: Refusal, **fields: object) -> None:
-        """Note that the run must not be replayed, by a *refusal*: it does something that no guard covers."""
+        """Note that the run must not be replayed, by a *refusal*: it does something that no guard covers.  A run that
+        is dropped for that ends here, before it does this outside."""
         reason = refusal(site=user_site(), **fields)
         if reason not in self.reasons:
             self.reasons.append(reason)

@@ -49,7 +49,8 @@ class KeptResults(Containers):
         return _fixed(answer)
 
     def _computed(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """What the function in a cache gives, which must do nothing else: the cache decides in which calls it is done."""
+        """The result of the function in a cache, which must do nothing else: the cache decides in which calls it
+        runs."""
         printed, draws = len(self.texts.printed), self.recorder.draws
         result = self.call(function, *args, **kwargs)
         if self.writes or len(self.texts.printed) > printed or self.recorder.draws != draws:

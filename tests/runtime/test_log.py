@@ -52,7 +52,7 @@ def test_steps_are_logged_too(caplog):
         for _ in range(4):
             step(tg.tensor(X))
     names = [record.name for record in caplog.records]
-    assert names.count("tracegrad.recompiles") == 1 and "<lambda> is recorded for the call at test_log" in caplog.text
+    assert names.count("tracegrad.recompiles") >= 2 and "<lambda> is recorded for the call at test_log" in caplog.text
 
 
 def test_a_topic_that_there_is_not_is_an_error(monkeypatch):

@@ -120,7 +120,7 @@ class Integers:
             raise Retry(by_value(self.asked, raised, self.names))
 
     def raised(self) -> None:
-        """Have elements of arrays compared by value where the run has raised an exception: C code wants ints, perhaps."""
+        """Have elements of arrays compared by value where the run has raised an exception: C code may want ints."""
         if self.has_items:
             self.ask([ITEMS])
             self.refuse()

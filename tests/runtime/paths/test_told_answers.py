@@ -94,7 +94,7 @@ def an_int(w):
 CASES = {
     never: "bool() gave False in each iteration",
     always: "bool() gave True in each iteration",
-    in_a_while: "bool() gave False",
+    in_a_while: "bool() gave False in each iteration",
     two_questions: "bool() gave False in each iteration",
     no_break: "bool() gave False in each iteration",
     a_number: "bool() gave True in each iteration",

@@ -14,6 +14,9 @@ import llvmlite.ir as ir
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
 SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
+REPEATED = (
+    "repeated"  # a loop that is no faster unrolled on a CPU; on a device, what is small stays in registers by that
+)
 
 _HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)
 _MARKED = re.compile(r"(?<=!llvm\.loop )!(\d+)")
@@ -23,6 +26,7 @@ _HINTS = {
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
     UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
     ROLLED: '!{!"llvm.loop.unroll.disable"}',
+    REPEATED: '!{!"llvm.loop.unroll.disable"}',
 }
 
 

@@ -18,7 +18,7 @@ from ..schedule.dependences import is_call
 from ..schedule.division import MOVED
 from .expressions import Numbers
 from .fourier import takes_all
-from .hints import ROLLED, SIMPLE
+from .hints import REPEATED, SIMPLE
 from .host_rows import EMITTED
 from .lapack import PerMatrix
 from .loop_values import Frame
@@ -139,9 +139,9 @@ class CallEmitter:
                 with counting(b, self._count(x.dims), SIMPLE) as i:
                     self._begin(op, i)
             else:
-                with counting(b, self.size(x.dims[0]), ROLLED) as row, ranging(b, *columns, SIMPLE) as c:
+                with counting(b, self.size(x.dims[0]), REPEATED) as row, ranging(b, *columns, SIMPLE) as c:
                     self._begin(op, b.add(b.mul(row, width), c))
-        places = counting(b, self._count(index.dims), ROLLED)
+        places = counting(b, self._count(index.dims), REPEATED)
         with places as r, self._position(op, r) as position, ranging(b, *columns, SIMPLE) as c:
             self._write(op, r, position, c)
 

@@ -10,7 +10,7 @@ import llvmlite.ir as ir
 
 from ...tracer.ops.control import before_consts
 from ..schedule.buffers import filled
-from .hints import ROLLED, give_hint
+from .hints import REPEATED, give_hint
 from .loop_values import LoopValues
 from .scalar import I64, PTR, memory_type, to_memory
 
@@ -40,7 +40,7 @@ class Stepping:
         self.following = b.add(self.number, I64(1), flags=("nuw", "nsw"))
         self.number.add_incoming(self.following, b.block)
         self.end = b.block
-        give_hint(b.cbranch(b.icmp_signed("<", self.following, self.n), self.body, self.after), ROLLED)
+        give_hint(b.cbranch(b.icmp_signed("<", self.following, self.n), self.body, self.after), REPEATED)
         b.position_at_end(self.after)
 
     def last(self, kind: ir.Type, none: ir.Value, left: ir.Value, done: ir.Value) -> ir.Value:

@@ -23,7 +23,7 @@ from ..schedule.loop_tree import Loop, ScheduleItem, Statement, loops_of, statem
 from ..schedule.schedule import SHORT, interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
-from .hints import ROLLED, SCALAR, SIMPLE, UNROLLED, give_hint
+from .hints import REPEATED, SCALAR, SIMPLE, UNROLLED, give_hint
 from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
@@ -230,7 +230,7 @@ class ItemEmitter(ValueEmitter):
             hint = UNROLLED  # so that the loop around it is vectorised
         inner = loops_of(loop)
         if inner:  # loops of many turns, again for each of this one's, are much code and no faster
-            hint = ROLLED if len(inner) > 1 and any(item.dim not in self.program.static for item in inner) else ""
+            hint = REPEATED if len(inner) > 1 and any(item.dim not in self.program.static for item in inner) else ""
         if hint:
             give_hint(back, hint)
         b.position_at_end(after)

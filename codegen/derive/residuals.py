@@ -1,8 +1,8 @@
 """Residuals of a loop's adjoint, and sums that it takes once after the loop instead of in every step.
 
 A backward step runs the forward step again, except for what is dear: the results of products and of reductions over
-more than a few elements are not computed again, those of transcendental functions and of loops of numbers only where
-storing something would take longer.  ``residual_cut.py`` finds what to store.
+more than a few elements are not computed again, those of transcendental functions only where storing something would
+take longer.  ``residual_cut.py`` finds what to store.
 
 A constant's cotangent is a sum over all steps.  Where a step's share is a matrix product (the gradient of a weight),
 the operands of all steps are stacked, and one product after the loop replaces a small one and an addition in each step.
@@ -79,17 +79,18 @@ def _cost(node: Node) -> float:
     if prim.kind == ELEMENTWISE:
         return prim.cost * node.out.aval.size if prim.cost >= TRANSCENDENTAL else 0
     if prim.kind == LOOP and "body" in node.params:
-        return _loop_cost(node)
+        return min(node.params["length"], MANY_STEPS) * sum(map(_step_cost, node.params["body"].nodes)) / len(node.outs)
     return inf if prim.kind in (PRODUCT, LAPACK, SCATTER, HOST) else 0
 
 
-def _loop_cost(node: Node) -> float:
-    """As ``_cost``, of a loop of numbers, which wait for each other; a loop of arrays is as cheap as its body."""
-    nodes: Sequence[Node] = node.params["body"].nodes
-    if any(_cost(n) == inf or n.out.aval.size > SMALL for n in nodes):
-        return 0
-    step = SEQUENTIAL * sum([n.prim.cost * n.out.aval.size for n in nodes if n.prim.kind == ELEMENTWISE])
-    return min(node.params["length"], MANY_STEPS) * step / len(node.outs)
+def _step_cost(node: Node) -> float:
+    """As ``_cost``, of a node in the body of a loop, whose numbers wait for each other; never out of the question,
+    since a loop may have so many steps that there is no room for their results."""
+    size = node.out.aval.size
+    if node.prim.kind == ELEMENTWISE and size <= SMALL:
+        return SEQUENTIAL * node.prim.cost * size
+    cost = _cost(node)
+    return cost if cost < inf else SEQUENTIAL * sum([x.aval.size for x in node.inputs])
 
 
 class Product(NamedTuple):

@@ -25,8 +25,6 @@ from .residual_cut import least_stored
 
 SMALL = 16  # elements up to which a result is summed in registers, and reduced again rather than stored
 TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on computing it again has a cost
-SEQUENTIAL = 8  # how much longer an operation takes that waits for the one before it
-MANY_STEPS = 1_000  # of a loop that data ends, whose number nobody knows
 COPIED = 4  # how much dearer than another value it is to store an array that could be in place
 CACHED = 32 << 20  # bytes that are written and read again without going to memory
 # rough flops in the time of writing and reading one byte in the cache, in memory, and beyond the budget
@@ -78,19 +76,7 @@ def _cost(node: Node) -> float:
         return inf if node.inputs[0].aval.size > SMALL else 0
     if prim.kind == ELEMENTWISE:
         return prim.cost * node.out.aval.size if prim.cost >= TRANSCENDENTAL else 0
-    if prim.kind == LOOP and "body" in node.params:
-        return min(node.params["length"], MANY_STEPS) * sum(map(_step_cost, node.params["body"].nodes)) / len(node.outs)
     return inf if prim.kind in (PRODUCT, LAPACK, SCATTER, HOST) else 0
-
-
-def _step_cost(node: Node) -> float:
-    """As ``_cost``, of a node in the body of a loop, whose numbers wait for each other; never out of the question,
-    since a loop may have so many steps that there is no room for their results."""
-    size = node.out.aval.size
-    if node.prim.kind == ELEMENTWISE and size <= SMALL:
-        return SEQUENTIAL * node.prim.cost * size
-    cost = _cost(node)
-    return cost if cost < inf else SEQUENTIAL * sum([x.aval.size for x in node.inputs])
 
 
 class Product(NamedTuple):

@@ -137,29 +137,6 @@ def test_where_memory_is_short_they_are_and_nothing_is_checkpointed(budget):
     assert bodies(compile_grad(waves), V20)[0][0] == ["loop"], "over chunks"
 
 
-def sweeps(w):
-    """A loop of numbers that wait for each other, in another loop."""
-
-    def sweep(row, _):
-        def step(before, x):
-            after = np.exp(-before * x) / (1.0 + before * x)
-            return after, after
-
-        return tg.scan(step, 0.5 * w[0], row)[1], None
-
-    return np.sum(tg.scan(sweep, w * 0.3, np.arange(30.0))[0])
-
-
-def test_a_loop_within_a_step_is_not_run_again(budget):
-    budget(10**9)
-    f = compile_grad(sweeps)
-    (forward, backward), _ = bodies(f, V20)
-    assert forward.count("loop") == backward.count("loop") == 1
-    agree(f, sweeps, V20)
-    budget(30 * 20 * 8)
-    assert bodies(compile_grad(sweeps), V20)[0][1].count("loop") == 2, "where there is no room it is"
-
-
 def newton(M):
     """Sine, cosine and the step would be stored, or the carry alone."""
 

@@ -47,7 +47,7 @@ STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
 MOST_ALIKE = 256  # values in statements that are written once for several places: each may be an argument
-MANY_VALUES = 24  # of a nest in the body of a loop, where a call is nothing beside it
+MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
 MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
@@ -94,15 +94,14 @@ class LoopFrame(Frame):
         self.chunks, self.divided = other.chunks, other.divided
 
     def look_ahead(self, items: Sequence[Any], least: int = 0) -> None:
-        """Learn which of the *items* (as ``grouped`` gives them) are functions of their own: scalar statements that
-        come more than once, or where there is a *least* number of values, nests of so many. In one function LLVM takes
-        longer for them than in many, and a loop whose body they are would have its registers spilled by each."""
+        """Learn which of the *items* (as ``grouped`` gives them) come more than once: scalar statements, or where there
+        is a *least* number of values, nests of so many."""
         if least:
             bodies = [[item] for item in items if isinstance(item, Loop) and self._values(item) >= least]
         else:
             bodies = [item for item in items if isinstance(item, list) and self._may_be_shared(item)]
-        keys = Counter([Likeness(self.program, self.schedule, body).key for body in bodies])
-        self.repeated = {key for key, times in keys.items() if times > 1 or least}
+        keys = [Likeness(self.program, self.schedule, body).key for body in bodies] if len(bodies) > 1 else []
+        self.repeated = {key for key, times in Counter(keys).items() if times > 1}
 
     def _values(self, *items: Loop | Statement) -> int:
         """The number of values that *items* evaluate or read."""

@@ -91,9 +91,8 @@ class IterationBody:
                 self.known[out] = found
                 return
         if node.prim is GATHER:
-            row = self._row_at(*node.inputs)
             with building(self.lines):
-                row = self._slice_at(*node.inputs) if row is None else row
+                row = self._row_at(*node.inputs) or self._slice_at(*node.inputs)
                 if row is not None:
                     self.known[out] = reshape(row, out.aval.shape)
                     return

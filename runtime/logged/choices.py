@@ -85,13 +85,13 @@ class FrameChoices(FrameOperators):
 def changes_in_arm(recorder: Recorder, obj: Any) -> None:
     """End the run where the arm that is running changes what it has not made."""
     arm = recorder.arms[-1]
-    if not any(obj is made for made in arm.made):
+    if not arm.has_made(obj):
         arm.give_up(Refusal.CHOICE_EFFECT())
 
 
 def set_in_arm(run: Any, value: Any, obj: Any, index: Any) -> None:
     """``obj[index] = value`` in the arm that runs, of a container of the run's own."""
-    if any(obj is made for made in run.recorder.arms[-1].made):
+    if run.recorder.arms[-1].has_made(obj):
         obj[index] = value
         return
     if run.loops:

@@ -88,7 +88,7 @@ class Logged:
         self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
-        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int] = (),
+        self, call: Call, mode: Mode, plan: StatePlan,
         others: Sequence[KnownReads] | None = None, paths: int = 0, retried: Callable[[str], object] | None = None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
         """The recording of *call*, the options of another call, or None.
@@ -103,7 +103,7 @@ class Logged:
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
-                found = self._record(call, mode, plan, capacities, others)
+                found = self._record(call, mode, plan, others)
                 self.refused.pop(call.key, None)
                 return found
             except NotClosedError as error:
@@ -141,10 +141,8 @@ class Logged:
         known = call.key in self.refused and not self.may_close(call)
         return call.device is None and self.without.isdisjoint(call.kinds) and not known
 
-    def _record(
-        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int], others: Sequence[KnownReads] | None
-    ) -> LoggedRecording:
-        return _record(self, call, mode, plan, capacities, others)
+    def _record(self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None) -> LoggedRecording:
+        return _record(self, call, mode, plan, others)
 
     def begin(self, run: LoggedRun, integers: Integers) -> None:
         """Let *run* have the elements of arrays that are *integers*."""
@@ -169,16 +167,15 @@ class Logged:
 
 
 def _record(
-    logged: Logged, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int],
-    others: Sequence[KnownReads] | None,
-) -> LoggedRecording:  # fmt: skip
+    logged: Logged, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None
+) -> LoggedRecording:
     clock = time.perf_counter()
     hook_loaded()
     fn = logged.fn
     recorder = Recorder()
     integers = Integers(recorder)
     recorder.float_settings = quiet_settings()
-    recorder.known_capacities, recorder.rolls = capacities, True
+    recorder.rolls = True
     recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None

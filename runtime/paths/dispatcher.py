@@ -722,7 +722,7 @@ class FunctionDispatcher(Dispatcher):
         """The recording of *call* from a run of converted code, or what ``Logged.record`` gives in its place."""
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
-        return self.logged.record(call, mode, self.plans.get(call), (), others, paths, retried)
+        return self.logged.record(call, mode, self.plans.get(call), others, paths, retried)
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         if self.logged is None or not self.logged.may_close(call):

@@ -37,7 +37,9 @@ from .library_text import (
     DISPATCHER,
     HEAP_TYPE,
     OURS,
+    SIMPLE,
     NotStoredError,
+    array_text,
     callable_text,
     class_text,
     code_of,
@@ -52,7 +54,6 @@ from .library_text import (
 )
 
 _MOST = 4096  # values
-_SIMPLE = (type(None), bool, int, float, complex, str, bytes)
 _ABSENT = ("absent",)
 _REFUSED = {opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
 _FORMATS = {code for name, code in opmap.items() if name.startswith("FORMAT_")}
@@ -142,7 +143,7 @@ class _Walk:
         kind = type(x)
         if _is_nan(x):  # containers ask which one it is
             return self._met(x, kind)
-        if kind in _SIMPLE:
+        if kind in SIMPLE:
             return x if kind is not str else ("str", x)
         if x is NotImplemented or x is ...:
             return "constant", repr(x)
@@ -208,16 +209,15 @@ class _Walk:
 
     def _key(self, key: Any) -> Any:
         parts = key if type(key) is tuple else (key,)
-        if any(type(part) not in _SIMPLE or _is_nan(part) for part in parts):
+        if any(type(part) not in SIMPLE or _is_nan(part) for part in parts):
             raise NotStoredError(f"it reads a dict or set with {described(key)} among its keys")
         self.held[id(key)] = key
         return key
 
     def _array(self, x: np.ndarray) -> Any:
-        if not (x.dtype.isnative and x.dtype.kind in "fiub"):
-            raise NotStoredError(f"it reads {described(x)} of dtype {x.dtype}")
+        found = array_text(x)
         self.arrays.append(x)
-        return "array", x.dtype.str, x.shape, x.flags.c_contiguous or x.strides, x.flags.aligned
+        return found
 
     # ---- code
 

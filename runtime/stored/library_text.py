@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 HEAP_TYPE = 1 << 9
+SIMPLE = (type(None), bool, int, float, complex, str, bytes)  # classes of values that stand in texts as they are
 OURS = f"{__name__.partition('.')[0]}."
 DISPATCHER = type(np.sum)  # a function of NumPy's that other libraries can override
 # builtins whose answers are those of one process, or that read and write by names which the code does not show
@@ -38,6 +39,13 @@ def described(x: Any) -> str:
     if isinstance(x, types.FunctionType | types.BuiltinFunctionType | np.ufunc):
         return f"`{x.__name__}`"
     return f"an object of type {type(x).__qualname__}"
+
+
+def array_text(x: np.ndarray) -> Any:
+    """The text of an array that is an input: all but its contents."""
+    if not (x.dtype.isnative and x.dtype.kind in "fiub"):
+        raise NotStoredError(f"it reads {described(x)} of dtype {x.dtype}")
+    return "array", x.dtype.str, x.shape, x.flags.c_contiguous or x.strides, x.flags.aligned
 
 
 def ufunc_text(x: np.ufunc) -> Any:

@@ -33,7 +33,9 @@ from .library_text import (
     DISPATCHER,
     HEAP_TYPE,
     OURS,
+    SIMPLE,
     NotStoredError,
+    array_text,
     callable_text,
     class_text,
     code_of,
@@ -49,7 +51,6 @@ from .library_text import (
 Place = tuple[Any, ...]  # (how, number of the object, name or key)
 Reads = tuple[tuple[str, ...], tuple[tuple[Place, bytes], ...]]  # names that count in classes, (place, text) in order
 ABSENT: Any = type("Absent", (), {})()
-_SIMPLE = (type(None), bool, int, float, complex, str, bytes)
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _C_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
@@ -134,7 +135,7 @@ class Reading:
         kind = type(x)
         if x is ABSENT:
             return ("absent",)
-        if kind in _SIMPLE and x == x:
+        if kind in SIMPLE and x == x:
             return "value", x
         if x is NotImplemented or x is ...:
             return "constant", repr(x)
@@ -231,10 +232,9 @@ class Reading:
         return None
 
     def _array(self, x: np.ndarray) -> Any:
-        if not (x.dtype.isnative and x.dtype.kind in "fiub"):
-            raise NotStoredError(f"it reads {described(x)} of dtype {x.dtype}")
+        found = array_text(x)
         self.inputs.append(x)
-        return "array", x.dtype.str, x.shape, x.flags.c_contiguous or x.strides, x.flags.aligned
+        return found
 
     def _function(self, fn: types.FunctionType) -> Any:
         if library_of(code_of(fn).co_filename):
@@ -331,7 +331,7 @@ def _is_scalar(x: Any, kind: type) -> bool:
 def _is_plain(x: Any, depth: int = 0) -> bool:
     """Whether *x* is immutable all the way down."""
     kind = type(x)
-    if kind in _SIMPLE or x is ... or x is NotImplemented or kind is range or _is_scalar(x, kind):
+    if kind in SIMPLE or x is ... or x is NotImplemented or kind is range or _is_scalar(x, kind):
         return True
     if kind is tuple or kind is frozenset:
         return depth < 20 and all(_is_plain(part, depth + 1) for part in x)

@@ -77,12 +77,10 @@ class LoggedStep(Logged):
             self.refused[call.key] = Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")
         return found
 
-    def _record(
-        self, call: Call, mode: Mode, plan: StatePlan, capacities: Sequence[int], others: Sequence[KnownReads] | None
-    ) -> LoggedRecording:
+    def _record(self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None) -> LoggedRecording:
         if any(on_cuda(x._data) for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR):
             raise not_closed("tensors on a device")
-        recorder = recorder_of_tensors(capacities, True)
+        recorder = recorder_of_tensors((), True)
         names = leaf_names(self.fn, call)
         arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
         capture = Capture(recorder, arguments)

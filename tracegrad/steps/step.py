@@ -147,7 +147,7 @@ class StepDispatcher(Dispatcher):
     ) -> Any:  # fmt: skip
         if not self._logs(call, known):
             return MISS
-        found = self.logged.record(call, endpoint.mode, self.plans.get(call), (), () if known else None)
+        found = self.logged.record(call, endpoint.mode, self.plans.get(call), () if known else None)
         if found is None:
             first = call.by_value is None and call.key not in self._seen
             return self._first_run(endpoint, call) if first or self.logged.settles else MISS

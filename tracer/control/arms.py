@@ -289,6 +289,10 @@ class Branch:
         recorder.arms.pop()
         self._open = False
 
+    def has_made(self, obj: Any) -> bool:
+        """Whether the arm has made this container itself."""
+        return any(obj is made for made in self.made)
+
     def _traces(self) -> tuple[int, ...]:
         """How much has been done of what can't be chosen."""
         recorder = self.recorder

@@ -224,8 +224,8 @@ def _is_target(target: Any) -> bool:
 def by_arms(function: Any) -> Any:
     """A copy of a FunctionDef in which the rest behind an ``if`` that returns, or goes on with the next iteration of a
     loop, is its other arm."""
-    made = _Folded().visit(deepcopy(function))
-    made.body = folded(made.body, ast.Return, RESULTS)
+    made = deepcopy(function)
+    made.body = folded([_Folded().visit(s) for s in made.body], ast.Return, RESULTS)
     return made
 
 
@@ -237,14 +237,10 @@ class _Folded(ast.NodeTransformer):
 
     visit_While = visit_For
 
-    def visit_FunctionDef(self, node: Any) -> Any:
-        if not hasattr(self, "outer"):
-            self.outer = node
-            self.generic_visit(node)
-        return node
-
     def visit_Lambda(self, node: Any) -> Any:
         return node
+
+    visit_FunctionDef = visit_Lambda
 
 
 def _always(statements: Sequence[Any], jump: type) -> bool:

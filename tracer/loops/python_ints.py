@@ -128,8 +128,7 @@ def _of_all(rule: Callable[..., Range | None], skipped: int = 0) -> Callable[...
 
 
 def _integer_power(parts: Sequence[Range | None], params: Mapping[str, Any]) -> Range | None:
-    exponent = params.get("exponent", params.get("n"))
-    return None if parts[0] is None or type(exponent) is not int else _power(parts[0], (exponent, exponent))
+    return None if parts[0] is None else _power(parts[0], (params["n"], params["n"]))
 
 
 _SAME = _of_all(lambda a: a)
@@ -142,15 +141,14 @@ _RULES: dict[str, Callable[..., Range | None]] = {
     "square": _of_all(lambda a: (0, max(abs(a[0]), abs(a[1])) ** 2)),
     "sign": _of_all(lambda a: (-1, 1)),
     "pow": _of_all(_power),
-    "power": _of_all(_power),
     "integer_pow": _integer_power,
     "left_shift": _of_all(_shift),
     "right_shift": _of_all(lambda a, b: None if b[0] < 0 else _size(a)),
     "floor_divide": _of_all(_quotient),
     "remainder": _of_all(_rest),
-    "bitwise_and": _of_all(lambda a, b: _bits(a, b)),
-    "bitwise_or": _of_all(lambda a, b: _bits(a, b)),
-    "bitwise_xor": _of_all(lambda a, b: _bits(a, b)),
+    "bitwise_and": _of_all(_bits),
+    "bitwise_or": _of_all(_bits),
+    "bitwise_xor": _of_all(_bits),
     "invert": _of_all(lambda a: (-a[1] - 1, -a[0] - 1)),
     "maximum": _of_all(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
     "minimum": _of_all(lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),

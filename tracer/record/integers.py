@@ -218,19 +218,10 @@ class TracedInt:
             return wrap(Lit(self.asked(), INT, weak=True))
         if self._array is None:
             self._check()
-            made = self._cast()
-            self._array = wrap(made, recorder)
+            if isinstance(self.atom, Var):
+                recorder.int_ranges[self.atom] = self._low, self._high  # as the integer's
+            self._array = wrap(cast(self.atom, INT, weak=True), recorder)
         return self._array
-
-    def _cast(self) -> Atom:
-        opened, self.recorder.open_loops[:] = [*self.recorder.open_loops], []  # whose bounds are known here
-        try:
-            made = cast(self.atom, INT, weak=True)
-        finally:
-            self.recorder.open_loops[:] = opened
-        if isinstance(made, Var):
-            self.recorder.int_ranges[made] = self._low, self._high
-        return made
 
     def number(self) -> TracedArray:
         """The Python float of this value."""

@@ -95,7 +95,7 @@ class Config:
         self.cache_size = _number("CACHE_SIZE", 1 << 30)
         self.log = topics(os.environ.get("TRACEGRAD_LOG", ""), "TRACEGRAD_LOG")
         self.perf_map = bool(_number("PERF_MAP", 0))
-        self.log_reads = bool(_number("LOG_READS", 0))
+        self.log_reads = bool(_number("LOG_READS", 1))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Config.__annotations__:

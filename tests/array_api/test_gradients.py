@@ -134,7 +134,7 @@ def test_a_compiled_step_replays_it() -> None:
         np.testing.assert_allclose(loss.item(), wanted.item(), 1e-12)
         np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), 1e-9, 1e-12)
     assert step.stats.live == ""
-    assert step.stats.traces == 2
+    assert step.stats.traces == 1
 
 
 def test_a_compiled_function_takes_it() -> None:

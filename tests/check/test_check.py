@@ -160,7 +160,7 @@ def test_a_function_that_records(said):
     status, text = said("flow")
     assert status == 0
     assert "flow (model_to_check.py:16), called as in its doctest\nrecords\n" in text
-    assert "rolled: the loop at model_to_check.py:28 in flow, 4 operations a turn, 40 turns" in text
+    assert "rolled: the loop at model_to_check.py:27 in flow, 4 operations a turn, 40 turns" in text
     assert "bool() gave False at model_to_check.py:30 in flow" in text
     assert "compared by value in each call: rate" in text
     assert "the value is NumPy's" in text

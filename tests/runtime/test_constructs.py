@@ -282,7 +282,7 @@ def test_printing_shows_values_and_stays_compiled(capsys):
     assert capsys.readouterr().out == shown
     assert f(2 * X) == pytest.approx(np.sum(np.sin(2 * X)))
     assert capsys.readouterr().out != shown
-    assert f.stats.live == "" and f.stats.traces == 2
+    assert f.stats.live == "" and f.stats.traces == 1
 
 
 def test_printing_to_a_stream_written_in_python(monkeypatch):

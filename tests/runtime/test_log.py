@@ -24,9 +24,9 @@ def test_recordings_are_logged_with_their_reasons(caplog):
         for x in (X, X, X, -X):
             f.value_and_grad(x)
     told = [record.getMessage() for record in caplog.records if record.name == "tracegrad.recompiles"]
-    assert len(told) == 3 and all("branchy is recorded for the call at test_log.py" in text for text in told)
-    assert "first call" in told[0] and "verifies" in told[1]
-    assert "guard missed: bool() gave another value than True at test_log.py" in told[2]
+    assert len(told) == 2 and all("branchy is recorded for the call at test_log.py" in text for text in told)
+    assert "first call" in told[0]
+    assert "guard missed: bool() gave another value than True at test_log.py" in told[1]
     assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
@@ -52,7 +52,7 @@ def test_steps_are_logged_too(caplog):
         for _ in range(4):
             step(tg.tensor(X))
     names = [record.name for record in caplog.records]
-    assert names.count("tracegrad.recompiles") >= 2 and "<lambda> is recorded for the call at test_log" in caplog.text
+    assert names.count("tracegrad.recompiles") == 1 and "<lambda> is recorded for the call at test_log" in caplog.text
 
 
 def test_a_topic_that_there_is_not_is_an_error(monkeypatch):

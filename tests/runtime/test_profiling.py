@@ -47,7 +47,7 @@ def test_calls_that_replay_are_counted_by_line():
     assert (first.kernels, first.recordings, first.compiles) == (7, 0, 0)
     assert 0 < first.kernel_seconds <= first.call_seconds
     assert "test_profiling.py" in str(p) and "branchy" in str(p)
-    assert f.stats.traces == 2 and f.stats.calls == 11
+    assert f.stats.traces == 1 and f.stats.calls == 11
 
 
 def test_recordings_and_guards_that_fail_have_reasons():

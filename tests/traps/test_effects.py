@@ -165,6 +165,10 @@ class Replayed(Objective):
         self.log["loss"].append(np.sum(x))
         return np.sum(x) + len(self.log["loss"])
 
+    def reads_the_lists_on_another_way(self, x):
+        self.log["loss"].append(np.sum(x))
+        return np.sum(x) + sum(map(len, self.log.values()))
+
     def branches(self, x):
         if x[0] > 2:
             self.history.append((x.sum(), "big"))
@@ -199,10 +203,6 @@ class Live(Objective):
     def looks_for_the_least_in_its_history(self, x):
         self.history.append(np.sum(x))
         return np.sum(x) + min(self.history)
-
-    def reads_the_lists_on_another_way(self, x):
-        self.log["loss"].append(np.sum(x))
-        return np.sum(x) + sum(map(len, self.log.values()))
 
     def fills_a_set(self, x):
         self.seen.add(len(self.seen))
@@ -246,7 +246,7 @@ def test_effects_are_replayed(name, modes):
 @pytest.mark.parametrize("name", _programs(Live))
 def test_effects_that_are_read_are_done_by_python(name):
     stats = _agree(Live, name, ["__call__"]).stats
-    assert stats.live or stats.traces == stats.calls
+    assert stats.live or stats.traces >= stats.calls
 
 
 def test_kept_arrays_are_those_that_plain_python_keeps():
@@ -265,7 +265,7 @@ def test_kept_arrays_are_those_that_plain_python_keeps():
         assert model.x is x and model.one is model.other is model.inside[0] is result
         assert all(model.one is not array for array in kept)
         kept.append(model.one)
-    assert f.stats.traces == 2
+    assert f.stats.traces == 1
 
 
 def test_types_of_what_is_kept():
@@ -342,7 +342,7 @@ def test_a_place_is_found_anew_in_each_call():
     holder.stats = second = Stats()
     for _ in range(3):
         f(np.ones(2))
-    assert (first.n, second.n) == (4, 3) and f.stats.traces == 2
+    assert (first.n, second.n) == (4, 3) and (f.stats.traces, f.stats.retries) == (1, 1)
 
 
 def test_each_instance_has_its_own_effects():
@@ -690,7 +690,7 @@ def test_printing_that_raises_loses_no_effect(monkeypatch):
         assert model.n == k
     monkeypatch.undo()
     f(np.ones(2))
-    assert model.n == 6 and f.stats.traces == 2
+    assert model.n == 6 and (f.stats.traces, f.stats.retries) == (1, 1)
 
 
 def test_the_lists_of_a_dict_are_replaced_and_shared():

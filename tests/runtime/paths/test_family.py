@@ -87,7 +87,7 @@ def members(f):
 def test_every_way_in_any_order_without_python(descents):
     f = compile_grad(plain)
     warm(f, ROUNDS[0])
-    assert f.stats.traces == 16 and [len(paths) for paths in members(f)] == [8]
+    assert f.stats.traces == 8 and [len(paths) for paths in members(f)] == [8]
     descents.clear()
     order = [args for inputs in ROUNDS for args in inputs]
     np.random.default_rng(1).shuffle(order)
@@ -122,13 +122,14 @@ def test_a_new_answer_runs_each_member_once_and_is_recorded(descents):
     f = compile_grad(power)
     for k in (1.0, 2.0, 3.0) * 2:
         f.value_and_grad(np.array([k, 2.0]))
-    counts = [path.counts.copy() for path in f._both.owners[0].members]
+    before = f._both.owners[0].members
+    counts = [path.counts.copy() for path in before]
     assert len(counts) == 3
     f.value_and_grad(np.array([4.0, 2.0]))
-    after = [path.counts for path in f._both.owners[0].members]
+    after = [path.counts for path in before]
     assert [(b - a).tolist() for a, b in zip(counts, after, strict=True)] == [[0, 1]] * 3
     assert f.value_and_grad(np.array([4.0, 2.0]))[0] == 4.0**4 + 2.0**4
-    assert f.stats.traces == 8 and [len(paths) for paths in members(f)] == [4]
+    assert f.stats.traces == 4 and [len(paths) for paths in members(f)] == [4]
 
 
 def test_successors_go_round_the_answers_to_one_question():
@@ -154,7 +155,7 @@ def test_a_path_that_is_dropped_is_not_run_any_more(descents):
     for args in (*ROUNDS[1], *ROUNDS[2], *ROUNDS[3]):
         check(f.value_and_grad(*args), args)
     assert (gone.counts == runs).all() and gone not in members(f)[0]
-    assert f.stats.traces == 18 and [len(paths) for paths in members(f)] == [8]
+    assert f.stats.traces == 9 and [len(paths) for paths in members(f)] == [8]
 
 
 def test_a_path_with_too_little_room_is_replaced():
@@ -194,7 +195,7 @@ def test_outside_state_and_captured_arrays(monkeypatch):
                 offset += 1.0  # in place
                 for x in (down, up):
                     assert f(x) == with_state(x)
-    assert f.stats.traces == 8  # two paths of two states, each recorded twice
+    assert f.stats.traces == 4  # two paths of two states
 
 
 def test_results_that_differ_keep_paths_apart():
@@ -248,7 +249,7 @@ def test_other_layouts_go_to_the_dispatcher_and_are_right():
         w, x = np.repeat(args[0], 2)[::2], np.repeat(args[1], 2)[::2]
         check(f.value_and_grad(w, x), args)
         check(f.value_and_grad(*args), args)
-    assert f.stats.traces == 16
+    assert f.stats.traces == 8
 
 
 def test_threads():
@@ -270,7 +271,8 @@ def test_threads():
         t.start()
     for t in threads:
         t.join()
-    assert not wrong and len(f.stats.paths) == 8
+    # ways that are recorded at the same time know nothing of one another, and may be kept under reads of their own
+    assert not wrong and len({path.answers for path in f.stats.paths}) == 8
 
 
 def ranked(x):

@@ -40,7 +40,7 @@ def test_a_gradient_and_the_value_with_it_are_one_recording(name, first):
             value, gradient = found if mode == "value_and_grad" else (expected[0], found)
             assert value == expected[0]
             np.testing.assert_array_equal(gradient, expected[1])
-    assert (f.stats.traces, f.stats.compiles) == (2, 1 if f.stats.compiles else 0), f.stats
+    assert (f.stats.traces, f.stats.compiles) == (1, 1 if f.stats.compiles else 0), f.stats
 
 
 MODES = {"value": "__call__", "grad": "grad", "both": "value_and_grad"}
@@ -55,6 +55,7 @@ PLAIN = {
     "sorted": lambda x: np.sum(np.sort(x)[::-1] * W),
     "constant": lambda x: np.sum(x * np.arange(3.0)) + 1.0,
 }
+TWICE = "key", "identity"  # their logs are not closed, so a second run verifies their recordings
 
 
 def _doubled(x):
@@ -87,12 +88,12 @@ ORDERS = [("value", "grad", "both"), ("both", "value", "grad"), ("value", "value
 
 @pytest.mark.parametrize("order", some(ORDERS, quick=2))
 @pytest.mark.parametrize("name", some(PLAIN, quick=4))
-def test_python_runs_twice_for_all_modes(name, order):
+def test_python_runs_as_often_as_for_one_mode(name, order):
     expected = {mode: _answer(compile_grad(PLAIN[name]), mode, X) for mode in MODES}
     f = compile_grad(PLAIN[name])
     for mode in (*order, *order, *MODES):
         _equal(_answer(f, mode, X.copy()), expected[mode])
-    assert f.stats.traces == 2 and not f.stats.live, f.stats
+    assert f.stats.traces == (2 if name in TWICE else 1) and not f.stats.live, f.stats
     assert f.stats.derived >= 1 and "derived from recordings of another mode" in str(f.stats)
     for mode in MODES:  # other numbers, for which the program may not be the same
         for x in (X * 0.125, X * 0.125, X * 3.0):
@@ -107,7 +108,7 @@ def test_so_do_gradients_with_respect_to_other_arguments():
     assert autograd.grad(f, 1)(X, W, 2.0).tolist() == (4.0 * np.sum(X * W) * X).tolist()
     of_all = autograd.value_and_grad(f, (0, 2))(X, W, 3.0)
     assert of_all[1][1] == np.sum(X * W) ** 2
-    assert (f.stats.traces, f.stats.derived) == (2, 3), f.stats
+    assert (f.stats.traces, f.stats.derived) == (1, 3), f.stats
 
 
 def test_ints_that_are_numbers_of_the_run_are_so_in_all_modes():
@@ -118,7 +119,7 @@ def test_ints_that_are_numbers_of_the_run_are_so_in_all_modes():
         gradient, aux = f.grad(X, n)
         np.testing.assert_allclose(gradient, np.full(3, n / (n + 1)), rtol=1e-14)
         assert type(aux) is int and aux == 2 * n
-    assert (f.stats.traces, f.stats.derived) == (3, 1), f.stats
+    assert (f.stats.traces, f.stats.derived) == (2, 1), f.stats
 
 
 def test_each_branch_is_derived_when_a_call_takes_it():
@@ -126,10 +127,10 @@ def test_each_branch_is_derived_when_a_call_takes_it():
     points = [X, X * [-1, 1, 1], -X]
     for x in points * 2:
         f(x)
-    assert f.stats.traces == 6
+    assert f.stats.traces == 3
     for x, expected in zip(points * 2, [2 * X, np.exp(points[1]), -np.ones(3)] * 2, strict=True):
         np.testing.assert_allclose(f.grad(x), expected)
-    assert (f.stats.traces, f.stats.derived) == (6, 3), f.stats
+    assert (f.stats.traces, f.stats.derived) == (3, 3), f.stats
     runs = [path.runs for path in f.stats.paths if path.mode == "value"]
     assert runs == [2, 2, 2]  # asking which holds is no run
 
@@ -174,7 +175,7 @@ def test_random_numbers_go_on_in_all_modes():
             _answer(apart[mode], mode, X)
     for a, b in zip(run(dict.fromkeys(MODES, one), order), run(apart, order), strict=True):
         _equal(a, b)
-    assert one.stats.traces == 2
+    assert one.stats.traces == 1
 
 
 def _of_text(x):
@@ -221,7 +222,7 @@ def test_a_loss_that_does_not_depend_on_its_argument_is_told_of_when_it_is_deriv
     with pytest.warns(UserWarning, match="does not depend on `x`") as told:
         for _ in range(3):
             assert not f.grad(X).any()
-    assert len(told) == 1 and told[0].filename == __file__ and f.stats.traces == 2
+    assert len(told) == 1 and told[0].filename == __file__ and f.stats.traces == 1
 
 
 def test_another_program_in_the_second_run_is_not_verified_by_another_mode():
@@ -279,7 +280,7 @@ def test_so_are_their_branches_and_what_they_hand_through():
     (value, aux), gradient = compiled.value_and_grad(-X, 3.0)
     assert (value, aux["kind"], aux["scale"].tolist()) == (-42.0, "down", [-1.0, -2.0, -3.0])
     assert gradient.tolist() == [6.0, 12.0, 18.0]
-    assert compiled.stats.traces == traces == 4
+    assert compiled.stats.traces == traces == 2
 
 
 def test_state_that_has_changed_is_not_taken_over():
@@ -325,5 +326,5 @@ def test_numbers_of_python_and_of_numpy_share_a_kernel(name):
             found = getattr(f, mode)(value)
             if mode == "__call__":
                 assert np.isclose(found, NUMBERS[name](value), rtol=1e-14)
-        assert f.stats.traces == 4
+        assert f.stats.traces == 2
         assert f.stats.compiles <= 1, f.stats

@@ -125,11 +125,12 @@ def test_the_gradient_is_of_the_class_of_the_argument(make):
         np.testing.assert_allclose(value, energy(p, X))
         np.testing.assert_allclose(g.a, 2 * p.a * np.sum(p.b * X**2))
         np.testing.assert_allclose(g.b, p.a**2 * X**2)
-    assert f.stats.traces == 2 and not f.stats.live
+    runs = 2 if type(p).__name__ == "Model" else 1  # pydantic's objects are not read by a log
+    assert f.stats.traces == runs and not f.stats.live
     B[:] *= 1.5  # seen, by the kernel of before
     np.testing.assert_allclose(f.grad(p, X).a, 2 * p.a * np.sum(B * X**2))
     B[:] /= 1.5
-    assert f.stats.traces == 2
+    assert f.stats.traces == runs
     np.testing.assert_allclose(f(p, X), energy(p, X))
     assert p.a == 2.0 and p.b is B
 
@@ -179,7 +180,7 @@ def test_objects_in_containers_and_in_each_other():
         found = (miss(robot(angles + step), target) - miss(robot(angles - step), target)) / 2e-6
         np.testing.assert_allclose(g.links[k].angle, found, rtol=1e-6)
     assert type(g) is Robot and type(g.links[0]) is Link and type(g.base) is types.SimpleNamespace
-    assert g.info["name"] is None and g.info["gain"] != 0.0 and f.stats.traces == 2
+    assert g.info["name"] is None and g.info["gain"] != 0.0 and f.stats.traces == 1
     first, second = grad(lambda both: both[0].a * both[1]["p"].a)([Data(2.0, B), {"p": Data(3.0, B)}])
     assert (first.a, second["p"].a) == (3.0, 2.0)
     by = grad(lambda p, k, q: p.a * k * q.a, (0, 2))(Data(2.0, B), 5.0, Own(3.0, B))

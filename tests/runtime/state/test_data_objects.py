@@ -30,9 +30,10 @@ def check(f, w, d):
     return given, captured
 
 
-def replayed(f, w, d):
+def replayed(f, w, d, runs=2):
     given, captured = check(f, w, d)
-    assert not given.stats.live and not captured.stats.live and given.stats.traces == captured.stats.traces == 2
+    assert not given.stats.live and not captured.stats.live
+    assert (given.stats.traces, captured.stats.traces) == (runs, 2)  # from outside, it is analysed
     return given, captured
 
 
@@ -40,7 +41,7 @@ def test_other_forms_of_arrays(tmp_path):
     np.arange(3.0).tofile(tmp_path / "x.bin")
     mapped = np.memmap(tmp_path / "x.bin", dtype=float, mode="r+")
     for x in (mapped, np.arange(3.0).astype(">f8"), np.arange(3).astype(">i4"), np.arange(9.0)[::3].astype(">f4")):
-        given, captured = replayed(fit, W, x)
+        given, captured = replayed(fit, W, x, runs=1)
         x[1] = 7
         agree(given, fit, W, x)
         agree(captured, lambda w, x=x: fit(w, x), W)
@@ -49,7 +50,7 @@ def test_other_forms_of_arrays(tmp_path):
         found = compile_grad(lambda x: np.sum(np.sin(x) * x))
         for _ in range(3):
             np.testing.assert_allclose(found.grad(x), np.cos(x) * x + np.sin(x))
-        assert type(found.grad(x)) is np.ndarray and found.stats.traces == 2
+        assert type(found.grad(x)) is np.ndarray and found.stats.traces == 1
     swapped = compile_grad(lambda w: np.sum(w[0] * np.frombuffer(np.arange(3.0).astype(">f8").tobytes(), ">f8")))
     assert swapped.grad(W)[0] == 3.0
 

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from analysed import analyse
 
-from tracegrad import compile_grad
+from tracegrad import compile_grad, config
 from tracegrad.runtime.state import state_plan
 from tracegrad.runtime.state.state_plan import StatePlan
 from tracegrad.tracer.ir.refusals import Refusal, listed
@@ -1502,7 +1502,7 @@ def test_what_others_learn_during_a_run_is_no_change_of_it():
     assert plan.snapshot().key == other.key  # which is still known
 
 
-def test_a_state_compared_by_identity_is_walked_once_for_two_recordings(monkeypatch):
+def test_a_state_compared_by_identity_is_walked_once_for_two_recordings(monkeypatch, analysed):
     made = walks(monkeypatch)
     fn, rebind = closing_over(np.arange(3.0))
     compiled = compile_grad(fn)
@@ -1524,7 +1524,7 @@ class Holder:
 
 
 @pytest.mark.parametrize("change", ["nothing", "number", "array", "class", "method"])
-def test_a_bound_method_is_walked_again_where_its_owner_is_changed(change, monkeypatch):
+def test_a_bound_method_is_walked_again_where_its_owner_is_changed(change, monkeypatch, analysed):
     made = walks(monkeypatch)
     holder = Holder(np.arange(3.0))
     compiled = compile_grad(holder.fn)
@@ -1542,7 +1542,9 @@ def test_a_bound_method_is_walked_again_where_its_owner_is_changed(change, monke
     assert (len(made) == 1) == (change in ("nothing", "array"))
 
 
-def test_arrays_are_not_kept_between_two_recordings():
+@pytest.mark.parametrize("logs", [True, False])
+def test_arrays_are_not_kept_between_two_recordings(logs, monkeypatch):
+    monkeypatch.setattr(config, "log_reads", logs)
     array = np.arange(3.0)
     fn, rebind = closing_over(array)
     compiled, kept = compile_grad(fn), weakref.ref(array)
@@ -1550,11 +1552,21 @@ def test_arrays_are_not_kept_between_two_recordings():
     del array
     rebind(np.ones(3))
     gc.collect()
-    assert kept() is None and compiled(np.ones(3)) == fn(np.ones(3)) and compiled.stats.traces == 2
+    assert kept() is None and compiled(np.ones(3)) == fn(np.ones(3)) and compiled.stats.traces == 2 - logs
+
+
+def test_a_state_is_walked_once_at_most_where_runs_log_what_they_read(monkeypatch):
+    made = walks(monkeypatch)
+    fn, rebind = closing_over(np.arange(3.0))
+    compiled = compile_grad(fn)
+    for k in range(4):
+        assert compiled(np.ones(3)) == fn(np.ones(3))
+        rebind(np.arange(3.0) + k)
+    assert compiled.stats.traces == 1 and len(made) <= 1  # that of a plan, which is made before
 
 
 @pytest.mark.parametrize("change", ["global", "helper", "other dtype", "by an analysis", "read from a dict"])
-def test_a_state_that_is_another_one_is_walked_for_the_second_recording(change, monkeypatch):
+def test_a_state_that_is_another_one_is_walked_for_the_second_recording(change, monkeypatch, analysed):
     made = walks(monkeypatch)
     fn, rebind = closing_over(np.arange(3.0))
     if change == "read from a dict":

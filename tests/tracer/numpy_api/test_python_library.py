@@ -242,11 +242,20 @@ def test_functions_that_are_kept_are_the_real_ones():
     assert model.f is math.tanh and model.make is np.zeros and model.kept == plain.kept and model.count == 8
 
 
-def test_a_function_that_may_be_asked_for_identity_is_no_value():
-    def f(x):
-        g = math.sin
-        return g(x[0]) * (2.0 if g is math.sin else 3.0)
+def asks_for_identity(x):
+    g = math.sin
+    return g(x[0]) * (2.0 if g is math.sin else 3.0)
 
+
+def test_a_function_that_is_asked_for_identity_is_itself():
+    compiled = compile_grad(asks_for_identity)
+    for x in CALLS:
+        assert compiled(x) == pytest.approx(2.0 * math.sin(x[0]))
+    assert compiled.stats.traces == 1
+
+
+def test_a_function_that_may_be_asked_for_identity_is_no_value(analysed):
+    f = asks_for_identity
     with pytest.raises(UnsupportedError, match=r"math\.sin would turn"):
         compile_grad(f)(X)
 

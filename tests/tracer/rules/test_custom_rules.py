@@ -374,10 +374,10 @@ def test_replays_and_watches_what_rules_read(monkeypatch) -> None:
     compiled = compile_grad(lambda x: f(x) * 2)
     for _ in range(4):
         np.testing.assert_allclose(compiled.value_and_grad(X)[1], 2 * SCALE * MATRIX[0] * X)
-    assert compiled.stats.traces == 2 and not compiled.stats.live
+    assert compiled.stats.traces == 1 and not compiled.stats.live
     compiled.grad(X)
     compiled(X)
-    assert compiled.stats.traces == 2 and compiled.stats.derived >= 1  # from the run that is kept
+    assert compiled.stats.traces == 1 and compiled.stats.derived >= 2  # from the run that is kept
     monkeypatch.setitem(globals(), "SCALE", 5.0)
     np.testing.assert_allclose(compiled.grad(X), 2 * SCALE * MATRIX[0] * X)
     monkeypatch.setitem(globals(), "MATRIX", MATRIX + 1)

@@ -142,10 +142,12 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
 
 
 def _sum(run: Any, values: Any, *start: Any, **kwargs: Any) -> Any:
-    values = list(run.iterable(values))
-    for x in values:
-        run.handed(x, False)
-    return (own_answer(sum) or sum)(values, *start, **kwargs)
+    def terms() -> Any:
+        for x in run.iterable(values):
+            run.handed(x, False)
+            yield x
+
+    return sum(terms(), *start, **kwargs)  # each term is added before the next one is made
 
 
 def _reduce(run: Any, function: Any, values: Any, *start: Any) -> Any:

@@ -45,7 +45,12 @@ SMALLER = {  # workloads whose arguments are cut to size
 }  # fmt: skip
 TOO_LARGE = {"black_scholes_1e6", "rosenbrock_1e6", "gmm_10k_d10_K25"}  # and others are like them
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if name not in TOO_LARGE}
-NEEDS = {"digits_mlp": "sklearn", "logistic_regression": "sklearn", "eager_digits_cnn": "sklearn"}
+NEEDS = {
+    "digits_mlp": ("rich", "sklearn"),
+    "logistic_regression": ("sklearn",),
+    "eager_digits_cnn": ("rich", "sklearn"),
+    "eager_relu_network": ("rich",),
+}
 
 
 @pytest.mark.slow
@@ -62,7 +67,7 @@ def test_workload(name):
 
 
 def example(name):
-    for module in ("matplotlib", NEEDS.get(name, "numpy")):
+    for module in ("matplotlib", *NEEDS.get(name, ())):
         pytest.importorskip(module, reason=f"needs {module}: pip install '.[examples]'")
     return importlib.import_module(name)
 

@@ -128,12 +128,14 @@ def evaluated_in_all_attempts(monkeypatch, fn, *args):
 
 def steps_in_a_list(w, count):
     """Leapfrog steps over fields in a list, some of them unlike the others."""
-    fields = [w, w]
-    for t in range(count):
+
+    def step(fields, t):
         u, before = fields[-1], fields[-2]
         inner = 2 * u[1:-1] - before[1:-1] + 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
         new = np.concatenate([np.zeros(1), inner, np.zeros(1)])
-        fields.append(new * 0.99 + t * 1e-3 if t % 3 == 0 or t % 7 == 2 else new)
+        return [*fields, new * 0.99 + t * 1e-3 if t % 3 == 0 or t % 7 == 2 else new]
+
+    fields = functools.reduce(step, range(count), [w, w])  # which is no loop that is rolled
     return sum(np.sum(u**2) for u in fields)
 
 
@@ -143,7 +145,7 @@ def scalars(x, count):
         a, b = (a * b + np.sin(c), c) if (k * k) % 7 < 3 else (0.5 * a - b * np.tanh(c), a)
         return a, b, np.cos(c * a) if (k * k) % 5 < 2 else c - b * a
 
-    a, b, c = functools.reduce(step, range(count), (x[0], x[1], x[2]))  # which is no loop that is rolled
+    a, b, c = functools.reduce(step, range(count), (x[0], x[1], x[2]))
     return a + b * c
 
 

@@ -10,9 +10,6 @@ from tracegrad import autograd, compile_grad
 from tracegrad.codegen.lower.canonical import canonicalise
 from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.codegen.schedule.in_place import carries_in_place
-from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
-from tracegrad.runtime.record.call_key import flatten
-from tracegrad.runtime.record.record import record
 from tracegrad.tracer.ir.primitive import LOOP
 
 X = np.random.default_rng(3).random(7) + 0.2
@@ -250,11 +247,9 @@ def carries(fn, x):
     """(carries of more than 16 elements in the loops of *fn* with its gradient, how many of them are in place)"""
     f = compile_grad(fn)
     f.value_and_grad(x)
-    call = flatten((x,), {}, f._dispatcher.static)
-    plan = f._dispatcher.plans.get(call)
-    graph = record(fn, call, Mode(VALUE_AND_GRAD), plan, plan.snapshot(call.objects)).graph
+    (path,) = [path for variants in f._both.variants.values() for variant in variants for path in variant.paths]
     found = []
-    for op in canonicalise(simplify(graph)).ops:
+    for op in canonicalise(simplify(path.recording.graph)).ops:
         if op.prim.kind == LOOP:
             body, held = op.params["body"].program, carries_in_place(op).versions
             first = op.params["consts"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ir.graph import Atom, Graph, Node
+from ..ir.graph import Atom, Graph, Guard, Node
 from ..ir.primitive import LOOP
 from ..ir.site import Site
 from ..ops.loop_pruning import prune_loops
@@ -40,10 +40,12 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     else:
         changed = False
         recorder.drop_guards()
-    inner = collapsed(recorder.items, recorder.sites, roots, recorder.const)
-    items: Sequence[Item]
-    sites: Sequence[Site | None]
-    items, sites = inner or (recorder.items, recorder.sites)
+    items: Sequence[Item] = recorder.items
+    sites: Sequence[Site | None] = recorder.sites
+    if recorder.symbols and not followed:
+        items, sites = _without_symbols(recorder, roots)
+    inner = collapsed(items, sites, roots, recorder.const)
+    items, sites = inner or (items, sites)
     found = find_repeats(items, sites, lambda atom: wholes_of(followed, atom))
     if not followed:
         items, sites, found = with_histories(items, sites, found)
@@ -66,6 +68,27 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         recorder.env[guard] = np.array(True)
     _tell(recorder)
     return True
+
+
+def _without_symbols(recorder: Recorder, roots: Sequence[Atom]) -> tuple[list[Item], list[Site | None]]:
+    """The items and their sites, with values in the place of the symbols of iterations of which no loop node was made:
+    so these are like those that came after them."""
+    kept = {*roots, *(item.atom for item in recorder.items if isinstance(item, Guard))}
+    stand_for: dict[Atom, Atom] = {}
+    made: dict[int, Node] = {}  # by the id of a node: it with these values
+    items: list[Item] = []
+    sites: list[Site | None] = []
+    for item, site in zip(recorder.items, recorder.sites, strict=True):
+        if isinstance(item, Node) and id(item) not in made:
+            inputs = tuple([stand_for.get(x, x) for x in item.inputs])
+            same = all(x is y for x, y in zip(inputs, item.inputs, strict=True))
+            made[id(item)] = item if same else Node(item.prim, inputs, item.params, item.outs, item.site)
+            if item.out in recorder.symbols:
+                stand_for[item.out] = inputs[0]
+        if isinstance(item, Guard) or item.out in kept or item.out not in stand_for:
+            items.append(item if isinstance(item, Guard) else made[id(item)])
+            sites.append(site)
+    return items, sites
 
 
 def _tell(recorder: Recorder) -> None:

@@ -82,11 +82,12 @@ class FrameChoices(FrameOperators):
         return not self.test(value) if found is None else found
 
 
-def changes_in_arm(recorder: Recorder, obj: Any) -> None:
-    """End the run where the arm that is running changes what it has not made."""
+def changes_in_arm(recorder: Recorder, obj: Any, written: bool = True) -> None:
+    """End the run where the arm that is running changes what it has not made.  Not *written*: in another way than by
+    writing into it."""
     arm = recorder.arms[-1]
     if not arm.has_made(obj):
-        arm.give_up(Refusal.CHOICE_EFFECT())
+        arm.give_up(Refusal.CHOICE_STORES(what=type(obj).__name__) if written else Refusal.CHOICE_EFFECT())
 
 
 def set_in_arm(run: Any, value: Any, obj: Any, index: Any) -> None:
@@ -94,6 +95,7 @@ def set_in_arm(run: Any, value: Any, obj: Any, index: Any) -> None:
     if run.recorder.arms[-1].has_made(obj):
         obj[index] = value
         return
+    run.one_object(obj)
     if run.loops:
         run.loops[-1].wrote(obj, index)
     store_in_arm(run.recorder, value, obj, index)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..ir.aval import BOOL, INT, Aval
 from ..ir.graph import Atom, Lit, Var, building, live_nodes, read_vars, strong, structural
+from ..ir.refusals import Reason
 from ..ops.closure_conversion import closed
 from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, broadcast_to, cast
@@ -65,7 +66,9 @@ def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> li
         nodes, ends, body.recorder.spots, body.form, body.marked.number, body.length + before, loops
     )  # fmt: skip
     found = [search.find(symbol, wanted.ends[symbol]) for symbol in body.carries if symbol.aval.shape]
-    return [w for w in found if w is not None]
+    notes = body.recorder.notes
+    notes += [reason for reason in found if isinstance(reason, Reason) and reason not in notes]
+    return [w for w in found if isinstance(w, PlacewiseArray)]
 
 
 class _NodeMaker:

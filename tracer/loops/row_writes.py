@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Node, Var, bind, current_builder
+from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..ops.indexing import SCATTER_SET
 from ..ops.shape import UPDATE, iota, move_axis, reshape, take_slice
@@ -68,14 +69,22 @@ class Search:
             for x in node.inputs:
                 self.users.setdefault(x, []).append(node)
 
-    def find(self, symbol: Var, end: Atom) -> PlacewiseArray | None:
-        """The carry *symbol* that ends as *end*, if it is such an array."""
+    def find(self, symbol: Var, end: Atom) -> PlacewiseArray | Reason | None:
+        """The carry *symbol* that ends as *end*, if it is such an array; else why not, or None where it is not
+        written at all."""
         chain = self._chain(symbol, end)
         if not chain:
             return None
+        found = self._found(symbol, end, chain)
+        if isinstance(found, PlacewiseArray):
+            return found
+        site = next((node.site for node in self.nodes if chain[-1][0] in node.outs), None)
+        return found.within(f"the array written at {site} is carried: ")
+
+    def _found(self, symbol: Var, end: Atom, chain: Sequence[tuple[Var, Spot]]) -> PlacewiseArray | Reason:
         written = self._frame(symbol, [spot for _, spot in chain])
-        if written is None:
-            return None
+        if isinstance(written, Reason):
+            return written
         versions: list[Atom] = [symbol, *[version for version, _ in chain]]
         made = {out for node in self.nodes for out in node.outs}
         reads = {
@@ -84,13 +93,15 @@ class Search:
         }  # fmt: skip
         written.inner = {*versions, *[x for _, spot in chain for x in spot.inner]}
         written.inner |= {x for spot in reads.values() for x in spot.inner}
-        shown = [x for x in self.ends if x in written.inner]
-        if shown != [end] or not self._only_spots(written.inner, set(reads)):
-            return None
+        if [x for x in self.ends if x in written.inner] != [end]:
+            return Refusal.ROWS_KEPT()
+        whole = self._use_of_whole(written.inner, set(reads))
+        if whole is not None:
+            return Refusal.ROWS_WHOLE(operation=whole.prim.name, site=whole.site)
         for result, spot in reads.items():
             found = self._read(written, spot, versions.index(spot.x))
             if found is None:
-                return None
+                return Refusal.ROWS_BACK_VARIES()
             written.reads[result] = found
         return written
 
@@ -107,12 +118,12 @@ class Search:
             at = spot.x
         return found[::-1]
 
-    def _frame(self, symbol: Var, writes: Sequence[Spot]) -> PlacewiseArray | None:
-        """Where the writes are; None where two of them may meet, or their places are not known."""
+    def _frame(self, symbol: Var, writes: Sequence[Spot]) -> PlacewiseArray | Reason:
+        """Where the writes are; why not where two of them may meet, or their places are not known."""
         first = self._forms(writes[0])
         moving = [a for a, f in first.items() if f is not None and self.number in f.slopes]
         if None in first.values() or len(moving) != 1:
-            return None
+            return Refusal.ROWS_AXES() if len(moving) > 1 else Refusal.ROWS_SPACING()
         axis = moving[0]
         start = first.pop(axis)
         assert start is not None
@@ -122,11 +133,11 @@ class Search:
             forms = self._forms(spot)
             place = forms.pop(axis, None)
             if place is None or forms != fixed or place.slopes.get(self.number) != found.slope:
-                return None
+                return Refusal.ROWS_SPACING()
             found.writes.append((spot, place))
             between = place.plus(start, -1).constant
             if between is None or (between and between % found.slope == 0 and self._reaches(between // found.slope)):
-                return None
+                return Refusal.ROWS_OVERLAP()
         return found
 
     def _reaches(self, back: int) -> bool:
@@ -135,11 +146,11 @@ class Search:
     def _forms(self, spot: Spot) -> dict[int, Affine | None]:
         return {axis: self.form(x) for axis, x in zip(spot.axes, spot.positions, strict=True)}
 
-    def _only_spots(self, inner: set[Atom], results: set[Var]) -> bool:
-        """Whether nothing but reads and writes of places sees the array."""
-        return all(
-            set(user.outs) <= inner | results for x in inner for user in self.users.get(x, ()) if x not in results
-        )
+    def _use_of_whole(self, inner: set[Atom], results: set[Var]) -> Node | None:
+        """An operation that sees the array, and is no read or write of places."""
+        of_places = inner | results
+        seen = {id(user) for x in inner if x not in results for user in self.users.get(x, ())}
+        return next((node for node in self.nodes if id(node) in seen and not of_places.issuperset(node.outs)), None)
 
     def _read(self, written: PlacewiseArray, spot: Spot, version: int) -> PlaceRead | None:
         """The write that *spot* reads, of the array after so many writes of the iteration; None where that is not

@@ -354,7 +354,7 @@ def _class_shows(x):
 
 REFUSED = {
     _asks: "choice/asks",
-    _appends: "code/attribute",
+    _appends: "choice/stores",
     _unset: "choice/unset",
     _texts: "choice/unlike",
     _one_of_two_arrays: "choice/written",

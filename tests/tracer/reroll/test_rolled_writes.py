@@ -400,6 +400,26 @@ def test_explain_says_why_an_array_is_carried():
     assert "is carried: it is used as a whole (reduce_sum at" in str(compile_grad(fn).explain(V, level="all"))
 
 
+def test_explain_says_why_by_a_code():
+    def written_twice(v):
+        out = np.zeros(N + 1)
+        for t in range(N):
+            out[t] = v[0] * t
+            out[t + 1] = out[t] + v[1]
+        return np.sum(out**2)
+
+    def kept(v):
+        out, every = np.zeros(N), []
+        for t in range(1, N):
+            out[t] = v[0] * t + out[t - 1]
+            every.append(out.copy())
+        return np.sum(out**2) + every[3][2]
+
+    for fn, code in ((written_twice, "rows/overlap"), (kept, "rows/kept")):
+        f = compile_grad(fn)
+        assert f(V) == pytest.approx(fn(V)) and f"({code})" in f.explain(V, level="all")
+
+
 def test_other_distances_in_other_steps():
     def fn(v):
         out = tg.ones(2 * N)

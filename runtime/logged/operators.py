@@ -50,6 +50,9 @@ class FrameOperators(Transparent):
             self.run.reads.by_identity(a, b)
         if a is b:
             return True
+        if b is not None and a is not None:
+            self.run.one_object(a)
+            self.run.one_object(b)
         for x, y in ((a, b), (b, a)):
             if type(x) in TRACED and (type(y) in PLAIN and y is not None and y is not Ellipsis):
                 raise self.run.refuse("`is` of traced values")

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.refusals import Reason
+from ...tracer.loops.python_ints import in_plain_iterations
 from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import Texts
@@ -22,6 +23,10 @@ from .choices import changes_in_arm
 from .kinds import EAGER, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed
 from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
+
+_STANDS_IN = (
+    "a container is changed that a loop makes anew: the run is made again, with that loop iteration by iteration"
+)
 
 
 def like(obj: Any, contents: Any) -> Any:
@@ -236,8 +241,15 @@ class Writing:
 
     # ---- loops over symbols, and arms of choices
 
+    def one_object(self, obj: Any) -> None:
+        """*obj* is about to be changed, or to be told from others: where another one stands for it in a loop the run is
+        made again without that."""
+        if id(obj) in self.recorder.made_anew:
+            in_plain_iterations(self.recorder, self.recorder.made_anew[id(obj)][1], _STANDS_IN)
+
     def wrote(self, owner: Any, key: Any) -> None:
         """A place of *owner* is written."""
+        self.one_object(owner)
         if self.recorder.arms:
             changes_in_arm(self.recorder, owner)
         if self.loops:
@@ -245,6 +257,7 @@ class Writing:
 
     def append_to(self, obj: Any, value: Any) -> None:
         """Append to a list or deque that the run has."""
+        self.one_object(obj)
         if self.recorder.arms:
             changes_in_arm(self.recorder, obj)
         if self.loops and type(obj) is list:
@@ -255,13 +268,17 @@ class Writing:
 
     def changes(self, obj: Any) -> None:
         """A container is changed in a way that is no carry of a loop."""
-        if not self.loops or not all(id(obj) in loop.made for loop in self.loops):
+        self.one_object(obj)
+        if self.recorder.arms:
+            changes_in_arm(self.recorder, obj)
+        if not all(id(obj) in loop.made for loop in self.loops):
             self.no_carry(obj, "a container is changed")
 
     def no_carry(self, obj: Any, what: str) -> None:
         """*what* becomes of *obj* can be no carry of a loop, nor done in one arm of two."""
+        self.one_object(obj)
         if self.recorder.arms:
-            changes_in_arm(self.recorder, obj)
+            changes_in_arm(self.recorder, obj, False)
         if self.loops:
             self.loops[-1].refuse_seen(what)
 

@@ -69,10 +69,26 @@ def parts_of(value: Any) -> list[Any] | None:
         return None
     if issubclass(kind, tuple):
         return list(tuple.__iter__(value))
-    store = getattr(value, "__dict__", {})
-    if len(store) > _MOST_FIELDS:
+    if len(getattr(value, "__dict__", {})) > _MOST_FIELDS:
         return None
-    return [*store.values(), *[getattr(value, name) for name in _slots(kind) if hasattr(value, name)]]
+    return list(stored(value).values())
+
+
+def named_parts(value: Any) -> dict[str, Any] | None:
+    """The fields of a record that is no tuple; None where *value* is none."""
+    kind: Any = type(value)
+    if issubclass(kind, tuple) or not is_record_class(kind):
+        return None
+    return stored(value)
+
+
+def stored(value: Any) -> dict[str, Any]:
+    """What is in the ``__dict__`` and the slots of an object."""
+    kind: Any = type(value)
+    return {
+        **getattr(value, "__dict__", {}),
+        **{name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)},
+    }
 
 
 _was_record_class = lru_cache(maxsize=1024)(is_record_class)  # for snapshots: purity asks again

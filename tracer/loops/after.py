@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bytecode.records import stored
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Pair, Var, lanes
 from ..ir.refusals import Reason, Refusal
@@ -15,9 +16,10 @@ from ..record.array import STAND_INS, TracedArray
 from ..record.buffers import PickStep
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
+from .python_ints import counted
 from .row_writes import value_of
 from .unset import UNSET, Unset
-from .values import Like, alike, atom_of, like, put_together, taken_apart
+from .values import Containers, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
 _A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
@@ -46,6 +48,7 @@ class After:
     def __init__(self, of: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted) -> None:
         self.of, self.values, self.parts, self.wanted = of, values, parts, wanted
         self.memo: dict[int, Any] = {}  # by the id of what an iteration ends with: the array after the loop
+        self.made: dict[int, Any] = {}  # the containers after it
 
     def value(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """A function that gives the value of *name* after the loop."""
@@ -57,8 +60,8 @@ class After:
         if start is not None and start.leaves:
             leaves = self.values[name]
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
-            pattern = taken_apart(value, [], name in self.of.lessons.deep)
-            return lambda results: put_together(pattern, iter([make(results) for make in given]))
+            pattern = self.of.patterns[name]
+            return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made)
         if start is not None:
             return lambda _: value
         return self._last(name, value)
@@ -85,16 +88,20 @@ class After:
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """The value in the last iteration of a name that is not carried."""
         leaves: list[Any] = []
-        pattern = taken_apart(value, leaves, True)
+        known: Containers = self.of.ended
+        before = len(known.found)
+        pattern = taken_apart(value, leaves, True, known)
         atoms = [atom_of(x) if type(x) is TracedArray else None for x in leaves]
-        if not any(x is not None and self.parts.depends(x) for x in atoms):
+        if not any(x is not None and self.parts.depends(x) for x in atoms) and not has_again(pattern):
             if self._may_hold(value):
                 return Refusal.LOOP_HELD(name=name)
+            self.made.update({known.numbers[id(x)]: x for x in known.found[before:]})
             return lambda _: value
         befores: list[Atom | None] = [None] * len(leaves)
         if name in self.of.before and type(self.of.before[name]) is not Unset:
             given: list[Any] = []
-            if not alike(taken_apart(self.of.before[name], given, True), pattern) and not (
+            start = taken_apart(self.of.before[name], given, True, Containers())
+            if not alike(start, taken_apart(value, [], True, Containers())) and not (
                 type(self.of.before[name]) is int and like(value).kind is int
             ):
                 return Refusal.LOOP_KIND(name=name)
@@ -105,7 +112,7 @@ class After:
             else (lambda _, x=leaf: x)
             for leaf, atom, before in zip(leaves, atoms, befores, strict=True)
         ]
-        return lambda results: put_together(pattern, iter([make(results) for make in made]))
+        return lambda results: put_together(pattern, iter([make(results) for make in made]), self.made)
 
     def _last_leaf(self, leaf: TracedArray, atom: Atom, before: Atom | None) -> Callable[[LoopResults], Any]:
         kind = like(leaf)
@@ -169,7 +176,7 @@ class After:
             if results.taken is not None:
                 taken = F.add(results.taken, Lit(iterations, INT)) if iterations else results.taken
                 value = value_of(form, {self.of.marked.number: taken})
-                return TracedArray(cast(value, INT, weak=True), self.of.recorder)
+                return TracedArray(counted(self.of.recorder, value, form), self.of.recorder)
             assert self.of.length is not None
             end = form.at(self.of.marked.number, self.of.length.plus(Affine(iterations)))
             return end.offset if not end.slopes else TracedArray(value_of(end, {}), self.of.recorder)
@@ -197,7 +204,7 @@ class After:
             elif isinstance(x, dict):
                 stack += [*x.keys(), *x.values()]
             elif not isinstance(x, type) and not callable(x):
-                stack += getattr(x, "__dict__", {}).values()
+                stack += stored(x).values()
         return len(seen) >= _MOST_LOOKED_AT
 
 

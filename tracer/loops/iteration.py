@@ -27,11 +27,11 @@ from .lists import Lists
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .places import Element, WrittenPlace, elements_behind
-from .positions import Affine
-from .python_ints import in_plain_iterations, is_python_int, run_again
+from .positions import Affine, Reader
+from .python_ints import UNBOUNDED, in_plain_iterations, is_python_int, run_again
 from .row_writes import MAX_BACK
 from .unset import UNSET, Unset
-from .values import PlainValue, alike, atom_of, put_together, taken_apart
+from .values import Containers, PlainValue, alike, atom_of, can_be_made_anew, has_again, put_together, taken_apart
 
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
@@ -63,6 +63,9 @@ class Iteration:
             int, int
         ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
         self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
+        self.started, self.ended = Containers(), Containers()  # what the values at its start and end are in
+        self.made: dict[int, Any] = {}  # the containers with symbols, by number
+        self.patterns: dict[Any, Any] = {}  # of the values at its end
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
@@ -114,12 +117,18 @@ class Iteration:
                 self.starts_of[name] = Start(value, PlainValue(value), [], form)
                 return self.marked.integer(form, now)
         given: list[Any] = []
-        pattern = taken_apart(value, given, name in self.lessons.deep)
+        before = len(self.started.found)
+        pattern = taken_apart(value, given, name in self.lessons.deep, self.started)
         leaves = [self._leaf(x) for x in given]
         self.starts_of[name] = Start(value, pattern, leaves)
-        if not leaves:
+        if not leaves and not has_again(pattern):
+            self.made.update({self.started.numbers[id(x)]: x for x in self.started.found[before:]})
             return value
-        return put_together(pattern, iter([self._symbol(leaf) for leaf in leaves]))
+        found = put_together(pattern, iter([self._symbol(leaf) for leaf in leaves]), self.made)
+        for x in self.started.found[before:]:
+            for either in (x, self.made[self.started.numbers[id(x)]]):
+                self.recorder.made_anew[id(either)] = either, self.loop
+        return found
 
     def _count_of(self, value: Any) -> Affine | None:
         """The form of an integer at the start of the iteration."""
@@ -127,7 +136,10 @@ class Iteration:
             return Affine(value)
         if type(value) is not TracedArray or not value.aval.weak or value.aval.dtype.kind != "i":
             return None
-        return self.marked.form(value.atom)
+        form = self.marked.form(value.atom)
+        if form is None and self.recorder.open_loops == [self.marked] and value.atom in self.recorder.int_ranges:
+            return Affine(0, {value.atom: 1})  # it goes on from there
+        return form
 
     def _leaf(self, value: Any) -> StartNumber:
         if type(value) is TracedArray and id(value._storage) in self.buffers:
@@ -176,8 +188,9 @@ class Iteration:
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         ends = wanted.ends
         values: dict[Any, list[Any]] = {}
-        reasons = [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
-        reasons += [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
+        self.ended.kept.update(id(place.owner) for place in self.marked.places.values())
+        reasons = [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
+        reasons += [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
         reasons.append(self._written(found))
         if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
             reasons.insert(0, Refusal.LOOP_ANSWERS(site=self.marked.site))
@@ -192,14 +205,14 @@ class Iteration:
         parts = Cut(self.marked, wanted)
         if self.length is not None and wanted.go_on is None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
-        made: list[Callable[[LoopResults], Any]] = []
+        made: dict[Any, Callable[[LoopResults], Any]] = {}
         after = After(self, values, parts, wanted)
-        for name in [*self.loop.assigned, *self.places]:
+        for name in dict.fromkeys([*self.places, *self.loop.carried, *self.loop.assigned]):
             value = found.get(name, UNSET) if isinstance(name, str) else self.places[name].get()
             result = after.value(name, value)
             if isinstance(result, Reason):
                 return result
-            made.append(result)
+            made[name] = result
         lists = Lists(self.marked, self.length, parts, wanted)
         if lists.reason is not None:
             return lists.reason
@@ -215,16 +228,15 @@ class Iteration:
         self._release()
         self.asks, self.taken = results.asks, results.taken
         with building(self.recorder):
-            every = [make(results) for make in made]
+            every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
-        count = len(self.loop.assigned)
-        for place, value in zip(self.places.values(), every[count:], strict=True):
+        for key, place in self.places.items():
             if isinstance(place, Element):
                 continue
             for outer in self.recorder.open_loops:
                 outer.wrote(place.owner, place.key)
-            place.set(value)
-        return tuple(every[:count])
+            place.set(every[key])
+        return tuple([every[name] for name in self.loop.assigned])
 
     def give_up(self, frame: FrameType) -> None:
         """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
@@ -232,7 +244,7 @@ class Iteration:
         names = [name for name in self.loop.assigned if name not in getattr(self.loop, "target_names", ())]
         values = [found.get(name) for name in names] + [place.get() for place in self.places.values()]
         if any(map(is_python_int, values)):
-            in_plain_iterations(self.recorder, self.loop)
+            in_plain_iterations(self.recorder, self.loop, UNBOUNDED)
 
     def _end(
         self, name: Any, shown: str, value: Any, ends: dict[Var, Atom], values: dict[Any, list[Any]]
@@ -249,7 +261,7 @@ class Iteration:
             self.recorder.uncounted.add((id(self.loop), shown))
             run_again(self.recorder, _NO_COUNT)  # what was computed from it is no integer of Python's any more
         leaves: list[Any] = []
-        pattern = taken_apart(value, leaves, name in self.lessons.deep)
+        pattern = self.patterns[name] = taken_apart(value, leaves, name in self.lessons.deep, self.ended)
         for leaf in start.leaves:
             if leaf.symbol is not None and type(leaf.before) is TracedArray and self._is_written(leaf.before):
                 self.learned.buffers[id(leaf.before._storage)] = leaf.before._storage
@@ -259,6 +271,7 @@ class Iteration:
             return self._unlike(name, shown, start, value)
         for leaf, end in zip(start.leaves, leaves, strict=True):
             if leaf.symbol is not None and _is_integer(end):  # Python's have no bounds
+                self._goes_up(name, shown, leaf.symbol, end)
                 return Refusal.LOOP_VALUE(name=shown)
             if leaf.symbol is not None:
                 _put_ends(ends, leaf.symbol, atom_of(end))
@@ -271,6 +284,13 @@ class Iteration:
                 return Refusal.LOOP_WRITTEN(name=shown)
         values[name] = leaves
         return None
+
+    def _goes_up(self, name: Any, shown: str, symbol: Var, end: Any) -> None:
+        """Learn whether the integer that was *symbol* goes up by a constant."""
+        if type(end) is TracedArray and (id(self.loop), shown) not in self.recorder.uncounted:
+            form = Reader({symbol: Affine(0, {symbol: 1})}.get, self.marked.node_of).form(end.atom)
+            if form is not None and form.slopes == {symbol: 1} and form.offset:
+                self.lessons.steps[name] = form.offset
 
     def _moved(self, before: TracedArray, end: Any) -> bool:
         """Whether *end*, in the place of the array *before*, is another one whose buffer is carried (`a, b = b, a`)."""
@@ -300,7 +320,7 @@ class Iteration:
         if step and (id(self.loop), shown) not in self.recorder.uncounted:
             self.lessons.steps[name] = step
             return Refusal.LOOP_VALUE(name=shown)
-        if isinstance(value, (list, dict)) or hasattr(value, "__dataclass_fields__"):
+        if can_be_made_anew(value):
             self.lessons.deep.add(name)
         elif not start.leaves and type(value) is type(start.value) is not TracedArray:
             return Refusal.LOOP_VALUE(name=shown)

@@ -86,6 +86,8 @@ class Marked:
         var = Var(Aval(atom.aval.dtype, atom.aval.shape, atom.aval.weak))
         recorder.append(Node(_ALIAS, (atom,), {}, (var,), self.site))
         recorder.symbols.add(var)
+        if isinstance(atom, Var) and atom in recorder.int_ranges:  # in this iteration; no integer is carried
+            recorder.int_ranges[var] = recorder.int_ranges[atom]
         if recorder.numbers is not None:
             note_number(recorder.numbers, _ALIAS, (atom,), {}, var)
         return var

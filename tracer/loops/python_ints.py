@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from ..ir.aval import INT
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Lit, Node
+from ..ir.graph import Atom, Lit, Node
 from ..ir.refusals import Refusal
+from ..ops.elementwise import cast
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from ..record.retry import Options, Retry
 from .positions import Affine, bounds
 
-_UNBOUNDED = "an integer of a loop may not fit in 64 bits: the run is made again, with that loop iteration by iteration"
+UNBOUNDED = "an integer of a loop may not fit in 64 bits: the run is made again, with that loop iteration by iteration"
 Range = tuple[int, int]  # the least and the greatest value
 
 _FITS = 1 << 62
@@ -33,15 +35,15 @@ def made_int(recorder: Recorder, node: Node) -> None:
     if found is not None:
         recorder.int_ranges[node.out] = found
     elif loops:
-        in_plain_iterations(recorder, loops[-1].statement)
+        in_plain_iterations(recorder, loops[-1].statement, UNBOUNDED)
     elif all(isinstance(x, Lit) or x in recorder.int_ranges for x in node.inputs):
         recorder.reasons.append(Refusal.LOG_UNSEEN(what="an integer that may not fit in 64 bits"))
 
 
-def in_plain_iterations(recorder: Recorder, statement: Any) -> NoReturn:
+def in_plain_iterations(recorder: Recorder, statement: Any, note: str) -> NoReturn:
     """Have the run made again, with the loop of this *statement* recorded iteration by iteration."""
     recorder.plain_loops[id(statement)] = statement
-    run_again(recorder, _UNBOUNDED)
+    run_again(recorder, note)
 
 
 def run_again(recorder: Recorder, note: str) -> NoReturn:
@@ -54,7 +56,7 @@ def run_again(recorder: Recorder, note: str) -> NoReturn:
 def range_of(recorder: Recorder, node: Node, form: Affine | None) -> Range | None:
     """The range of the integer that *node* makes, which is *form* in the open loops; None where it may not fit."""
     if form is not None:
-        found: Range | None = _of_form(form, recorder.open_loops)
+        found: Range | None = _of_form(recorder, form)
     else:
         parts = [_of_input(recorder, x) for x in node.inputs]
         rule = _RULES.get(node.prim.name)
@@ -62,10 +64,18 @@ def range_of(recorder: Recorder, node: Node, form: Affine | None) -> Range | Non
     return found if found is not None and found[0] >= -_FITS and found[1] <= _FITS else None
 
 
-def _of_form(form: Affine, loops: Sequence[Any]) -> Range:
-    most = abs(form.offset) + sum(map(abs, form.slopes.values())) * _ITERATIONS
-    low, high = bounds(form, loops)
+def _of_form(recorder: Recorder, form: Affine) -> Range:
+    most = abs(form.offset)
+    for var, slope in form.slopes.items():
+        most += abs(slope) * _size(recorder.int_ranges.get(var, (0, _ITERATIONS)))[1]
+    low, high = bounds(form, recorder.open_loops)
     return -most if low is None else low, most if high is None else high
+
+
+def counted(recorder: Recorder, value: Atom, form: Affine) -> Atom:
+    """*value*, which is *form* after some number of iterations, as an integer of Python's."""
+    recorder.int_ranges[value] = _of_form(recorder, form)  # type: ignore[index]
+    return cast(value, INT, weak=True)
 
 
 def _of_input(recorder: Recorder, x: Any) -> Range | None:
@@ -77,7 +87,7 @@ def _of_input(recorder: Recorder, x: Any) -> Range | None:
     if x.aval.dtype.kind == "b":
         return 0, 1
     form = recorder.open_loops[-1].form(x) if recorder.open_loops else None
-    return None if form is None else _of_form(form, recorder.open_loops)
+    return None if form is None else _of_form(recorder, form)
 
 
 def _hull(values: Sequence[int]) -> Range:

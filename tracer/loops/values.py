@@ -1,15 +1,17 @@
 """Values of local variables taken apart: traced arrays and numbers in them, which a loop may carry, and the rest.
 
-A *pattern* is a value without them.  Two values with equal patterns differ in numbers alone."""
+A *pattern* is a value without them.  Two values with equal patterns differ in numbers alone.  Patterns of several
+values tell which objects in them are the same one, where these can be changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bytecode.records import named_parts
 from ..ir.graph import Atom
 from ..record.array import TracedArray, class_of, to_atom, wrap
 from ..record.recorder import current_recorder
@@ -36,11 +38,32 @@ class PlainValue(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """A container of ``kind`` with ``items``, found under ``names``."""
+    """A container of ``kind`` with ``items``, found under ``names``; its ``number``, where it can be changed."""
 
     kind: type
     names: tuple[Any, ...]
     items: tuple[Any, ...]
+    number: int | None = None
+
+
+class Again(NamedTuple):
+    """The container of this number, once more."""
+
+    number: int
+
+
+@dataclass
+class Containers:
+    """Those that can be changed in the values that are taken apart together, in the order in which they are met.
+    ``kept``: ids of those that stay what they are."""
+
+    found: list[Any] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
+
+    def number(self, value: Any) -> int:
+        self.found.append(value)
+        return self.numbers.setdefault(id(value), len(self.found) - 1)
 
 
 class OfRanks(NamedTuple):
@@ -60,9 +83,9 @@ def like(value: Any) -> Like:
     return Like(aval.dtype, (), aval.weak, type(value), True)
 
 
-def taken_apart(value: Any, leaves: list[Any], deep: bool) -> Any:
+def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Containers) -> Any:
     """The pattern of *value*, whose numbers are added to *leaves*.  *deep*: of containers that can be changed, too,
-    which are then made anew in each iteration."""
+    which are then made anew in each iteration; those that were *met* before are the same ones."""
     kind = type(value)
     if kind is TracedArray or isinstance(value, NUMBERS):
         leaves.append(value)
@@ -71,17 +94,36 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool) -> Any:
         number = value.number
         leaves += wrap(number.value), wrap(number.rank)
         return OfRanks(number.ranks, number.limit, value.place)
-    if _is_outside(value):  # whose numbers are not read by this
+    if _is_outside(value) or id(value) in met.kept:  # whose numbers are not read by this
         return PlainValue(value)
     if isinstance(value, tuple):
-        return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep) for v in value]))
-    if deep and kind in (list, dict):
-        names = tuple(value) if kind is dict else tuple(range(len(value)))
-        return Parts(kind, names, tuple([taken_apart(value[name], leaves, deep) for name in names]))
-    if is_dataclass(value) and not isinstance(value, type) and (deep or kind.__dataclass_params__.frozen):
-        of_fields = tuple([f.name for f in fields(value)])
-        return Parts(kind, of_fields, tuple([taken_apart(getattr(value, n), leaves, deep) for n in of_fields]))
-    return PlainValue(value)
+        return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep, met) for v in value]))
+    if id(value) in met.numbers:
+        return Again(met.numbers[id(value)])
+    parts = _parts(value, deep)
+    if parts is None:
+        return PlainValue(value)
+    number = met.number(value) if not is_frozen(kind) else None
+    return Parts(kind, tuple(parts), tuple([taken_apart(x, leaves, deep, met) for x in parts.values()]), number)
+
+
+def _parts(value: Any, deep: bool) -> dict[Any, Any] | None:
+    """What is in *value*, by name; None where that is not looked at."""
+    if not (deep or is_frozen(type(value))):
+        return None
+    if type(value) in (list, dict):
+        return value if type(value) is dict else dict(enumerate(value))
+    return named_parts(value)
+
+
+def is_frozen(kind: type) -> bool:
+    """Whether objects of *kind* cannot be changed, as far as their class says."""
+    return is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined, no-any-return]
+
+
+def can_be_made_anew(value: Any) -> bool:
+    """Whether *value* is a container that ``taken_apart`` looks into where it is asked to."""
+    return _parts(value, True) is not None
 
 
 def _is_outside(value: Any) -> bool:
@@ -90,27 +132,37 @@ def _is_outside(value: Any) -> bool:
     return recorder is not None and id(value) in recorder.outermost().from_outside
 
 
-def put_together(pattern: Any, leaves: Iterator[Any]) -> Any:
-    """The value with *pattern* and the numbers *leaves*."""
+def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any]) -> Any:
+    """The value with *pattern* and the numbers *leaves*.  *made*: containers that can be changed, by their numbers."""
     if isinstance(pattern, PlainValue):
         return pattern.value
     if isinstance(pattern, OfRanks):
         value, rank = next(leaves), next(leaves)
         number = Number(atom_of(value), atom_of(rank), pattern.ranks, pattern.limit)
         return Undecided(number, value._recorder, pattern.place)
+    if isinstance(pattern, Again):
+        return made[pattern.number]
     if not isinstance(pattern, Parts):
         return next(leaves)
-    items = [put_together(p, leaves) for p in pattern.items]
     if issubclass(pattern.kind, tuple):
-        return tuple.__new__(pattern.kind, items)
-    if pattern.kind is list:
-        return items
-    if pattern.kind is dict:
-        return dict(zip(pattern.names, items, strict=True))
-    made = object.__new__(pattern.kind)
-    for name, item in zip(pattern.names, items, strict=True):
-        object.__setattr__(made, name, item)
-    return made
+        return tuple.__new__(pattern.kind, [put_together(p, leaves, made) for p in pattern.items])
+    found: Any = pattern.kind() if pattern.kind in (list, dict) else object.__new__(pattern.kind)
+    if pattern.number is not None:
+        made[pattern.number] = found  # which may be in itself
+    for name, part in zip(pattern.names, pattern.items, strict=True):
+        item = put_together(part, leaves, made)
+        if pattern.kind is list:
+            found.append(item)
+        elif pattern.kind is dict:
+            found[name] = item
+        else:
+            object.__setattr__(found, name, item)
+    return found
+
+
+def has_again(pattern: Any) -> bool:
+    """Whether a container is in *pattern* that is in another one, or in this one before."""
+    return isinstance(pattern, Again) or (isinstance(pattern, Parts) and any(map(has_again, pattern.items)))
 
 
 def alike(a: Any, b: Any) -> bool:
@@ -121,7 +173,7 @@ def alike(a: Any, b: Any) -> bool:
         x, y = a.value, b.value
         return x is y or (type(x) is type(y) and isinstance(x, _IMMUTABLE) and bool(x == y))
     if isinstance(a, Parts):
-        same = a.kind is b.kind and a.names == b.names and len(a.items) == len(b.items)
+        same = a[:2] == b[:2] and a.number == b.number and len(a.items) == len(b.items)
         return same and all(map(alike, a.items, b.items))
     return bool(a == b)
 

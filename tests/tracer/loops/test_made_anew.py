@@ -1,0 +1,177 @@
+"""Objects that a loop makes anew in each iteration: which of them are one object stays so in it, and after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from selection import some
+
+from tracegrad import compile_grad
+
+
+@dataclass
+class Data:
+    x: Any
+
+
+class Slots:
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+class Plain:
+    def __init__(self, x: Any, next: Any = None) -> None:
+        self.x, self.next = x, next
+
+
+def two_names_of_a_list(w):
+    a = b = [w[0]]
+    s = 0.0
+    for _ in range(20):
+        a[0] = a[0] + 1.0
+        s = s + b[0]
+        a = b = [a[0] * 0.9]
+    return s + w[1]
+
+
+def two_names_of_an_object(w):
+    a = b = Data(w[0])
+    s = 0.0
+    for _ in range(20):
+        a.x = a.x + 1.0
+        s = s + b.x
+        a = b = Data(a.x * 0.9)
+    return s + w[1]
+
+
+def written_after_the_loop(w):
+    a = b = Slots(w[0])
+    s = 0.0
+    for _ in range(20):
+        c = Slots(a.x * 0.9)
+        a = b = c
+        s = s + b.x
+    a.x = a.x + 5.0
+    return s + w[1] + b.x + 2.0 * c.x
+
+
+def one_in_another(w):
+    a = Plain(w[0])
+    b = Plain(w[1], a)
+    for _ in range(20):
+        a = Plain(a.x * 0.9 + 0.1)
+        b = Plain(b.x + b.next.x, a)
+    a.x = a.x * 3.0
+    return b.x + b.next.x
+
+
+def in_itself(w):
+    a = Plain(w[0])
+    a.next = a
+    for _ in range(20):
+        c = Plain(a.x * 0.9 + a.next.x * 0.05)
+        c.next = c
+        a = c
+    a.x = a.x + w[1]
+    return a.next.next.x
+
+
+def written_by_way_of_another(w):
+    first = Data(w[0])
+    total = w[1]
+    for _ in range(6):
+        a = first
+        for _ in range(8):
+            first.x = first.x + 0.1
+            total = total + a.x
+            a = Data(a.x * 0.9)
+    return total
+
+
+def told_apart(w):
+    total = w[1]
+    for _ in range(6):
+        first = a = [w[0]]
+        for _ in range(10):
+            if a is first:
+                total = total + 100.0
+            a = [a[0] * 0.9]
+        total = total + a[0]
+    return total
+
+
+def held_by_a_list(w):
+    a = Plain(w[0])
+    kept = [a]
+    for k in range(12):
+        if k % 3 == 2:
+            a = Plain(a.x * 0.9)
+            kept.append(a)
+        a.x = a.x + w[1]
+    return sum(k.x for k in kept)
+
+
+def one_of_several(w):
+    layers = [Plain(w[0]), Plain(w[1])]
+    for _ in range(20):
+        m = layers[0]
+        m.x = m.x * 0.9 + 0.1
+    m.x = m.x + 5.0
+    return layers[0].x + layers[1].x
+
+
+def last_of_a_loop(w):
+    s = w[0]
+    for _ in range(20):
+        s = s * 0.9
+        p = q = Slots(s + w[1])
+        r = [p]
+    q.x = q.x + 1.0
+    return p.x + r[0].x
+
+
+def until_it_is_small(w):
+    a = b = Data(w[0])
+    n = 0
+    while a.x > 0.1:
+        a = b = Data(b.x * 0.8)
+        n += 1
+    a.x = a.x + w[1]
+    return b.x * n
+
+
+PROGRAMS = (
+    two_names_of_a_list, two_names_of_an_object, written_after_the_loop, one_in_another, in_itself,
+    written_by_way_of_another, told_apart, held_by_a_list, one_of_several, last_of_a_loop, until_it_is_small,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", some(PROGRAMS, quick=5))
+def test_one_object_stays_one(program):
+    f = compile_grad(program)
+    for k in range(3):
+        w = np.array([1.0 + 0.3 * k, 2.0 - 0.1 * k])
+        value, gradient = f.value_and_grad(w)
+        assert value == pytest.approx(program(w), rel=1e-12)
+        step = 1e-6 * np.eye(2)
+        expected = [(program(w + h) - program(w - h)) / 2e-6 for h in step]
+        assert gradient == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Data, Slots, Plain])
+def test_objects_that_are_made_anew_are_carried(kind):
+    def decays(w):
+        a = kind(w[0])
+        while a.x > 1e-3:
+            a = kind(a.x * w[1])
+        return a.x
+
+    f = compile_grad(decays)
+    for x in (3.0, 50.0, 0.7):
+        assert f(np.array([x, 0.8])) == pytest.approx(decays(np.array([x, 0.8])), rel=1e-12)
+    assert f.stats.traces == 1 and "until it stops by itself" in f.explain(np.array([3.0, 0.8]), level="all")

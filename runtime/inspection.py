@@ -129,9 +129,8 @@ def see(
             np.zeros(struct.dtype.itemsize, np.uint8).view(struct.dtype)[0], struct.aval.shape
         )
     call.kinds = tuple(kinds)
-    if all_ways:
-        dispatcher.plans.state(call)[0].choices.known_paths = MANY_PATHS
-    plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded))
+    paths = MANY_PATHS if all_ways else 0
+    plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded), paths)
     return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first))
 
 

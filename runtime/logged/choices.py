@@ -8,43 +8,18 @@ question there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from types import CodeType
 from typing import Any
 
-from ...tracer.control.arms import Arms, Branch, Choices, known_truth, not_, store_in_arm
+from ...tracer.control.arms import Branch, known_truth, not_, store_in_arm
 from ...tracer.control.trees import truth
 from ...tracer.convert.arms import ChoiceStatement
-from ...tracer.convert.copies import Copy, convert
 from ...tracer.convert.transparent import PASSED, TAKEN
-from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Refusal
+from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, current_recorder
 from .kinds import PLAIN
 from .operators import FrameOperators
-
-
-class ChoicesOfCopies(Choices):
-    """The choices of copies that are made by arms."""
-
-    __slots__ = ()
-
-    def _choices(self, code: CodeType) -> list[tuple[str, Any]]:
-        copy = convert(code, arms=True)
-        return [(code.co_filename, choice) for choice in copy.choices] if isinstance(copy, Copy) else []
-
-    def learn(self, guards: Iterable[Guard], codes: Iterable[CodeType]) -> bool:
-        every = list(codes)
-        copies = [(code.co_filename, copy) for code in every if isinstance(copy := convert(code), Copy)]
-        ends = {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}
-        return super().learn([g for g in guards if g.site and (g.site.file, g.site.line) not in ends], every)
-
-    def run(self, recorder: Recorder, places: list[tuple[str, int]]) -> bool:
-        """Whether both arms of the choice whose test stands at these *places* run."""
-        if any(place in self.refused for place in places):
-            return False
-        return bool(recorder.arms) or any(place in self.active for place in places)
 
 
 class FrameChoices(FrameOperators):
@@ -62,13 +37,25 @@ class FrameChoices(FrameOperators):
                 return Branch(recorder, places[0], choice, truth(test), sys._getframe(1))
         return TAKEN if self.test(test) else PASSED
 
-    pick = Arms.pick
+    def pick(self, first: Any, second: Any, branch: Any) -> Any:
+        if branch is TAKEN or branch is PASSED:
+            return first if branch is TAKEN else second
+        branch.end()
+        return branch.merged(first, second, "the expression")
 
     def both(self, second: Any, branch: Any) -> Any:
-        return Arms.both(self, self._asked(second, branch), branch)  # type: ignore[arg-type]
+        second = self._asked(second, branch)
+        if branch is TAKEN or branch is PASSED:
+            return second if branch is TAKEN else False
+        branch.end()
+        return branch.truth(F.logical_and, second)
 
     def either(self, second: Any, branch: Any) -> Any:
-        return Arms.either(self, self._asked(second, branch), branch)  # type: ignore[arg-type]
+        second = self._asked(second, branch)
+        if branch is TAKEN or branch is PASSED:
+            return True if branch is TAKEN else second
+        branch.end()
+        return branch.truth(F.logical_or, second)
 
     def _asked(self, second: Any, branch: Any) -> Any:
         """*second*, which the user's code is asked for if it has a truth of its own."""

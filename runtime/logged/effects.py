@@ -47,12 +47,13 @@ _DATA = (TracedArray, np.ndarray, np.generic, float, int, bool, str, bytes, type
 
 def effects_of(
     run: LoggedRun, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any,
-    others: OtherEffects | None = None,
+    others: OtherEffects | None = None, named: bool = True,
 ) -> Effects:  # fmt: skip
     """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
-    numbers outside, in the order of the kernel's operands, by the ids of their nodes."""
+    numbers outside, in the order of the kernel's operands, by the ids of their nodes.  *named*: objects in the result,
+    and containers that others may hold, are made, too."""
     found = Effects(out=out)
-    objects = _objects_in(run, out)
+    objects = _objects_in(run, out) if named else set()
     if (
         not run.writes
         and not objects
@@ -79,7 +80,7 @@ def effects_of(
     names: dict[int, str] = {}
     outside = given.places.keys() | run.outside()
     shared = whole_containers(out, outside | values.made, values.made) | objects
-    if shared:
+    if shared and named:
         found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
     if found.refused:
         raise not_closed("a result that can't be made again")

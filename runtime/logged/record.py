@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...tracer.control.arms import Choices
 from ...tracer.ir.errors import unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.refusals import Reason, Refusal
@@ -38,13 +39,12 @@ from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import differentiated, leaf_names, name_of, unlabelled
 from ..record.outputs import leaf_text, returned
 from ..record.record import decided, needed, stand_in_of, traced_argument
-from ..record.recording import Recording, UserRun
+from ..record.recording import Look, Recording, UserRun
 from ..state.checker import digest
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
-from .choices import ChoicesOfCopies
 from .effects import effects_of
 from .joined import KnownReads, join
 from .reads import NotClosedError, ReadLog
@@ -74,7 +74,7 @@ class Logged:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
-        self.choices = ChoicesOfCopies()
+        self.choices = Choices()
         self.refused: dict[Any, Reason] = {}  # call key -> why the log of its runs is not closed
         self.new_call = True  # whether no run of this call has been refused
         self.tries: dict[Any, int] = {}  # call key -> how many such runs there were
@@ -90,12 +90,14 @@ class Logged:
     def record(
         self, call: Call, mode: Mode, plan: StatePlan,
         others: Sequence[KnownReads] | None = None, paths: int = 0, retried: Callable[[str], object] | None = None,
+        look: Look | None = None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
         """The recording of *call*, the options of another call, or None.
 
         :param others: the reads of recordings of such calls; None where there are none.
         :param paths: the number of these recordings.
-        :param retried: told why a run is made again."""
+        :param retried: told why a run is made again.
+        :param look: the recording is to be looked at, and not to be run."""
         if not self.takes(call):
             return None
         self.choices.known_paths = paths
@@ -103,7 +105,7 @@ class Logged:
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
-                found = self._record(call, mode, plan, others)
+                found = self._record(call, mode, plan, others, look)
                 self.refused.pop(call.key, None)
                 return found
             except NotClosedError as error:
@@ -141,8 +143,10 @@ class Logged:
         known = call.key in self.refused and not self.may_close(call)
         return call.device is None and self.without.isdisjoint(call.kinds) and not known
 
-    def _record(self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None) -> LoggedRecording:
-        return _record(self, call, mode, plan, others)
+    def _record(
+        self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
+    ) -> LoggedRecording:
+        return _record(self, call, mode, plan, others, look)
 
     def begin(self, run: LoggedRun, integers: Integers) -> None:
         """Let *run* have the elements of arrays that are *integers*."""
@@ -167,7 +171,7 @@ class Logged:
 
 
 def _record(
-    logged: Logged, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None
+    logged: Logged, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
 ) -> LoggedRecording:
     clock = time.perf_counter()
     hook_loaded()
@@ -185,6 +189,9 @@ def _record(
     recorder.differentiates = bool(wrt)
     integers.names = names
     leaves, inputs = _leaves(integers, call, names)
+    as_recorded = look is not None and look.as_recorded
+    if look is not None and look.abstract:
+        recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     labels: dict[Any, str] = {}
     stand_ins: dict[int, Any] = {}
     variables: dict[int, Any] = {}  # id of a node -> its input
@@ -202,6 +209,7 @@ def _record(
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
+    run.over_symbols = not as_recorded
     logged.begin(run, integers)
     given = Given(reads, call, leaves, positional_names(fn))
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
@@ -211,16 +219,14 @@ def _record(
                 out = run.call(fn, *given.args, **given.kwargs)
             out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
             recorder.settle_premise()
-        except Retry as error:
-            raise by_labels(error, labels) from None
-        except Exception as error:
-            again = needed(recorder, logged.choices, error)
+        except (Retry, Exception) as error:
+            again = error if isinstance(error, Retry) else needed(recorder, logged.choices, error)
             if again is None:
                 integers.raised()
                 raise
             if logged.choices.wanted:
                 logged.choices.learn(recorder.guards, run.codes())
-            raise by_labels(again, labels) from error
+            raise by_labels(again, labels) from (None if again is error else error)
         recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out
         check(run, recorder, out, labels)
@@ -233,18 +239,20 @@ def _record(
         snapshot = Snapshot(made, state, graph)
         captured = _in_order(snapshot, recorder, len(inputs), stand_ins, variables)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-        effects = effects_of(run, graph, call, given, stood, out)
+        effects = effects_of(run, graph, call, given, stood, out, named=look is None)
         out = effects.out
         recorder.float_settings = UNWATCHED
         ran = time.perf_counter()
         answers = answers_of(recorder)
-        with Working("loops", len(recorder.items)):
-            roll(recorder, [*returned(out), *real_atoms([a.atom for a in effects.arrays])])
+        if not as_recorded:
+            with Working("loops", len(recorder.items)):
+                roll(recorder, [*returned(out), *real_atoms([a.atom for a in effects.arrays])])
         integers.rolled(recorder)
         user_run = UserRun(inputs, answers)
         kept = not call.shares and keep(user_run, recorder, out, effects)
         found = recording_of(
-            user_run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=True
+            user_run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=True,
+            simplified=not as_recorded,
         )  # fmt: skip
     run.end()
     if recorder.reasons:

@@ -52,7 +52,7 @@ from ..record.effects import OutsideEffect
 from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
-from ..record.recording import Recording, are_twins
+from ..record.recording import Look, Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, floats_compared, numbers_elsewhere
@@ -266,7 +266,6 @@ class Dispatcher:
         """A recorded run, the options of another one, or how plain Python answers.  (An answer is not found here: what
         the function raises would have an exception for its context.)"""
         self.stats.traces += 1
-        plan.choices.known_paths = len(paths)
         try:
             first = [p for p in paths if not p.verified] or [
                 p for _, theirs, _ in self._in_other_modes(endpoint, call) for p in theirs.paths if not p.verified
@@ -717,12 +716,12 @@ class FunctionDispatcher(Dispatcher):
 
     def run_of_copy(
         self, call: Call, mode: Mode, others: Sequence[Any] | None = None, paths: int = 0,
-        retried: Callable[[str], object] | None = None,
+        retried: Callable[[str], object] | None = None, look: Look | None = None,
     ) -> Any:  # fmt: skip
         """The recording of *call* from a run of converted code, or what ``Logged.record`` gives in its place."""
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
-        return self.logged.record(call, mode, self.plans.get(call), others, paths, retried)
+        return self.logged.record(call, mode, self.plans.get(call), others, paths, retried, look)
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         if self.logged is None or not self.logged.may_close(call):

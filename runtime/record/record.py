@@ -251,7 +251,6 @@ def _record(
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
             recorder.call_method, recorder.derives = call_method, True
-            recorder.choices = plan.choices if plan.chooses else None
 
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
@@ -269,7 +268,6 @@ def _record(
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
         recorder.settle_premise()
-        recorder.notes += plan.choices.notes()
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
@@ -455,7 +453,7 @@ def _run_frozen(
         surely(settled)
         raise
     interrupted = raised is not None and not isinstance(raised, Exception | Retry)
-    again = None if interrupted else needed(recorder, plan.choices, raised)
+    again = None if interrupted else needed(recorder, None, raised)
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
@@ -474,8 +472,6 @@ def _run_frozen(
     pictures.kept = integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
         _end(again, raised, bool(changed), plan, recorder, snapshot, substitution)
-    if recorder.choices is not None and raised is None and not changed and plan.choose(recorder.guards):
-        raise chosen_anew()
     if torn is not None:
         plan.refuse(torn)
     if not (changed or interrupted) and (torn is not None or _unseen(watch, substitution)):
@@ -581,8 +577,7 @@ def _end(
         if raised is None or isinstance(raised, Retry) or again in (raised.__cause__, raised.__context__):
             raise again.error or again  # of which NumPy says something else where a number is refused
         raise raised
-    wanted = recorder.choices is not None and recorder.choices.wanted
-    again.options = replace(options, contents=contents, guards=tuple(recorder.guards) if wanted else None)
+    again.options = replace(options, contents=contents)
     raise again
 
 

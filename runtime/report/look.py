@@ -34,11 +34,12 @@ class Looked(NamedTuple):
 
 
 def recorded(
-    dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None
+    dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None, paths: int = 0
 ) -> tuple[StatePlan, Snapshot, Recording]:
-    """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is to be looked at."""
-    if how is None and config.log_reads:
-        found = dispatcher.run_of_copy(call, mode)
+    """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is looked at, and
+    how many *paths* are taken to be known."""
+    if config.log_reads:
+        found = dispatcher.run_of_copy(call, mode, paths=paths, look=how)
         if found is not None and type(found) is not Options:
             return dispatcher.plans.get(call), found.snapshot, found.recording
     frozen = True

@@ -197,9 +197,7 @@ class Substitution:
     def __init__(
         self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool,
         numbers: Callable[[StateNode], Any] | None = None,
-        code_of: Callable[[types.FunctionType], types.CodeType | None] = lambda fn: None,
     ) -> None:  # fmt: skip
-        """:param code_of: the code by which a function is to run, if it is another than its own."""
         self._wrap, self._wrap_number, self._nodes = wrap, numbers, graph.nodes
         self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
@@ -211,8 +209,7 @@ class Substitution:
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
         functions = [n for n in graph.nodes if n.kind == "function"] if enabled else []
-        codes = {id(n): n.code or code_of(n.obj) for n in functions}
-        self.codes = {key: code for key, code in codes.items() if code is not None}  # id of a node -> its other code
+        self.codes = {id(n): n.code for n in functions if n.code is not None}  # id of a node -> its other code
         self._needed = _needed(graph, self.codes) if enabled else set()
         self._patches = [self._patch(n, e) for n, e in _in_classes(graph) if self._wanted(e)] if self._needed else []
         self.fn: Any = fn

@@ -152,7 +152,6 @@ class Names:
     unbound: bool = False  # a list's own items may be read, or changed, past its methods (`list.sort(x)`, heapq)
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     values: bool = False  # whether functions that are known by name are known as values
-    chosen: frozenset[types.CodeType] = frozenset()  # code in place of which other code runs (control/arms.py)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
     lean: bool = False  # whether arms of branches are left out
     taken: set[Arm] = field(default_factory=set)  # those that are not

@@ -37,14 +37,11 @@ from ...tracer.bytecode.identity import (
     compared_numbers,
 )
 from ...tracer.bytecode.shown_names import asks, compares_modules, nested
-from ...tracer.control.arms import Choices
-from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.float_errors import sets_float_errors
 from ...tracer.record.integers import ITEMS
 from ...tracer.record.retry import Options
-from ..config import config
 from .checker import REGISTRATIONS, Checker, Digest, digest, is_constant
 from .kept_list import LENGTH, WHOLE, Part
 from .rebuild import Substitution
@@ -188,7 +185,6 @@ class StatePlan:
         self.told: set[str] = set()  # warnings that have been given
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
         self.rows_apart: set[Any] = set()  # code of functions whose batches are run row by row (transforms/vmap.py)
-        self.choices = Choices()  # which of the code's `if`s run both arms
         self.leaves: bool | None = None  # whether some run has left traced arrays in places of the state; None: no run
 
     @property
@@ -329,8 +325,6 @@ class StatePlan:
                 names.uses.setdefault(place, set()).add(READ)
             for arm in options.arms:
                 names.taken.add(arm if len(names.taken) < _MAX_TAKEN else (arm[0], ALL_ARMS))
-        if options.guards is not None:
-            self.choose(options.guards)
         if options.refused is not None:
             self.refuse(options.refused)
         if options.grown is not None and not self.learn_grown(options.grown):  # else the next run is as this one
@@ -453,28 +447,9 @@ class StatePlan:
         """
         if snap is None or not snap.graph.nodes:
             snap = self.snapshot(objects)
-        found = Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers, self._code_of)
+        found = Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers)
         self._other_codes |= {id(part): part for code in found.codes.values() for part in parts_of(code)}
         return found
-
-    # ---- choices
-
-    @property
-    def chooses(self) -> bool:
-        """Whether questions of the code may become choices: which object a value is counts nowhere."""
-        hidden = self.asks_identity or self.asks_truth_identity or self.sets_float_errors
-        return config.select_branches and self.provable and not hidden
-
-    def choose(self, guards: Iterable[Guard]) -> bool:
-        """Take questions of a run for choices from now on; whether there are new ones."""
-        own = [code for code in self.codes if not self._trust.file(code.co_filename)]
-        if not (self.chooses and self.choices.learn(guards, own)):
-            return False
-        self._revised().chosen = frozenset(code for code in own if self.choices.converted(code) is not None)
-        return True
-
-    def _code_of(self, function: types.FunctionType) -> types.CodeType | None:
-        return self.choices.code_of(function) if self.chooses and function.__code__ in self._names.chosen else None
 
 
 def _code_of(obj: Any) -> Any:

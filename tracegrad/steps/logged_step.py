@@ -24,6 +24,7 @@ from ..runtime.record.arguments import positional_names
 from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.record import stand_in_of
+from ..runtime.record.recording import Look
 from ..runtime.state.checker import digest
 from ..runtime.state.pins import MISSING
 from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
@@ -77,7 +78,9 @@ class LoggedStep(Logged):
             self.refused[call.key] = Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")
         return found
 
-    def _record(self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None) -> LoggedRecording:
+    def _record(
+        self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
+    ) -> LoggedRecording:
         if any(on_cuda(x._data) for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR):
             raise not_closed("tensors on a device")
         recorder = recorder_of_tensors((), True)

@@ -1,9 +1,9 @@
 """Both arms of an ``if`` on a traced truth: one runs after the other, and ``select`` chooses between what they give.
 
-Code that was converted (``bytecode/if_conversion.py``) asks its ``Arms`` at each choice.  A plain truth runs one arm,
-as ever, and so does a traced one unless ``Choices`` wants both.  Then the arms run from the same local variables; what
-they assign is merged, what they write into arrays is written where their predicate holds, and what an operation
-presumes is presumed where it holds (``Recorder.presume``).
+A copy made by arms (``convert/arms.py``) asks its frame at each choice.  A plain truth runs one arm, as ever, and so
+does a traced one unless ``Choices`` wants both.  Then the arms run from the same local variables; what they assign is
+merged, what they write into arrays is written where their predicate holds, and what an operation presumes is presumed
+where it holds (``Recorder.presume``).
 
 Whatever shows that an arm runs which plain Python may not take ends the run: an exception, a question, a random number,
 values that can't be merged.  The run is made again, in which that choice is a question as it is without all this.
@@ -11,28 +11,21 @@ values that can't be merged.  The run is made again, in which that choice is a q
 
 from __future__ import annotations
 
-import operator
 import os
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..bytecode.function_source import parts_of
-from ..bytecode.if_conversion import ARMS, Choice, Converted, convert
-from ..bytecode.purity import PLAINLY, harmless_arms
 from ..convert.arms import ChoiceStatement
-from ..convert.transparent import PASSED, TAKEN
+from ..convert.copies import Copy, convert
 from ..ir.aval import FLOAT_KINDS
 from ..ir.graph import Atom, Guard, Lit
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, like
 from ..record.array import TracedArray, class_of, to_atom, wrap, wrap_array
-from ..record.made_arrays import refuse_write
 from ..record.recorder import Recorder, current_recorder
 from ..record.undecided import Place, Undecided, UndecidedTruth, chosen
 from .trees import truth
@@ -40,44 +33,35 @@ from .trees import truth
 _OFTEN = 4  # answers of a question in one run, from which on different ones make it a choice
 MANY_PATHS = 3  # paths that are known when all questions become choices
 _UNSET = object()
-_NUMBERS = (
-    float, int, bool, complex, np.generic, str, type(None), TracedArray, np.ndarray, range, slice, Undecided,
-    UndecidedTruth,
-)  # fmt: skip
-_SCALARS = (float, int, bool, complex, np.generic, str, tuple, type(None), Undecided)
-_OPERATORS = {
-    "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
-    "FloorDiv": operator.ifloordiv, "Mod": operator.imod, "Pow": operator.ipow, "MatMult": operator.imatmul,
-    "BitAnd": operator.iand, "BitOr": operator.ior, "BitXor": operator.ixor, "LShift": operator.ilshift,
-    "RShift": operator.irshift,
-}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
 class Choices:
     """The choices of the code of one function: the places where both arms run, and those where they can't, with the
-    reason; the lines that have asked for traced truths, by file."""
+    reason."""
 
     active: set[Place] = field(default_factory=set)
     refused: dict[Place, Reason] = field(default_factory=dict)
-    asked: dict[str, frozenset[int]] = field(default_factory=dict)
     wanted: set[Place] = field(default_factory=set)  # questions of a loop's body, which have no answer there
     known_paths: int = 0
 
     def learn(self, guards: Iterable[Guard], codes: Iterable[CodeType]) -> bool:
         """Take the questions of a run that have had different answers, or all of them where there are many paths, for
-        choices, if they can be; whether there are new ones.  A heuristic: either way is right."""
+        choices, if they can be (a question that ends a loop is none); whether there are new ones.  A heuristic: either
+        way is right."""
         answers: dict[Place, list[bool]] = {place: [] for place in self.wanted}
         for guard in guards:
             if guard.kind == "bool" and guard.site is not None:
                 answers.setdefault((guard.site.file, guard.site.line), []).append(bool(guard.expected))
+        codes = list(codes)
+        copies = [(code.co_filename, copy) for code in codes if isinstance(copy := convert(code), Copy)]
+        for end in {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}:
+            answers.pop(end, None)
         often = {place for place, found in answers.items() if len(found) >= _OFTEN and len(set(found)) > 1}
         wanted = (answers.keys() if self.every else often | self.wanted) - self.active
         wanted -= self.refused.keys()
         if not wanted:
             return False
-        for file, line in answers:
-            self.asked[file] = self.asked.get(file, frozenset()) | {line}
         files = {file for file, _ in wanted}
         found = [c for code in codes if code.co_filename in files for c in self._choices(code)]
         can = {(file, line) for file, line in wanted for f, c in found if f == file and c.line <= line <= c.end}
@@ -105,116 +89,15 @@ class Choices:
             *[r.within(f"one arm runs: the `if` at {_shown(p)}: ") for p, r in sorted(self.refused.items())],
         ]
 
-    def _choices(self, code: CodeType) -> list[tuple[str, Choice]]:
-        made = self.converted(code)
-        return [] if made is None else [(code.co_filename, c) for c in made.choices]
+    def _choices(self, code: CodeType) -> list[tuple[str, ChoiceStatement]]:
+        copy = convert(code, arms=True)
+        return [(code.co_filename, choice) for choice in copy.choices] if isinstance(copy, Copy) else []
 
-    def converted(self, code: CodeType) -> Converted | None:
-        return convert(code, self.asked.get(code.co_filename, frozenset()))
-
-    def code_of(self, function: FunctionType) -> CodeType | None:
-        """The code by which *function* runs, if it is another than its own."""
-        if not self.active:
-            return None
-        made = self.converted(function.__code__)
-        return None if made is None else _complete(made.code, id(made), made)
-
-    def takes(self, arms: Arms, choice: Choice, recorder: Recorder, frame: FrameType) -> bool:
-        """Whether both arms of the *choice* run."""
-        places = [(arms.file, line) for line in range(choice.line, choice.end + 1)]
+    def run(self, recorder: Recorder, places: list[Place]) -> bool:
+        """Whether both arms of the choice whose test stands at these *places* run."""
         if any(place in self.refused for place in places):
             return False
-        if not recorder.arms and not any(place in self.active for place in places):
-            return False
-        reason = arms.harmful(choice, frame, recorder)
-        if reason is not None:
-            self.refused |= dict.fromkeys(places, reason)
-        return reason is None
-
-
-class Arms:
-    """The object that the converted code of one function asks at its choices."""
-
-    slice = slice
-
-    def __init__(self, file: str, choices: list[Choice]) -> None:
-        self.file, self.choices = file, choices
-
-    @property
-    def within(self) -> bool:
-        """Whether an arm runs that plain Python may not take."""
-        recorder = current_recorder()
-        return recorder is not None and bool(recorder.arms)
-
-    def branch(self, k: int, test: Any) -> Any:
-        """The choice number *k*, by the truth of *test*."""
-        recorder = current_recorder()
-        if recorder is not None and recorder.choices is not None:
-            test = known_truth(test)
-            if type(test) is TracedArray and test._atom.aval.size == 1 and recorder is test._recorder:
-                choice, frame = self.choices[k], sys._getframe(1)
-                if recorder.choices.takes(self, choice, recorder, frame):
-                    return Branch(recorder, (self.file, choice.line), choice, truth(test), frame)
-        return TAKEN if test else PASSED
-
-    def harmful(self, choice: Choice, frame: FrameType, recorder: Recorder) -> Reason | None:
-        """The reason why an arm may do more than to assign, or None."""
-        values = frame.f_locals
-        others = {n: values[n] for n in choice.reads if n in values and not isinstance(values[n], _NUMBERS)}
-        key = id(choice), tuple(map(id, others.values()))
-        if key not in recorder.proven:
-            recorder.proven[key] = harmless_arms(choice.arms, others, frame.f_globals), others
-        return recorder.proven[key][0]
-
-    def pick(self, first: Any, second: Any, branch: Any) -> Any:
-        """The value of a conditional expression."""
-        if branch is TAKEN or branch is PASSED:
-            return first if branch is TAKEN else second
-        branch.end()
-        return branch.merged(first, second, "the expression")
-
-    def both(self, second: Any, branch: Any) -> Any:
-        """The truth of ``a and b``, whose first is that of *branch*."""
-        if branch is TAKEN or branch is PASSED:
-            return second if branch is TAKEN else False
-        branch.end()
-        return branch.truth(F.logical_and, second)
-
-    def either(self, second: Any, branch: Any) -> Any:
-        """The truth of ``a or b``."""
-        if branch is TAKEN or branch is PASSED:
-            return True if branch is TAKEN else second
-        branch.end()
-        return branch.truth(F.logical_or, second)
-
-    def no(self, k: int, value: Any) -> Any:
-        """``not value``."""
-        recorder, value = current_recorder(), known_truth(value)
-        found = None if recorder is None else not_(recorder, (self.file, self.choices[k].line), value)
-        return not value if found is None else found
-
-    def store(self, value: Any, of: Any, index: Any) -> None:
-        """``of[index] = value`` within an arm."""
-        recorder = current_recorder()
-        assert recorder is not None
-        if type(of) is TracedArray:
-            of[index] = value
-            return
-        if isinstance(of, np.ndarray):
-            refuse_write(of, "z[...] = t, in an arm of an `if` on a traced value,")
-        if id(of) in recorder.from_outside:  # what becomes of the caller's is an effect
-            recorder.arms[-1].give_up(Refusal.CHOICE_STORES(what=type(of).__name__))
-        store_in_arm(recorder, value, of, index)
-
-    def inplace(self, name: str, value: Any, by: Any) -> Any:
-        """``value += by``, or another operator, within an arm."""
-        recorder = current_recorder()
-        assert recorder is not None
-        if type(value) is TracedArray or isinstance(value, _SCALARS):
-            return _OPERATORS[name](value, by)
-        if isinstance(value, np.ndarray):
-            refuse_write(value, "z += t, in an arm of an `if` on a traced value,")
-        return recorder.arms[-1].give_up(Refusal.CHOICE_STORES(what=type(value).__name__))
+        return bool(recorder.arms) or any(place in self.active for place in places)
 
 
 class Branch:
@@ -223,7 +106,7 @@ class Branch:
     merges = True
 
     def __init__(
-        self, recorder: Recorder, place: Place, choice: Choice | ChoiceStatement, predicate: Atom, frame: FrameType
+        self, recorder: Recorder, place: Place, choice: ChoiceStatement, predicate: Atom, frame: FrameType
     ) -> None:  # fmt: skip
         self.recorder, self.place, self.choice, self.predicate = recorder, place, choice, predicate
         self._frame: FrameType | None = frame
@@ -417,17 +300,3 @@ def _same(first: Any, second: Any) -> bool:
     if isinstance(first, float | np.floating):
         return np.float64(first).tobytes() == np.float64(second).tobytes()
     return isinstance(first, int | str | bytes | type(None) | np.integer | np.bool_) and bool(first == second)
-
-
-@lru_cache(maxsize=1024)
-def _complete(code: CodeType, key: int, made: Any) -> CodeType:
-    """The converted *code*, with its ``Arms``."""
-    found = _with(code, Arms(code.co_filename, made.choices))
-    plain = {(c.co_qualname, c.co_firstlineno): c for c in parts_of(made.plainly)}
-    PLAINLY.update({c: plain.get((c.co_qualname, c.co_firstlineno), c) for c in parts_of(found)})
-    return found
-
-
-def _with(code: CodeType, arms: Arms) -> CodeType:
-    consts = tuple([_with(c, arms) if isinstance(c, CodeType) else arms if c == ARMS else c for c in code.co_consts])
-    return code.replace(co_consts=consts)

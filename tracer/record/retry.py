@@ -8,12 +8,12 @@ effect, and its ``Options`` are followed (``StatePlan.follow``) before the next 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Guard, Var
+from ..ir.graph import Var
 from ..ir.refusals import Reason
 from ..ir.site import Site
 
@@ -32,7 +32,6 @@ class Options:
     values: bool = False  # whether functions are known as values, too (shown_names.py)
     arms: frozenset[tuple[int, int]] = frozenset()  # of branches, which the code of the run was made without
     apart: frozenset[Any] = frozenset()  # code of functions whose batches are run row by row
-    guards: Sequence[Guard] | None = None  # questions, where some are wanted as choices
     grown: Mapping[str, set[Any]] | None = None  # parts that were read of lists that only grow
     ints: Mapping[int, Site | None] | None = None  # arguments that are compared by value; all, where there are none
     raised: bool = False  # whether the function has raised an exception, which may be its own, and not due to *ints*

@@ -19,7 +19,7 @@ from .positions import Affine
 from .python_ints import counted
 from .row_writes import value_of
 from .unset import UNSET, Unset
-from .values import Containers, Like, alike, atom_of, has_again, like, put_together, taken_apart
+from .values import Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
 _A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
@@ -88,7 +88,7 @@ class After:
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """The value in the last iteration of a name that is not carried."""
         leaves: list[Any] = []
-        known: Containers = self.of.ended
+        known: Changeable = self.of.ended
         before = len(known.found)
         pattern = taken_apart(value, leaves, True, known)
         atoms = [atom_of(x) if type(x) is TracedArray else None for x in leaves]
@@ -100,8 +100,8 @@ class After:
         befores: list[Atom | None] = [None] * len(leaves)
         if name in self.of.before and type(self.of.before[name]) is not Unset:
             given: list[Any] = []
-            start = taken_apart(self.of.before[name], given, True, Containers())
-            if not alike(start, taken_apart(value, [], True, Containers())) and not (
+            start = taken_apart(self.of.before[name], given, True, Changeable())
+            if not alike(start, taken_apart(value, [], True, Changeable())) and not (
                 type(self.of.before[name]) is int and like(value).kind is int
             ):
                 return Refusal.LOOP_KIND(name=name)

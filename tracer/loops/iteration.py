@@ -31,7 +31,7 @@ from .positions import Affine, Reader
 from .python_ints import UNBOUNDED, in_plain_iterations, is_python_int, run_again
 from .row_writes import MAX_BACK
 from .unset import UNSET, Unset
-from .values import Containers, PlainValue, alike, atom_of, can_be_made_anew, has_again, put_together, taken_apart
+from .values import Changeable, PlainValue, alike, atom_of, can_be_made_anew, has_again, put_together, taken_apart
 
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
@@ -63,7 +63,7 @@ class Iteration:
             int, int
         ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
         self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
-        self.started, self.ended = Containers(), Containers()  # what the values at its start and end are in
+        self.started, self.ended = Changeable(), Changeable()  # what the values at its start and end are in
         self.made: dict[int, Any] = {}  # the containers with symbols, by number
         self.patterns: dict[Any, Any] = {}  # of the values at its end
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols

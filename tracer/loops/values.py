@@ -53,7 +53,7 @@ class Again(NamedTuple):
 
 
 @dataclass
-class Containers:
+class Changeable:
     """Those that can be changed in the values that are taken apart together, in the order in which they are met.
     ``kept``: ids of those that stay what they are."""
 
@@ -83,7 +83,7 @@ def like(value: Any) -> Like:
     return Like(aval.dtype, (), aval.weak, type(value), True)
 
 
-def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Containers) -> Any:
+def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Changeable) -> Any:
     """The pattern of *value*, whose numbers are added to *leaves*.  *deep*: of containers that can be changed, too,
     which are then made anew in each iteration; those that were *met* before are the same ones."""
     kind = type(value)
@@ -108,7 +108,7 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Containers) -> A
 
 
 def _parts(value: Any, deep: bool) -> dict[Any, Any] | None:
-    """What is in *value*, by name; None where that is not looked at."""
+    """The parts of *value*, by name; None where they are not looked at."""
     if not (deep or is_frozen(type(value))):
         return None
     if type(value) in (list, dict):

@@ -105,6 +105,19 @@ def told_apart(w):
     return total
 
 
+def told_apart_by_equality(w):
+    total = w[1]
+    for _ in range(6):
+        first = a = Plain(w[0])
+        for _ in range(10):
+            total = total + (1.0 if a == first else 0.5)
+            if a in (first, None):
+                total = total + 10.0
+            a = Plain(a.x * 0.9)
+        total = total + a.x
+    return total
+
+
 def held_by_a_list(w):
     a = Plain(w[0])
     kept = [a]
@@ -147,7 +160,8 @@ def until_it_is_small(w):
 
 PROGRAMS = (
     two_names_of_a_list, two_names_of_an_object, written_after_the_loop, one_in_another, in_itself,
-    written_by_way_of_another, told_apart, held_by_a_list, one_of_several, last_of_a_loop, until_it_is_small,
+    written_by_way_of_another, told_apart, told_apart_by_equality, held_by_a_list, one_of_several, last_of_a_loop,
+    until_it_is_small,
 )  # fmt: skip
 
 

@@ -48,7 +48,8 @@ class After:
     def __init__(self, of: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted) -> None:
         self.of, self.values, self.parts, self.wanted = of, values, parts, wanted
         self.memo: dict[int, Any] = {}  # by the id of what an iteration ends with: the array after the loop
-        self.made: dict[int, Any] = {}  # the containers after it
+        # the containers after it, which are those of the iteration where they are not made anew
+        self.made: dict[int, Any] = {of.ended.numbers[id(x)]: x for x in of.ended.found}
 
     def value(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """A function that gives the value of *name* after the loop."""
@@ -57,7 +58,7 @@ class After:
         start = self.of.starts_of.get(name)
         if start is not None and start.counts is not None:
             return self._counted(start.counts, 0)
-        if start is not None and start.leaves:
+        if start is not None and (start.leaves or has_again(start.pattern)):
             leaves = self.values[name]
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]

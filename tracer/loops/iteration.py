@@ -300,7 +300,7 @@ class Iteration:
         if step and (id(self.loop), shown) not in self.recorder.uncounted:
             self.lessons.steps[name] = step
             return Refusal.LOOP_VALUE(name=shown)
-        if isinstance(value, (list, dict)) or hasattr(value, "__dataclass_fields__"):
+        if isinstance(value, (list, dict)) or hasattr(type(value), "__dataclass_fields__"):
             self.lessons.deep.add(name)
         elif not start.leaves and type(value) is type(start.value) is not TracedArray:
             return Refusal.LOOP_VALUE(name=shown)

@@ -188,3 +188,47 @@ def test_a_branch_on_data_is_two_paths():
     for x in (X, -X, X, -X):
         assert g(x) == f(x)
     assert g.stats.traces == 2
+
+
+@pytest.mark.parametrize("places", [["a"] * 30, dict.fromkeys(range(30), "a")], ids=["list", "dict"])
+def test_a_part_of_a_containers_items_is_compared_item_by_item(places):
+    def f(x):
+        return np.sum(x) * sum(1.0 for k in range(15, 29) if places[k] == "a")
+
+    g = compile_grad(f)
+    for changed in (None, 20, 28, 3):
+        if changed is not None:
+            places[changed] = "b"
+        assert g(X) == g(X) == f(X)
+    assert g.stats.traces == 3
+
+
+def test_states_in_which_other_places_were_read_are_others():
+    class First:
+        n = 1
+
+    class Second:
+        n = 1
+
+    def with_keys(counts, by_cell):
+        a = b = 0
+
+        def f(x):
+            nonlocal a, b
+            key = bool(x[0] > 0)
+            if by_cell and key:
+                a += 1
+                return np.sum(x) * a
+            if by_cell:
+                b += 1
+                return np.sum(x) * b
+            counts[key] = counts.get(key, 0) + 1
+            return np.sum(x) * counts[key] * (First if key else Second).n
+
+        return f
+
+    for by_cell in (False, True):
+        plain, compiled = with_keys({}, by_cell), compile_grad(with_keys({}, by_cell))
+        for sign in (1, 1, 1, 1, -1, -1, 1, -1, -1, 1, -1):
+            assert compiled(sign * X) == plain(sign * X)
+        assert compiled.stats.live == ""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from tracegrad import compile_grad
+from tracegrad.runtime.logged.warned import warnings_refused
 from tracegrad.runtime.state import quiet_calls
 
 X = np.array([0.5, -1.0, 2.0])
@@ -232,3 +235,18 @@ def test_states_in_which_other_places_were_read_are_others():
         for sign in (1, 1, 1, 1, -1, -1, 1, -1, -1, 1, -1):
             assert compiled(sign * X) == plain(sign * X)
         assert compiled.stats.live == ""
+
+
+def test_runs_of_several_threads_end_in_any_order():
+    before, ended = warnings._showwarnmsg, (None, None, None)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        first, second = warnings_refused(ValueError), warnings_refused(ValueError)
+        for thread, context in ((one, first), (other, second)):
+            thread.submit(context.__enter__).result()
+        one.submit(first.__exit__, *ended).result()
+        with pytest.warns(UserWarning, match="the user's"):
+            one.submit(warnings.warn, "the user's").result()
+        with pytest.raises(ValueError, match="a warning"):
+            other.submit(warnings.warn, "of the run").result()
+        other.submit(second.__exit__, *ended).result()
+    assert warnings._showwarnmsg is before

@@ -72,6 +72,7 @@ class Iteration:
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
         self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
+        self.told: Any = None  # as of ``LoopResults``
         self.taken: Atom | None = None  # after how many iterations, then
 
     def begin(self) -> None:
@@ -228,7 +229,7 @@ class Iteration:
             storage.atom = final_of(results, symbol)
             storage.version += 1
         self._release()
-        self.asks, self.taken = results.asks, results.taken
+        self.asks, self.told, self.taken = results.asks, results.told, results.taken
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)

@@ -70,6 +70,7 @@ class FrameOperators(Transparent):
         if kind in PLAIN:
             return a in b
         if kind in CONTAINERS:
+            run.one_object(a)
             node = run.reads.node_of(b)
             if kind in (dict,) or issubclass(kind, dict):
                 return run.has_key(b, a)
@@ -123,7 +124,7 @@ class FrameOperators(Transparent):
             if mine is theirs and method != reflected and name != reflected:
                 break
         if name in ("__eq__", "__ne__"):
-            return (a is b) is (name == "__eq__")
+            return self.is_(a, b) is (name == "__eq__")
         raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
 
     def _as_array(self, value: Any, other: Any) -> Any:

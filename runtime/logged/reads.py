@@ -456,6 +456,8 @@ class ReadLog:
             if top == "typing":
                 return Leaf(value, False)
             return self._of_library(value, kind, label)
+        if issubclass(kind, BaseException):
+            raise not_closed(f"`{label}`, an exception, which keeps the lines where it was raised")
         if hidden_state(kind) is not None or type(kind) not in METACLASSES:
             raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
         if isinstance(value, enum.Enum):

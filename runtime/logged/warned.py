@@ -14,30 +14,42 @@ from contextlib import contextmanager
 from typing import Any
 
 _NAME = "_showwarnmsg"  # by which the interpreter shows a warning
+_running: dict[int, list[Callable[[str], BaseException]]] = {}  # thread -> what its runs raise, the inner one last
+_lock = threading.Lock()
+_shown: list[Any] = []  # what shows warnings beside us
 
 
 @contextmanager
 def warnings_refused(refuse: Callable[[str], BaseException]) -> Iterator[None]:
-    """The context of a run in which a warning of this thread raises what *refuse* gives."""
-    shown: Any = getattr(warnings, _NAME, None)
-    if shown is None:
+    """The context of a run in which a warning of this thread raises what *refuse* gives.  Runs of several threads end
+    in any order: one function stands for all of them, from the first one's beginning to the last one's end."""
+    if not hasattr(warnings, _NAME):
         yield
         return
     thread = threading.get_ident()
-
-    def show(message: Any) -> None:
-        if threading.get_ident() != thread:
-            shown(message)
-            return
-        _forget(message)
-        raise refuse("a warning")
-
-    setattr(warnings, _NAME, show)
+    with _lock:
+        _running.setdefault(thread, []).append(refuse)
+        if getattr(warnings, _NAME) is not _show:
+            _shown[:] = [getattr(warnings, _NAME)]
+            setattr(warnings, _NAME, _show)
     try:
         yield
     finally:
-        if getattr(warnings, _NAME) is show:
-            setattr(warnings, _NAME, shown)
+        with _lock:
+            _running[thread].pop()
+            if not _running[thread]:
+                del _running[thread]
+            if not _running and getattr(warnings, _NAME) is _show:
+                setattr(warnings, _NAME, _shown[0])
+
+
+def _show(message: Any) -> None:
+    runs = _running.get(threading.get_ident())
+    if not runs:
+        _shown[0](message)
+        return
+    _forget(message)
+    raise runs[-1]("a warning")
 
 
 def _forget(message: Any) -> None:

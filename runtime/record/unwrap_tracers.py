@@ -35,7 +35,7 @@ from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
-from ...tracer.record.integers import TracedInt
+from ...tracer.record.integers import Integers, TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
@@ -73,6 +73,7 @@ _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
+_BOOKS = (Recorder, Integers)  # of a run, which the variables of our functions hold, and no object of the user's
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 # Of what is shown in place of names: ours, which stay.
 _OWN_HOLDERS = {id(x) for x in gc.get_referrers(*VALUES.values())}
@@ -196,7 +197,7 @@ class Settled:
             held: Any = functools.partial.__reduce__(value)[2]
             if (changed := self(held, depth)) is not held:
                 functools.partial.__setstate__(value, changed)  # type: ignore[attr-defined]
-        elif str(kind.__module__).startswith(_LEARNED):
+        elif kind in _BOOKS or str(kind.__module__).startswith(_LEARNED):
             return value
         else:
             if not issubclass(kind, (type, slice, types.ModuleType, *TENSORS.types)):  # tensors settle themselves

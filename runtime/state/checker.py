@@ -453,7 +453,10 @@ class _Emitter:
             self.edge(name, node, edge, item)
 
     def flat(self, name: str, node: StateNode) -> bool:
-        """A container of leaves only: one comparison in C."""
+        """A container of leaves only, all of which are compared: one comparison in C."""
+        places = node.obj if node.kind == "dict" else range(len(node.obj))
+        if [edge.arg for edge in node.edges] != [*places]:
+            return False
         leaves = [e.child for e in node.edges if e.how in ("item", "key")]
         if len(leaves) < len(node.edges) or not all(
             isinstance(c, Leaf) and c.by_value and not c.effect for c in leaves
@@ -475,7 +478,7 @@ class _Emitter:
         if how in ("global", "builtin", "noglobal"):
             self.global_name(edge, label)
             return
-        self.tokens.append((how, arg[-1] if how in ("class", "member") else arg if type(arg) in (str, int) else None))
+        self.tokens.append((how, _place(how, arg)))
         if how == "attr":
             if node.kind in ("module", "library"):
                 self.name_in_module(node.obj.__dict__, arg, child, label)
@@ -523,7 +526,7 @@ class _Emitter:
 
     def global_name(self, edge: Edge, label: str) -> None:
         space, name = edge.arg[0], edge.arg[-1]
-        self.tokens.append((edge.how, name))
+        self.tokens.append((edge.how, name, None if space is self.graph.main else IdentityKey(space)))
         if (id(space), name) in self.spaces:
             return
         self.spaces[id(space), name] = True
@@ -568,6 +571,17 @@ class _Emitter:
             self.child(f"{self.constant(cls)}.{name}", child, label)
         else:
             self.child(f"{self.constant(lookup)}({self.constant(cls)}, {name!r})", child, label)
+
+
+def _place(how: str, arg: Any) -> Hashable:
+    """The token of the place of a part in its owner, of which a run may have read some places alone."""
+    if how in ("class", "member"):
+        return (identity(arg[0]), arg[1]) if how == "class" else arg[-1]
+    if type(arg) in (str, int):
+        return arg  # type: ignore[no-any-return]
+    if how == "key" and is_leaf(arg):
+        return state_token(arg)
+    return identity(arg) if how in ("key", "cell", "context") else None
 
 
 def _has_items(node: StateNode) -> bool:

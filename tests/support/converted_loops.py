@@ -233,6 +233,10 @@ class _Convert(ast.NodeTransformer):
         self.generic_visit(node)
         return _call("made", node) if isinstance(node.ctx, ast.Load) else node
 
+    def visit_Dict(self, node: ast.Dict) -> Any:
+        self.generic_visit(node)
+        return _call("made", node)
+
     def visit_Call(self, node: ast.Call) -> Any:
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "append":

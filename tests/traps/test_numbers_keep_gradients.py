@@ -93,6 +93,8 @@ NUMBERS = {
     "round to digits": lambda w: round(np.sum(w), 2) + np.sum(w),
     "while": halved,
     "if": branch,
+    "a plain list's sort": lambda w: sorted(w.tolist(), key=float)[0],
+    "float as a value": lambda w: (lambda convert: convert(w[0]))(float) * w[1],
     "linspace": lambda w: np.sum(np.linspace(0.0, float(w[2]), 5) ** 2),
 }
 
@@ -137,8 +139,6 @@ LEAKS = {
     "math of a float": lambda w: math.ulp(float(w[0])) * w[1],
     "a key": lambda w: {0.3: 2.0}.get(float(w[0]), 1.0) * w[1],
     "a set": lambda w: float(float(w[0]) in {0.3, 1.0}) * w[1],
-    "a plain list's sort": lambda w: sorted(w.tolist(), key=float)[0],
-    "float as a value": lambda w: (lambda convert: convert(w[0]))(float) * w[1],
     "ulp": lambda w: math.ulp(w[0]) * w[1],
     "a subclass of float": lambda w: float.__new__(Number, w[0]) * w[1],
     "C code called by NumPy": lambda w: len(np.format_float_positional(w[0])) * w[1],

@@ -83,7 +83,7 @@ def named_parts(value: Any) -> dict[str, Any] | None:
 
 
 def stored(value: Any) -> dict[str, Any]:
-    """What is in the ``__dict__`` and the slots of an object."""
+    """The values in the ``__dict__`` and the slots of an object, by name."""
     kind: Any = type(value)
     return {
         **getattr(value, "__dict__", {}),

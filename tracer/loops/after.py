@@ -19,7 +19,7 @@ from .positions import Affine
 from .python_ints import counted
 from .row_writes import value_of
 from .unset import UNSET, Unset
-from .values import Containers, Like, alike, atom_of, has_again, like, put_together, taken_apart
+from .values import Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
 _A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
@@ -48,7 +48,8 @@ class After:
     def __init__(self, of: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted) -> None:
         self.of, self.values, self.parts, self.wanted = of, values, parts, wanted
         self.memo: dict[int, Any] = {}  # by the id of what an iteration ends with: the array after the loop
-        self.made: dict[int, Any] = {}  # the containers after it
+        # the containers after it, which are those of the iteration where they are not made anew
+        self.made: dict[int, Any] = {of.ended.numbers[id(x)]: x for x in of.ended.found}
 
     def value(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """A function that gives the value of *name* after the loop."""
@@ -57,7 +58,7 @@ class After:
         start = self.of.starts_of.get(name)
         if start is not None and start.counts is not None:
             return self._counted(start.counts, 0)
-        if start is not None and start.leaves:
+        if start is not None and (start.leaves or has_again(start.pattern)):
             leaves = self.values[name]
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
@@ -88,7 +89,7 @@ class After:
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """The value in the last iteration of a name that is not carried."""
         leaves: list[Any] = []
-        known: Containers = self.of.ended
+        known: Changeable = self.of.ended
         before = len(known.found)
         pattern = taken_apart(value, leaves, True, known)
         atoms = [atom_of(x) if type(x) is TracedArray else None for x in leaves]
@@ -100,8 +101,8 @@ class After:
         befores: list[Atom | None] = [None] * len(leaves)
         if name in self.of.before and type(self.of.before[name]) is not Unset:
             given: list[Any] = []
-            start = taken_apart(self.of.before[name], given, True, Containers())
-            if not alike(start, taken_apart(value, [], True, Containers())) and not (
+            start = taken_apart(self.of.before[name], given, True, Changeable())
+            if not alike(start, taken_apart(value, [], True, Changeable())) and not (
                 type(self.of.before[name]) is int and like(value).kind is int
             ):
                 return Refusal.LOOP_KIND(name=name)

@@ -79,6 +79,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
             done = all(recorder.value(flag) for flag in flags)
             if not done:
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
+            found.told = (told, line) if found.asks else None
             for flag in flags:
                 recorder.add_guard(Guard(flag, np.True_, "bool", line, len(recorder.nodes), said=told))
     finally:

@@ -31,7 +31,7 @@ from .positions import Affine, Reader
 from .python_ints import UNBOUNDED, in_plain_iterations, is_python_int, run_again
 from .row_writes import MAX_BACK
 from .unset import UNSET, Unset
-from .values import Containers, PlainValue, alike, atom_of, can_be_made_anew, has_again, put_together, taken_apart
+from .values import Changeable, PlainValue, alike, atom_of, can_be_made_anew, has_again, put_together, taken_apart
 
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
@@ -43,6 +43,7 @@ class Learned:
     buffers: dict[int, Storage] = field(default_factory=dict)
     places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
+    kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
 
 
 class Iteration:
@@ -63,7 +64,7 @@ class Iteration:
             int, int
         ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
         self.arrays: dict[int, TracedArray] = {}  # whole arrays of these buffers
-        self.started, self.ended = Containers(), Containers()  # what the values at its start and end are in
+        self.started = self.ended = Changeable(learned.kept)  # containers of the values at its start, and its end
         self.made: dict[int, Any] = {}  # the containers with symbols, by number
         self.patterns: dict[Any, Any] = {}  # of the values at its end
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
@@ -71,12 +72,14 @@ class Iteration:
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
         self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
+        self.told: Any = None  # as of ``LoopResults``
         self.taken: Atom | None = None  # after how many iterations, then
 
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
         self.marked = Marked(self.recorder, self.length, self.frame)
+        self.ended = Changeable(self.learned.kept, self.marked.made)
         self.marked.statement = self.loop
         for name in sorted(self.lessons.written):
             value = found.get(name)
@@ -126,8 +129,9 @@ class Iteration:
             return value
         found = put_together(pattern, iter([self._symbol(leaf) for leaf in leaves]), self.made)
         for x in self.started.found[before:]:
-            for either in (x, self.made[self.started.numbers[id(x)]]):
-                self.recorder.made_anew[id(either)] = either, self.loop
+            anew = self.made[self.started.numbers[id(x)]]
+            self.marked.made_here(anew)
+            self.recorder.made_anew.update({id(x): (x, self.loop), id(anew): (anew, self.loop)})
         return found
 
     def _count_of(self, value: Any) -> Affine | None:
@@ -188,7 +192,6 @@ class Iteration:
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         ends = wanted.ends
         values: dict[Any, list[Any]] = {}
-        self.ended.kept.update(id(place.owner) for place in self.marked.places.values())
         reasons = [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons += [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
         reasons.append(self._written(found))
@@ -226,10 +229,12 @@ class Iteration:
             storage.atom = final_of(results, symbol)
             storage.version += 1
         self._release()
-        self.asks, self.taken = results.asks, results.taken
+        self.asks, self.told, self.taken = results.asks, results.told, results.taken
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
+        for outer in self.recorder.open_loops:
+            outer.made.update({id(x): x for x in after.made.values() if id(x) not in self.ended.numbers})
         for key, place in self.places.items():
             if isinstance(place, Element):
                 continue
@@ -320,7 +325,9 @@ class Iteration:
         if step and (id(self.loop), shown) not in self.recorder.uncounted:
             self.lessons.steps[name] = step
             return Refusal.LOOP_VALUE(name=shown)
-        if can_be_made_anew(value):
+        if id(value) in self.learned.kept:
+            self.lessons.deep.discard(name)
+        elif can_be_made_anew(value):
             self.lessons.deep.add(name)
         elif not start.leaves and type(value) is type(start.value) is not TracedArray:
             return Refusal.LOOP_VALUE(name=shown)

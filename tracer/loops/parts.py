@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..ir.graph import Atom, Guard, Node, Pair, Var, lanes
+from ..ir.site import Site
 from .marked import Marked
 
 
@@ -27,13 +28,15 @@ class Wanted:
 @dataclass
 class LoopResults:
     """The results of a loop, in the order of what was wanted.  ``taken``: the number of iterations of one that stops;
-    ``asks``: whether it may have stopped before its own end, at a question."""
+    ``asks``: whether it may have stopped before its own end, at a question; ``told``: what it means of these questions
+    that it has not, and the line."""
 
     finals: dict[Var, Atom]
     last: list[Atom]
     stacked: list[Atom]
     taken: Atom | None = None
     asks: bool = False
+    told: tuple[tuple[str, str], Site | None] | None = None
 
 
 class Cut:

@@ -5,7 +5,7 @@ values tell which objects in them are the same one, where these can be changed."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, NamedTuple
 
@@ -53,13 +53,20 @@ class Again(NamedTuple):
 
 
 @dataclass
-class Containers:
-    """Those that can be changed in the values that are taken apart together, in the order in which they are met.
-    ``kept``: ids of those that stay what they are."""
+class Changeable:
+    """Containers that can be changed, in the values that are taken apart together, in the order in which they are met.
+    ``kept``: those that stay what they are, by id; with ``made`` these are all that are not in it."""
 
+    kept: dict[int, Any] = field(default_factory=dict)
+    made: Mapping[int, Any] | None = None
     found: list[Any] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    kept: set[int] = field(default_factory=set)
+
+    def keeps(self, value: Any) -> bool:
+        """Whether *value* is not looked into."""
+        if self.made is not None and id(value) not in self.made:
+            self.kept[id(value)] = value
+        return id(value) in self.kept
 
     def number(self, value: Any) -> int:
         self.found.append(value)
@@ -83,7 +90,7 @@ def like(value: Any) -> Like:
     return Like(aval.dtype, (), aval.weak, type(value), True)
 
 
-def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Containers) -> Any:
+def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Changeable) -> Any:
     """The pattern of *value*, whose numbers are added to *leaves*.  *deep*: of containers that can be changed, too,
     which are then made anew in each iteration; those that were *met* before are the same ones."""
     kind = type(value)
@@ -94,21 +101,21 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Containers) -> A
         number = value.number
         leaves += wrap(number.value), wrap(number.rank)
         return OfRanks(number.ranks, number.limit, value.place)
-    if _is_outside(value) or id(value) in met.kept:  # whose numbers are not read by this
+    if _is_outside(value):  # whose numbers are not read by this
         return PlainValue(value)
     if isinstance(value, tuple):
         return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep, met) for v in value]))
     if id(value) in met.numbers:
         return Again(met.numbers[id(value)])
     parts = _parts(value, deep)
-    if parts is None:
+    if parts is None or (not is_frozen(kind) and met.keeps(value)):
         return PlainValue(value)
     number = met.number(value) if not is_frozen(kind) else None
     return Parts(kind, tuple(parts), tuple([taken_apart(x, leaves, deep, met) for x in parts.values()]), number)
 
 
 def _parts(value: Any, deep: bool) -> dict[Any, Any] | None:
-    """What is in *value*, by name; None where that is not looked at."""
+    """The parts of *value*, by name; None where they are not looked at."""
     if not (deep or is_frozen(type(value))):
         return None
     if type(value) in (list, dict):

@@ -51,6 +51,7 @@ class WhileLoop(BoundNames):
         self.learned = Learned()
         self.final = not marks
         self.count: Affine | None = None  # how many iterations its condition allows, if that is known
+        self.told: Any = None  # what it means that the loop node has stopped at its condition, and the line
         self.closed = False  # whether a loop node was made, and a question is to be asked again
 
     def __iter__(self) -> WhileLoop:
@@ -83,7 +84,7 @@ class WhileLoop(BoundNames):
                 iteration.give_up(frame)
             return False
         self.closed = iteration.asks or iteration.length != self.count  # there may be more
-        self.values, self.rebinds, self.final = found, True, True
+        self.values, self.rebinds, self.final, self.told = found, True, True, iteration.told
         return True
 
     # ---- for the code of the loop ----------------------------------------------------------------------------------
@@ -92,7 +93,11 @@ class WhileLoop(BoundNames):
         """Whether the loop goes on, which *condition* says."""
         iteration = self.iteration
         if iteration is None:
+            asked = len(self.recorder.guards)
             self.ended = not condition
+            if self.ended and self.told is not None and len(self.recorder.guards) > asked:
+                self.recorder.guards[-1].said, self.recorder.guards[-1].site = self.told
+            self.told = None
             if not self.ended:
                 self.rebinds = False
             return not self.ended

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from tracegrad import compile_grad
+from tracegrad.runtime.logged.warned import warnings_refused
 from tracegrad.runtime.state import quiet_calls
 
 X = np.array([0.5, -1.0, 2.0])
@@ -188,3 +191,62 @@ def test_a_branch_on_data_is_two_paths():
     for x in (X, -X, X, -X):
         assert g(x) == f(x)
     assert g.stats.traces == 2
+
+
+@pytest.mark.parametrize("places", [["a"] * 30, dict.fromkeys(range(30), "a")], ids=["list", "dict"])
+def test_a_part_of_a_containers_items_is_compared_item_by_item(places):
+    def f(x):
+        return np.sum(x) * sum(1.0 for k in range(15, 29) if places[k] == "a")
+
+    g = compile_grad(f)
+    for changed in (None, 20, 28, 3):
+        if changed is not None:
+            places[changed] = "b"
+        assert g(X) == g(X) == f(X)
+    assert g.stats.traces == 3
+
+
+def test_states_in_which_other_places_were_read_are_others():
+    class First:
+        n = 1
+
+    class Second:
+        n = 1
+
+    def with_keys(counts, by_cell):
+        a = b = 0
+
+        def f(x):
+            nonlocal a, b
+            key = bool(x[0] > 0)
+            if by_cell and key:
+                a += 1
+                return np.sum(x) * a
+            if by_cell:
+                b += 1
+                return np.sum(x) * b
+            counts[key] = counts.get(key, 0) + 1
+            return np.sum(x) * counts[key] * (First if key else Second).n
+
+        return f
+
+    for by_cell in (False, True):
+        plain, compiled = with_keys({}, by_cell), compile_grad(with_keys({}, by_cell))
+        for sign in (1, 1, 1, 1, -1, -1, 1, -1, -1, 1, -1):
+            assert compiled(sign * X) == plain(sign * X)
+        assert compiled.stats.live == ""
+
+
+def test_runs_of_several_threads_end_in_any_order():
+    before, ended = warnings._showwarnmsg, (None, None, None)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        first, second = warnings_refused(ValueError), warnings_refused(ValueError)
+        for thread, context in ((one, first), (other, second)):
+            thread.submit(context.__enter__).result()
+        one.submit(first.__exit__, *ended).result()
+        with pytest.warns(UserWarning, match="the user's"):
+            one.submit(warnings.warn, "the user's").result()
+        with pytest.raises(ValueError, match="a warning"):
+            other.submit(warnings.warn, "of the run").result()
+        other.submit(second.__exit__, *ended).result()
+    assert warnings._showwarnmsg is before

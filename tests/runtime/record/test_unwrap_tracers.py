@@ -12,7 +12,9 @@ from tracegrad.runtime.paths.dispatcher import FunctionDispatcher
 from tracegrad.runtime.record.unwrap_tracers import Settled
 from tracegrad.runtime.state.state_plan import StatePlan
 from tracegrad.tracer.ir.graph import Graph
-from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.array import TracedArray, wrap
+from tracegrad.tracer.record.integers import Integers
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.3, 1.2, 2.0])
@@ -154,7 +156,7 @@ def test_where_a_run_keeps_nothing_its_state_is_not_walked(plain, monkeypatch):
     assert f.stats.live
 
 
-def test_what_compiled_functions_know_of_their_calls_is_not_searched(monkeypatch):
+def test_what_compiled_functions_know_of_their_calls_is_not_searched(monkeypatch, analysed):
     """They are kept in defaults and attributes, each with all that it has recorded."""
     f = np.linalg.norm
     for _ in range(3):
@@ -169,3 +171,12 @@ def test_what_compiled_functions_know_of_their_calls_is_not_searched(monkeypatch
     monkeypatch.setattr(Settled, "inside", noted)
     grad(lambda x, f=f: np.sum(f(x)))(X)
     assert {type(f), FunctionDispatcher} <= kinds and not kinds & {Program, Graph}
+
+
+def test_the_books_of_a_run_are_not_searched():
+    """Variables of our functions hold them, which a debugger may have put into a dict."""
+    recorder, plain = Recorder(), Settled(float, {})
+    with recording(recorder):
+        recorder.handed.append(wrap(recorder.add_input(X, "x"), recorder))
+        plain.inside({"recorder": recorder, "integers": Integers(recorder)})
+    assert not plain.unsettled and type(recorder.handed[0]) is TracedArray

@@ -105,6 +105,19 @@ def told_apart(w):
     return total
 
 
+def told_apart_by_equality(w):
+    total = w[1]
+    for _ in range(6):
+        first = a = Plain(w[0])
+        for _ in range(10):
+            total = total + (1.0 if a == first else 0.5)
+            if a in (first, None):
+                total = total + 10.0
+            a = Plain(a.x * 0.9)
+        total = total + a.x
+    return total
+
+
 def held_by_a_list(w):
     a = Plain(w[0])
     kept = [a]
@@ -135,6 +148,17 @@ def last_of_a_loop(w):
     return p.x + r[0].x
 
 
+def two_names_after_it(w):
+    a = o = Plain(w[1] * 0.8)
+    t = n = 0.0
+    while n < 9:
+        n += 1
+        t = t * 0.9 + o.x
+        a = o = Plain((w[0] + 0.04) * 0.7)
+    o.x = o.x * 0.38 + 0.25
+    return t + a.x + 5.0 * o.x
+
+
 def until_it_is_small(w):
     a = b = Data(w[0])
     n = 0
@@ -147,7 +171,8 @@ def until_it_is_small(w):
 
 PROGRAMS = (
     two_names_of_a_list, two_names_of_an_object, written_after_the_loop, one_in_another, in_itself,
-    written_by_way_of_another, told_apart, held_by_a_list, one_of_several, last_of_a_loop, until_it_is_small,
+    written_by_way_of_another, told_apart, told_apart_by_equality, held_by_a_list, one_of_several, last_of_a_loop,
+    two_names_after_it, until_it_is_small,
 )  # fmt: skip
 
 

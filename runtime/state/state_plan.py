@@ -22,13 +22,12 @@ from __future__ import annotations
 import builtins
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.function_source import parts_of
 from ...tracer.bytecode.identity import (
     asks_identity,
     asks_identity_of_parts,
@@ -450,6 +449,14 @@ class StatePlan:
         found = Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers)
         self._other_codes |= {id(part): part for code in found.codes.values() for part in parts_of(code)}
         return found
+
+
+def parts_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    """*code* and those of the functions in it, these very objects."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from parts_of(const)
 
 
 def _code_of(obj: Any) -> Any:

@@ -62,7 +62,6 @@ _METHODS = frozenset(
 LIBRARY_METHODS: set[str] = set()  # those of tensors that change nothing
 LIBRARY_FUNCTIONS: list[Callable[[Any], bool]] = []  # whether a function of a library above changes nothing
 COMPILED_FROM: list[Callable[[Any], Any]] = []  # the Python function that a library has compiled, or None
-PLAINLY: dict[Code, Code] = {}  # converted code (if_conversion.py) -> what of it is to be proven harmless
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
 _WRITERS = frozenset("copyto put place putmask fill_diagonal put_along_axis".split())
 _MODULES = ("numpy", "scipy")
@@ -206,21 +205,6 @@ def _note_records(seen: Any, records: _Met) -> None:
             records.classes[type(seen.owner)] = None
         for item in seen.items:
             _note_records(item, records)
-
-
-def harmless_arms(code: Code | None, others: dict[str, Any], names: dict[str, Any]) -> Reason | None:
-    """The reason why *code*, that of the arms of a choice alone, may do more than to compute, or None.  *others*: its
-    local variables that are neither numbers nor arrays; *names*: its globals."""
-    if PYTHON is None:
-        return Refusal.CODE_PYTHON()
-    if code is None:
-        return Refusal.CODE_INSTRUCTION(instruction="?", line="?")
-    flow = flow_of(code)
-    if flow.exceptions or _suspends(code):
-        return Refusal.CODE_EXCEPTIONS(what="the arm")
-    body = [i for i in flow.code if not i.opname.startswith("RETURN")]
-    lists = flow.lists(_arguments(code))
-    return _harmless(body, lambda name: others.get(name, _ANY), names, frozenset(), _Met(), lists=lists)
 
 
 def _iterator(asked: Asked, names: Iterable[str]) -> Reason | None:
@@ -417,7 +401,7 @@ def _item(value: Any, what: str, depth: int, records: _Met) -> Reason | None:
 
 
 def _helper(fn: types.FunctionType, what: str, depth: int, records: _Met, own: bool = False) -> Reason | None:
-    code = PLAINLY.get(fn.__code__, fn.__code__)
+    code = fn.__code__
     if not depth:
         return Refusal.CODE_DEPTH(what=what)
     if _suspends(code):

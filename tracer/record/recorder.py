@@ -145,7 +145,6 @@ class Recorder(Builder):
         # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
         self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
         self.from_outside: Container[int] = set()  # ids of objects that the run has not made, and of their copies
-        self.proven: dict[Any, Any] = {}  # arms that have been looked at, with what they were proven for
         self.symbols: set[Var] = set()  # aliases that stand for their values in an iteration of a loop
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
         self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)

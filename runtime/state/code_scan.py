@@ -22,7 +22,6 @@ from ...tracer.bytecode.instructions import plain_instructions, pushes_null
 from ...tracer.bytecode.versions import PYTHON
 from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
-from .untaken_arms import left_out
 from .uses import Place, Uses, uses
 
 # Start of a chain of attributes: ("global", name), ("deref", name), ("import", module), ("local", "").
@@ -113,8 +112,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         facts.uses.setdefault(place, set()).update(found)
     if getattr(code, "co_exceptiontable", b""):
         facts.sees_absence = True
-    without = left_out(code)
-    everything = [i for i in plain_instructions(code) if i.offset not in without]
+    everything = list(plain_instructions(code))
     instructions = [i for i in everything if i.opname not in _SILENT]
     fails = failing(code)
     to_call = _beside_nulls(everything) if fails else set()
@@ -205,7 +203,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         if is_moment(const):
             facts.moment = facts.moment or code.co_firstlineno
     inner = local_cells | set(code.co_cellvars)
-    for const in code.co_consts if not without else [i.argval for i in everything if i.opname == "LOAD_CONST"]:
+    for const in code.co_consts:
         if isinstance(const, CodeType):
             _scan_into(facts, const, inner)
 

@@ -227,7 +227,6 @@ def open_classes(walker: Walker) -> None:
     for node in walker.nodes:
         leads = node.kind in ("sink", "history", "logger", "cached", "known") or node.label in names.changed
         leads |= names.values and is_known_module(node.obj)
-        leads |= node.kind == "function" and node.code is not None
         for edge in node.edges:
             if isinstance(edge.child, StateNode):
                 owners.setdefault(id(edge.child), []).append(node)

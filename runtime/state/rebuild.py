@@ -14,7 +14,7 @@ import sys
 import threading
 import types
 from collections import defaultdict, deque
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -208,9 +208,7 @@ class Substitution:
         self.originals: dict[int, Any] = {}  # id of a replacement -> the original
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
-        functions = [n for n in graph.nodes if n.kind == "function"] if enabled else []
-        self.codes = {id(n): n.code for n in functions if n.code is not None}  # id of a node -> its other code
-        self._needed = _needed(graph, self.codes) if enabled else set()
+        self._needed = _needed(graph) if enabled else set()
         self._patches = [self._patch(n, e) for n, e in _in_classes(graph) if self._wanted(e)] if self._needed else []
         self.fn: Any = fn
         self.objects: tuple[Any, ...] = objects
@@ -499,8 +497,7 @@ class Substitution:
                 if not _only_stored(edge):
                     cells_to_fill.append((new, edge.child, cell.cell_contents))
             cells.append(new)
-        code = self.codes.get(id(node), fn.__code__)
-        copy = types.FunctionType(code, overlay, fn.__name__, fn.__defaults__, tuple(cells) if cells else None)
+        copy = types.FunctionType(fn.__code__, overlay, fn.__name__, fn.__defaults__, tuple(cells) if cells else None)
         copy.__qualname__, copy.__module__, copy.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
         copy.__kwdefaults__ = fn.__kwdefaults__
         copy.__dict__.update(fn.__dict__)
@@ -705,9 +702,8 @@ class Substitution:
         return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))
 
 
-def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
-    """The nodes from which a replaceable array is reached, or one of the nodes *also*, by ways on which everything can
-    be replaced."""
+def _needed(graph: StateGraph) -> set[int]:
+    """The nodes from which a replaceable array is reached, by ways on which everything can be replaced."""
     owners: dict[int, list[StateNode]] = {}
     for node in graph.nodes:
         if node.sub and holds_copies(node):
@@ -718,7 +714,7 @@ def _needed(graph: StateGraph, also: Container[int]) -> set[int]:
     kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
     parts = [n for n in graph.nodes if n.sub and (n.kind != "function" or holds_copies(n))]
     modules = [n for n in parts if graph.names.values and is_known_module(n.obj)]
-    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n) or id(n) in also] + modules
+    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n)] + modules
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):

@@ -16,7 +16,6 @@ from ...tracer.ir.refusals import Reason
 from .kept_list import Part
 from .libraries import LibrarySetting
 from .pins import Pins
-from .untaken_arms import Arm
 from .uses import READ, Uses
 
 _READ: Set[Hashable] = frozenset((READ,))
@@ -57,7 +56,6 @@ class StateNode:
     hashed: bool = False  # a key of a dict, or an element of a set
     native: bool = False  # names or items are compared by the pins, but those in `loose`
     loose: Collection[Any] = ()
-    code: types.CodeType | None = None  # by which a function runs in place of its own, without some arms
 
     def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
         self.edges.append(Edge(how, arg, child, fixed))
@@ -153,13 +151,11 @@ class Names:
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     values: bool = False  # whether functions that are known by name are known as values
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
-    lean: bool = False  # whether arms of branches are left out
-    taken: set[Arm] = field(default_factory=set)  # those that are not
 
     def state(self) -> tuple[int, ...]:
         sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts, self.grown
         flags = self.supers, self.everything, self.absence, self.dates, self.formats, bool(self.moment), self.unbound
-        counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values())), len(self.taken)
+        counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values()))
         return *map(len, sets), *counts, *flags
 
     @property

@@ -22,7 +22,7 @@ from __future__ import annotations
 import builtins
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -47,7 +47,6 @@ from .rebuild import Substitution
 from .seeded_draws import may_seed
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
-from .untaken_arms import ALL_ARMS, original_of
 from .uses import READ
 from .values import is_nan
 from .walk import build, reached
@@ -55,7 +54,6 @@ from .watch import Watch
 
 _MAX_LEARNED = 32  # names of what runs change
 _BY_NAME = (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES, Refusal.CALLS_INTERPRETER, Refusal.STATE_COMPUTED)
-_MAX_TAKEN = 64  # arms of branches, one run for each
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
 
@@ -173,7 +171,6 @@ class StatePlan:
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
-        self._other_codes: dict[int, types.CodeType] = {}  # by which functions have run in place of their own
         self._caught: set[types.CodeType] = set()
         self._asks = False  # whether frames are to be shown other names
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
@@ -212,7 +209,7 @@ class StatePlan:
     @property
     def codes(self) -> Collection[types.CodeType]:
         """The code that the function may reach."""
-        return [original_of(code) for code in self._codes.values()]
+        return self._codes.values()
 
     def floats(self, state: Iterable[StateNode]) -> set[float]:
         """The floats that stand in the code, and in places of the *state*."""
@@ -229,7 +226,7 @@ class StatePlan:
         now = self._names
         names = (now if after is None else after.graph.names).copy()
         hook_loaded()
-        graph = self._build(objects, names, None if after is not None else now)
+        graph = build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes)
         if graph.codes.keys() != self._codes.keys() and hook_loaded(graph.codes.values()):
             return self.snapshot(objects, after)
         if self._names is now and (after is None or after.graph.names is now):  # another thread may have learned more
@@ -250,32 +247,6 @@ class StatePlan:
             self.type_holders = _holders_of_type(graph, self._trust)
         self._codes = graph.codes
         return Snapshot(*digest(graph), graph)
-
-    def _build(self, objects: Sequence[Any], names: Names, now: Names | None) -> StateGraph:
-        """The graph of the state by *names*, which grow.  Where those of *now* are given, and it can't be compared as a
-        whole: without the arms of branches that no run has taken, if that helps."""
-
-        def made(names: Names, ends: bool) -> StateGraph:
-            return build(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, self._classes, ends)
-
-        def known(graph: StateGraph) -> bool:
-            if graph.reasons:
-                return False
-            holders = self.type_holders if self._codes and graph.codes.keys() == self._codes.keys() else None
-            return not (_holders_of_type(graph, self._trust) if holders is None else holders)
-
-        tries = now is not None and names.effects
-        graph = made(names, tries)
-        if now is None or not tries or known(graph):
-            return graph
-        lean, whole = now.copy(), now.copy()
-        if not names.lean:
-            lean.lean = True
-            found = made(lean, True)
-            if known(found) and any(node.code is not None for node in found.nodes):
-                return found
-        whole.lean = False  # (what has been taken stays known, for the next try without other arms)
-        return made(whole, False)
 
     def _labels_of(self, objects: Sequence[Any]) -> tuple[str, ...]:
         """Names of these objects: those given, or else of the first parameters."""
@@ -299,7 +270,6 @@ class StatePlan:
         """The objects of the state, where no more is asked: the function's Python runs in each call.  Of those inside
         installed packages no more than a few, but for the *whole* of it."""
         names = self._names.copy()
-        names.lean = False  # the function runs by its own code
         return reached(self.fn, tuple(objects), self._labels_of(objects), self._trust, names, whole)
 
     @property
@@ -316,14 +286,12 @@ class StatePlan:
         """Make further runs by what one has learned."""
         self.trusts &= options.trusts
         self.rows_apart |= options.apart
-        if options.values or options.contents or options.counters or options.arms:
+        if options.values or options.contents or options.counters:
             names = self._revised()
             names.values |= options.values
             names.contents |= options.contents
             for place in options.counters:
                 names.uses.setdefault(place, set()).add(READ)
-            for arm in options.arms:
-                names.taken.add(arm if len(names.taken) < _MAX_TAKEN else (arm[0], ALL_ARMS))
         if options.refused is not None:
             self.refuse(options.refused)
         if options.grown is not None and not self.learn_grown(options.grown):  # else the next run is as this one
@@ -419,8 +387,7 @@ class StatePlan:
 
         lengths = any(LENGTH in parts for parts in self._names.grown.values())
         names, seeds = self._names, may_seed(self._names.attrs)
-        codes = self._codes | self._other_codes
-        return Watch(codes, self._trust, self._found.append, caught, names.no_sparing, lengths, seeds)
+        return Watch(self._codes, self._trust, self._found.append, caught, names.no_sparing, lengths, seeds)
 
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""
@@ -447,16 +414,7 @@ class StatePlan:
         if snap is None or not snap.graph.nodes:
             snap = self.snapshot(objects)
         found = Substitution(snap.graph, wrap, self.fn, tuple(objects), self.provable, numbers)
-        self._other_codes |= {id(part): part for code in found.codes.values() for part in parts_of(code)}
         return found
-
-
-def parts_of(code: types.CodeType) -> Iterator[types.CodeType]:
-    """*code* and those of the functions in it, these very objects."""
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from parts_of(const)
 
 
 def _code_of(obj: Any) -> Any:

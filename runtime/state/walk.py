@@ -50,7 +50,6 @@ from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .seeded_draws import is_seeded
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, is_stored, mark
 from .trust import Trust, impurity, setting_of
-from .untaken_arms import ALL_ARMS, without_arms
 from .uses import COUNT, DELETE, STORE, Place
 from .values import is_leaf
 from .walker import MAX_IN_PACKAGES, MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
@@ -63,15 +62,14 @@ _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotat
 
 def build(
     fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names,
-    classes: tuple[type, ...] = (), ends: bool = False,
+    classes: tuple[type, ...] = (),
 ) -> StateGraph:  # fmt: skip
     """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows.  *classes*: those of
-    further arguments, which are no part of the state but for what their classes give them.  It *ends* with the first
-    reason why it is not provable, and is empty then."""
+    further arguments, which are no part of the state but for what their classes give them."""
     before = None
     while (now := names.state()) != before:
         before = now
-        walker = _walk(fn, arguments, labels, Walker(trust, names, ends=ends), classes)
+        walker = _walk(fn, arguments, labels, Walker(trust, names), classes)
         if not walker.roots:
             break
     if names.dates and names.moment:
@@ -130,14 +128,10 @@ def _walk(
         walker.reasons.setdefault(error.reason)
         roots.clear()
         walker.pending.clear()  # which know the walker: it would hold the user's objects
-    walker.ends = False
     open_classes(walker)
     mark(roots, walker.nodes)
     settle_places(walker)
     settle_numbers(walker)
-    for node in walker.nodes:
-        if node.code is not None and (node.fixed or not node.sub):  # its own code may run
-            walker.names.taken.add((id(node.obj.__code__), ALL_ARMS))
     return walker
 
 
@@ -188,8 +182,7 @@ def _fill_function(
             walker.depends(setting)
         facts = CodeFacts(fn.__code__)
     else:
-        node.code = without_arms(fn.__code__, walker.names.taken) if walker.names.lean else None
-        facts = _take_code(walker, node.code or fn.__code__)
+        facts = _take_code(walker, fn.__code__)
         walker.enter(fn, site)
         _global_names(walker, node, fn, facts)
         objects.own_attributes(walker, node, label, site)

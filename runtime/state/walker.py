@@ -45,7 +45,7 @@ class UnknownError(Exception):
 class Walker:
     """One walk over the state. ``visit`` hands each value to the visitor of its class; each object becomes one node."""
 
-    def __init__(self, trust: Trust, names: Names, most: int = MAX_IN_PACKAGES, ends: bool = False) -> None:
+    def __init__(self, trust: Trust, names: Names, most: int = MAX_IN_PACKAGES) -> None:
         self.trust = trust
         self.names = names
         self.roots: list[Leaf | StateNode] = []
@@ -78,7 +78,6 @@ class Walker:
         self.depth = 0
         self.within: tuple[str, str] | None = None  # the package through which the walk goes, where it was entered
         self.inside, self.most = 0, most  # objects on such ways
-        self.ends = ends  # with the first reason
         # Nodes whose parts are still to be walked, each with the package on the way to it.
         self.pending: deque[tuple[tuple[str, str] | None, Callable[[], None]]] = deque()
 
@@ -89,10 +88,7 @@ class Walker:
         self.settings.setdefault(setting.label, setting)
 
     def refuse(self, refusal: Refusal, what: Any, site: str, **fields: Any) -> None:
-        reason = refusal(what=what, site=site, **fields)
-        if self.ends:
-            raise UnknownError(reason)
-        self.reasons.setdefault(reason)
+        self.reasons.setdefault(refusal(what=what, site=site, **fields))
 
     def node(self, kind: str, obj: Any, label: str, site: str, extra: Any = None) -> StateNode:
         node = StateNode(kind, obj, label, site, extra=extra)

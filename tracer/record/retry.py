@@ -1,9 +1,8 @@
 """A run that is to be made again, and what it has learned for the next one.
 
 Some things show only while a function runs: that an array from outside is wanted as it is, that an array which the code
-makes will hold traced values, that an arm of a branch is taken after all.  Such a run ends by a ``Retry``.  It has no
-effect, and its ``Options`` are followed (``StatePlan.follow``) before the next run of the one loop in
-``Dispatcher.answer``, which ends after ``MAX_RUNS``.
+makes will hold traced values.  Such a run ends by a ``Retry``.  It has no effect, and its ``Options`` are followed
+(``StatePlan.follow``) before the next run of the one loop in ``Dispatcher.answer``, which ends after ``MAX_RUNS``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..ir.graph import Var
 from ..ir.refusals import Reason
 from ..ir.site import Site
 
-MAX_RUNS = 256  # of one call: each arm of a branch (64), helper that makes an array, or array from outside may take one
+MAX_RUNS = 256  # of one call: each helper that makes an array, or array from outside may take one
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,6 @@ class Options:
     counters: frozenset[tuple[str, str]] = frozenset()  # places that are not only counted up: they are read
     trusts: bool = True  # whether what operations need to hold is looked at once, when the run is over
     values: bool = False  # whether functions are known as values, too (shown_names.py)
-    arms: frozenset[tuple[int, int]] = frozenset()  # of branches, which the code of the run was made without
     apart: frozenset[Any] = frozenset()  # code of functions whose batches are run row by row
     grown: Mapping[str, set[Any]] | None = None  # parts that were read of lists that only grow
     ints: Mapping[int, Site | None] | None = None  # arguments that are compared by value; all, where there are none

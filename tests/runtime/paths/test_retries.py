@@ -20,8 +20,7 @@ from tracegrad.tracer.record.retry import Options, Retry
 
 X = np.array([0.3, 1.2, 2.0, 0.7, -0.4, 0.9])
 TABLE = np.array([2.0, 0.5, 1.0])
-ITERATOR = iter([1.0])
-s = types.SimpleNamespace(total=0, flag=False, entry={"v": 1.0}, r=0.5)
+s = types.SimpleNamespace(total=0, entry={"v": 1.0}, r=0.5)
 log = [s.entry]
 
 
@@ -43,13 +42,6 @@ def reads_a_table(x):
 def adds_up(x):
     s.total += np.sum(x)
     return np.sum(x * x)
-
-
-def takes_an_arm(x):
-    y = np.sum(x * x)
-    if s.flag:
-        y = y * len(repr(ITERATOR)[:3])
-    return y
 
 
 def solves(x):
@@ -98,7 +90,6 @@ LEARNED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "traced arrays": (makes_an_array, "holds traced values"),
     "contents": (reads_a_table, "asked for as they are"),
     "counters": (adds_up, "a counter is also changed otherwise"),
-    "arms": (takes_an_arm, "an arm of a branch"),
     "trusts": (solves, "does not hold"),
     "values": (maps, "functions are used as values"),
     "choices": (chooses, "decided anew"),
@@ -113,15 +104,11 @@ def _choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "select_branches", True)
 
 
-def run(fn: Callable[..., Any], calls: list[tuple[Any, ...]], flags: bool = False) -> list[Any]:
+def run(fn: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
     """What these calls give and leave, from the same state."""
-    s.__dict__.update(total=0, flag=False, entry={"v": 1.0}, r=0.5)
+    s.__dict__.update(total=0, entry={"v": 1.0}, r=0.5)
     log[:] = [s.entry]
-    found = []
-    for k, args in enumerate(calls):
-        s.flag = flags and k > 0
-        found.append([fn(*args), s.total, s.r, [one["v"] for one in log]])
-    return found
+    return [[fn(*args), s.total, s.r, [one["v"] for one in log]] for args in calls]
 
 
 def again(f: Any) -> int:
@@ -134,8 +121,8 @@ def test_each_kind_is_counted_once(kind, logs, monkeypatch):
     monkeypatch.setattr(config, "log_reads", logs)
     program, note = LEARNED[kind]
     calls, f = [(X + 0.25 * k,) for k in range(4)], compile_grad(program)
-    expected = run(program, calls, kind == "arms")
-    for found, plain in zip(run(f, calls, kind == "arms"), expected, strict=True):
+    expected = run(program, calls)
+    for found, plain in zip(run(f, calls), expected, strict=True):
         assert found[:3] == pytest.approx(plain[:3], rel=1e-12) and found[3] == pytest.approx(plain[3], rel=1e-12)
     assert sum(count for text, count in f.stats.retraces.items() if note in text) == (
         kind not in (("values", "counters", "grown") if logs else ("choices",))  # which is not learned there

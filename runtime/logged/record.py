@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.control.arms import Choices
-from ...tracer.ir.errors import unrecordable
+from ...tracer.ir.errors import OutOfMemoryError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
@@ -32,6 +32,7 @@ from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
 from ...tracer.reroll.roll import roll
 from ..config import config
+from ..cuda.availability import require_cuda
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import DATA, OBJECT, TENSOR, Call
@@ -124,6 +125,8 @@ class Logged:
                         return error.options
                     self.refused[call.key] = Refusal.LOG_LEARNS(what=note)
                     return None
+            except OutOfMemoryError:  # of a device: as if there had been no call
+                raise
             except Exception as error:  # the analysed front end meets it, too, and may know what to do
                 self.ended = f"it raised {type(error).__name__}"
                 return None
@@ -141,7 +144,7 @@ class Logged:
     def takes(self, call: Call) -> bool:
         """Whether a run of *call* is tried."""
         known = call.key in self.refused and not self.may_close(call)
-        return call.device is None and self.without.isdisjoint(call.kinds) and not known
+        return self.without.isdisjoint(call.kinds) and not known
 
     def _record(
         self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
@@ -178,6 +181,8 @@ def _record(
     fn = logged.fn
     recorder = Recorder()
     integers = Integers(recorder)
+    if call.device is not None:
+        recorder.backend = require_cuda("a call on the device")
     recorder.float_settings = quiet_settings()
     recorder.rolls = True
     recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True

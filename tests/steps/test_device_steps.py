@@ -43,7 +43,7 @@ def test_a_compiled_step_is_one_program(given):
     expected, _ = trained("cpu", given)
     found, step = trained("cuda", given)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
-    assert step.stats.live == "" and step.stats.traces == 2
+    assert step.stats.live == "" and step.stats.traces == 1
 
 
 def test_a_step_whose_model_moves_to_the_device():

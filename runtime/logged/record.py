@@ -180,9 +180,9 @@ def _record(
     hook_loaded()
     fn = logged.fn
     recorder = Recorder()
+    backend = None if call.device is None else require_cuda("a call on the device")
+    recorder.backend = backend or recorder.backend
     integers = Integers(recorder)
-    if call.device is not None:
-        recorder.backend = require_cuda("a call on the device")
     recorder.float_settings = quiet_settings()
     recorder.rolls = True
     recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
@@ -211,6 +211,8 @@ def _record(
 
     before = {} if others is None else logged.numbers
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
+    if backend is not None:  # arrays outside are used where they lie
+        reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)

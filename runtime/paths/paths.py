@@ -138,7 +138,7 @@ def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:
     counts, graph = new_counts(recording), recording.graph
     program = program_of(graph, recording.canonical, recording.arguments)
     bound = launcher(
-        program, len(graph.inputs), single=recording.output.single, stays=stays,
+        program, len(graph.inputs), recording.captured, single=recording.output.single, stays=stays,
         numbers=len(recording.numbers), counts=counts,
     )  # fmt: skip
     return make_path(recording, None, bound, counts), program.cached

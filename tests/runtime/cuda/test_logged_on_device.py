@@ -153,3 +153,72 @@ def test_too_little_memory_in_a_first_run_is_no_reason_to_run_python_later():
     for _ in range(3):
         compiled(x)
     assert kept == [1] * 3 and compiled.stats.traces == 1 and not compiled.stats.live
+
+
+def test_arrays_outside_are_used_where_they_lie(way):
+    state = SimpleNamespace(weights=on_device(X), parts=[on_device(np.ones(3))], kept=None)
+
+    def f(x):
+        state.kept = state.weights
+        return np.sum(x * state.weights + state.parts[0]), {"weights": state.weights}
+
+    compiled, x = compile_grad(f, target="auto"), on_device(X)
+
+    def called():
+        value, found = compiled(x)
+        assert state.kept is state.weights and found["weights"].is_cuda
+        np.testing.assert_array_equal(found["weights"]._data.get(), state.weights.get())
+        return value.item()
+
+    assert [called() for _ in range(3)] == [17.0] * 3 and compiled.stats.traces == 1
+    counts.clear()
+    compiled(x)
+    assert counts["upload"] == counts["download"] == counts["wait"] == 0
+    state.weights[0] = 5.0
+    assert called() == 21.0
+    state.weights = on_device(2 * X)
+    assert called() == 31.0 and compiled.stats.traces == 1 and not compiled.stats.live
+    state.weights = on_device(X.astype(np.float32))
+    assert [called() for _ in range(2)] == [17.0] * 2 and compiled.stats.traces == 2
+    state.weights = X
+    found, _ = compiled(x)
+    assert found.item() == 17.0 and compiled.stats.traces == 3
+
+
+def test_arrays_outside_in_gradients_branches_and_numbers():
+    weights, rate = on_device(X), [2.0]
+
+    def f(x):
+        scale = weights * rate[0] if np.max(weights) > 2 else weights
+        rate[0] = rate[0] + 1.0
+        return np.sum(scale * x * x)
+
+    compiled, expected, x = compile_grad(f, target="auto"), compile_grad(f), on_device(X)
+    for k in range(5):
+        weights[2] = 3.0 if k < 3 else 0.5
+        before, host = rate[0], weights.get()
+        found = compiled.grad(x)._data.get()
+        scale = host * before if host.max() > 2 else host
+        np.testing.assert_allclose(found, 2 * scale * X)
+        assert rate == [before + 1.0]
+    assert not compiled.stats.live and expected.stats.traces == 0
+
+
+def test_arrays_on_a_device_are_no_inputs_of_calls_on_the_host():
+    weights = on_device(X)
+    compiled = compile_grad(lambda x: np.sum(x * weights), target="auto")
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            compiled(X)
+    assert compiled(on_device(X)).item() == 14.0
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_arrays_of_numpy_outside_may_get_another_shape_or_dtype(log):
+    config.log_reads = log
+    state = SimpleNamespace(weights=X)
+    compiled, x = compile_grad(lambda x: np.sum(x * state.weights, axis=-1), target="auto"), on_device(X)
+    for weights in (X, X, 2 * X, np.ones((2, 3)), np.ones((2, 3)), X.astype(np.float32), X, np.arange(6.0)[::2], X):
+        state.weights = weights
+        for _ in range(2):
+            np.testing.assert_array_equal(compiled(x)._data.get(), np.sum(X * weights, axis=-1))

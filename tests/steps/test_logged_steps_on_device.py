@@ -265,6 +265,37 @@ def random_numbers():
     return lambda x: dropout(w * x), lambda k: (there(1.0 + k),), lambda: ()
 
 
+@recorded(ONCE)
+def products_in_half_precision():
+    w = there([0.5, 0.25], [2.0, 1.0], dtype=torch.float32)
+
+    def step(x):
+        with torch.autocast("float16"):
+            y = x @ w
+        return y, y.float() * 2.0
+
+    return step, lambda k: (there([1.0 + k, 2.0], dtype=torch.float32),), lambda: w
+
+
+@recorded([0, 1, 1, 1, 1, 2, 2, 2])
+def state_that_is_made_when_it_is_needed():
+    first, late = there(1.0, 2.0, requires_grad=True), there(1.0, 2.0, requires_grad=True)
+    optimizer, joins = optim.Adam([first, late], lr=0.1), [False]
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (first * x).sum() + ((late * late).sum() if joins[0] else 0.0)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def arguments(k):
+        joins[0] = k > 3
+        return given(k)
+
+    return step, arguments, lambda: (first, late)
+
+
 def shown(value, names):
     """*value* as text-like data; a tensor that comes a second time is the number of the first."""
     if isinstance(value, torch.Tensor):

@@ -38,6 +38,7 @@ from ..tensors.device import CPU, device
 from ..tensors.modes import STATE
 from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.settings import AUTOCAST
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import Integers
 from ..tracer.record.retry import Options, Retry
@@ -66,7 +67,8 @@ class LoggedStep(Logged):
 
     def __init__(self, fn: Any) -> None:
         super().__init__(fn)
-        self.unsettled: set[Any] = set()  # (key of calls, place that a run has read and changed)
+        # (key of calls, place that a run has read and changed, whether it may be read so again)
+        self.unsettled: set[tuple[Any, str, bool]] = set()
         self.settles = False  # whether the last run has
         self.there: set[Any] = set()  # keys of calls whose tensors from outside lie on a device
 
@@ -168,8 +170,8 @@ class LoggedStep(Logged):
         if there:
             _check_place(capture, call, graph)
         for what, may_come_again in _changed(run, capture, graph):
-            if (call.key, what) not in self.unsettled:
-                self.unsettled.add((call.key, what))
+            if (call.key, what, may_come_again) not in self.unsettled:
+                self.unsettled.add((call.key, what, may_come_again))
                 self.settles = True
                 raise TransientError(not_closed(what).reason)
             if not may_come_again:
@@ -194,6 +196,7 @@ class LoggedStep(Logged):
         known = {id(t) for t, _ in recording.tensors}
         recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
         self.learn(reads, before)
+        self.unsettled = {one for one in self.unsettled if one[0] != call.key or one[2]}  # the others have settled
         recording.write_back = None  # where the kernel does not answer, the call is made again
         return LoggedRecording(recording, snapshot, None, None)
 
@@ -210,17 +213,23 @@ def _check_place(capture: Capture, call: Call, graph: StateGraph) -> None:
 def _undone(capture: Capture) -> Iterator[list[Any]]:
     """A context in which a run that ends by an exception has done nothing outside; gives the list for the facts about
     tensors, as they are found."""
-    thread = [getattr(STATE, name) for name in _THREAD], dtypes.get_default_dtype()
+    thread = _modes()
     facts: list[Any] = []
     try:
         yield facts
-        if ([getattr(STATE, name) for name in _THREAD], dtypes.get_default_dtype()) != thread:
-            raise not_closed("a mode of gradients that is left set")
+        if _modes() != thread:
+            raise not_closed("a mode that is left set")
     except BaseException:
         capture.undo()
-        for name, value in zip(_THREAD, thread[0], strict=True):
+        *modes, AUTOCAST.dtype, _ = thread
+        for name, value in zip(_THREAD, modes, strict=True):
             setattr(STATE, name, value)
         raise
+
+
+def _modes() -> list[Any]:
+    """The modes of this thread in which operations run."""
+    return [*[getattr(STATE, name) for name in _THREAD], AUTOCAST.dtype, dtypes.get_default_dtype()]
 
 
 def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tuple[str, bool]]:

@@ -179,16 +179,10 @@ def _record(
     clock = time.perf_counter()
     hook_loaded()
     fn = logged.fn
-    recorder = Recorder()
+    recorder = _recorder(logged, plan)
     backend = None if call.device is None else require_cuda("a call on the device")
     recorder.backend = backend or recorder.backend
     integers = Integers(recorder)
-    recorder.float_settings = quiet_settings()
-    recorder.rolls = True
-    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
-    recorder.call_method, recorder.derives = call_method, True
-    recorder.choices = logged.choices if config.select_branches else None
-    recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
@@ -270,6 +264,17 @@ def _record(
     logged.learn(reads, before)
     found.log = snapshot
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
+
+
+def _recorder(logged: Logged, plan: StatePlan) -> Recorder:
+    recorder = Recorder()
+    recorder.float_settings = quiet_settings()
+    recorder.rolls = True
+    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
+    recorder.call_method, recorder.derives = call_method, True
+    recorder.choices = logged.choices if config.select_branches else None
+    recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
+    return recorder
 
 
 def _joined(

@@ -89,17 +89,31 @@ def program_of(graph: Graph, canonical: Canonical, arguments: int, written: int 
 
 
 def launcher(
-    program: DeviceProgram, inputs: int, *, single: bool, stays: bool, numbers: int, counts: np.ndarray
-) -> Callable[..., Any]:
-    """*program*, which takes so many *inputs*, as a callable of them.
+    program: DeviceProgram, inputs: int, captured: Sequence[Any], *, single: bool, stays: bool, numbers: int,
+    counts: np.ndarray,
+) -> Callable[..., Any]:  # fmt: skip
+    """*program*, which takes so many *inputs*, as a callable of them.  *captured*: what those after the arguments were;
+    the answer is None where such a one is of another type, dtype or shape, or on another device.
 
     *single*: it has one result, handed over bare.  *stays*: results are Tensors on the device, else NumPy arrays.  The
     last *numbers* results are what Python looked at to the last bit: NumPy scalars, read back.  Runs are counted in
     ``counts[0]``, failures of guard k in ``counts[1 + k]``.
     """
 
+    xp = require_cuda("a recorded program").modules.xp
+    here, arguments = xp.cuda.Device().id, inputs - len(captured)
+    looks = [(type(x), getattr(x, "dtype", None), getattr(x, "shape", None)) for x in captured]
+
+    def alike(values: Sequence[Any]) -> bool:
+        for value, (kind, dtype, shape) in zip(values, looks, strict=True):
+            if type(value) is not kind or (shape is not None and (value.shape != shape or value.dtype != dtype)):
+                return False
+            if kind is xp.ndarray and value.device.id != here:
+                return False
+        return True
+
     def launch(*values: Any) -> Any:
-        if len(values) != inputs:
+        if len(values) != inputs or (looks and not alike(values[arguments:])):
             return None
         failed, results = program.execute(values)
         counts[1 + failed] += 1
@@ -116,21 +130,20 @@ def launcher(
 def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) -> Callable[..., Any]:
     """*launch* for a slot: with checks of the arguments' types, dtypes, shapes and layouts.
 
-    *example*: the data of a call that *launch* answers for; so many *inputs*, the rest of which are captured arrays.
+    *example*: the data of a call that *launch* answers for; so many *inputs*, the rest of which *launch* looks at.
     None where anything is of another type, dtype, shape or layout, on another device, or asks for a gradient through
     the call.
     """
     xp = require_cuda("a recorded program").modules.xp
     here = xp.cuda.Device().id
-    kinds = [type(x) for x in example] + [np.ndarray] * (inputs - len(example))
+    kinds = [type(x) for x in example]
     looks = [(x.dtype, x.shape) if isinstance(x, (np.ndarray, xp.ndarray)) else None for x in example]
-    looks += [None] * (inputs - len(example))  # captured arrays are as the outside state was seen to be
 
     def checked(*values: Any) -> Any:
         if len(values) != inputs or xp.cuda.Device().id != here:
             return None
         given = []
-        for value, kind, look in zip(values, kinds, looks, strict=True):
+        for value, kind, look in zip(values, kinds, looks, strict=False):
             if kind is xp.ndarray and isinstance(value, TENSORS.types):
                 if TENSORS.requires_grad(value):
                     return None
@@ -142,6 +155,6 @@ def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) ->
             if kind is xp.ndarray and value.device.id != here:
                 return None
             given.append(value)
-        return launch(*given)
+        return launch(*given, *values[len(given) :])
 
     return checked

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...tracer.ir.trees import node_functions
 from ...tracer.record.array import TracedArray
+from ..cuda.arrays import download
 from ..record.call_key import Call
 from ..record.effects import (
     MAX_RESULTS,
@@ -36,6 +37,7 @@ from ..record.effects import (
 from ..record.outputs import whole_containers, with_whole
 from ..state.rebuild import slots
 from ..state.state_graph import StateGraph, StateNode
+from ..tensor_library import TENSORS
 from .arguments import Given
 from .kinds import EAGER, item_key
 from .reads import not_closed
@@ -66,6 +68,8 @@ def effects_of(
     found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
     values = _Values(found, given, inputs, run.texts, found_at, others, graph, lambda x: x.plain())  # type: ignore[arg-type]
     values.originals.update({key: original for key, (_, original) in run.twins.items()})
+    if call.device is not None and call.device.stays:  # what is kept outside is NumPy's, as in a run without a kernel
+        values.taken_over = on_host
     for entry in run.writes.values():
         _write(run, entry, found, values, graph)
     printed = [*printed_effects(run.texts, values)]
@@ -86,6 +90,11 @@ def effects_of(
         raise not_closed("a result that can't be made again")
     found.effects[:0] = values.taken
     return found
+
+
+def on_host(result: Any) -> Any:
+    """A result of a kernel on a device, as NumPy has it."""
+    return download(TENSORS.data(result))[()]
 
 
 def _objects_in(run: LoggedRun, out: Any) -> set[int]:

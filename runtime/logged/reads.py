@@ -28,6 +28,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
+from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state
 from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
@@ -130,7 +131,10 @@ class Facts(NamedTuple):
 
 
 class ReadLog:
-    """The reads of one run.  *stand_in(node)*: the traced array for an array that is read, an input from then on."""
+    """The reads of one run.  *stand_in(node)*: the traced array for an array that is read, an input from then on.
+    ``arrays``: the classes of these."""
+
+    arrays: tuple[type, ...] = (np.ndarray,)
 
     def __init__(
         self, trust: Trust, stand_in: Callable[[StateNode], Any], contents: Collection[str],
@@ -303,7 +307,7 @@ class ReadLog:
         if known is not None:
             return known, self._shown.get(id(value), value)
         kind = type(value)
-        if kind is np.ndarray:
+        if kind in self.arrays:
             return self._array(value, label, label in self._contents)
         if len(self._walker.nodes) > _MAX_NODES:
             raise not_closed("more objects outside than are compared in each call")
@@ -431,11 +435,14 @@ class ReadLog:
         self.pin(cls)
         return self._walker.node("class", cls, label, label)
 
-    def _array(self, value: np.ndarray, label: str, contents: bool) -> tuple[StateNode, Any]:
+    def _array(self, value: Any, label: str, contents: bool) -> tuple[StateNode, Any]:
+        is_input = is_number(value.dtype) and not contents and not self._as_they_are
         if value.dtype.hasobject or not value.dtype.isnative:
             raise not_closed(f"`{label}`, an array of objects")
+        if type(value) is not np.ndarray and not (is_input and as_device(value) is value):
+            raise not_closed(f"`{label}`, an array on a device whose contents are needed")
         made = self._walker.node("array", value, label, label)
-        if is_number(value.dtype) and not contents and not self._as_they_are:
+        if is_input:
             made.sub = True
             shown = self._shown[id(value)] = self._stand_in(made)
             self.inputs.append(made)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.control.arms import Choices
-from ...tracer.ir.errors import unrecordable
+from ...tracer.ir.errors import OutOfMemoryError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
@@ -32,6 +32,7 @@ from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
 from ...tracer.reroll.roll import roll
 from ..config import config
+from ..cuda.availability import require_cuda
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import DATA, OBJECT, TENSOR, Call
@@ -124,6 +125,8 @@ class Logged:
                         return error.options
                     self.refused[call.key] = Refusal.LOG_LEARNS(what=note)
                     return None
+            except OutOfMemoryError:  # of a device: as if there had been no call
+                raise
             except Exception as error:  # the analysed front end meets it, too, and may know what to do
                 self.ended = f"it raised {type(error).__name__}"
                 return None
@@ -141,7 +144,7 @@ class Logged:
     def takes(self, call: Call) -> bool:
         """Whether a run of *call* is tried."""
         known = call.key in self.refused and not self.may_close(call)
-        return call.device is None and self.without.isdisjoint(call.kinds) and not known
+        return self.without.isdisjoint(call.kinds) and not known
 
     def _record(
         self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
@@ -176,14 +179,10 @@ def _record(
     clock = time.perf_counter()
     hook_loaded()
     fn = logged.fn
-    recorder = Recorder()
+    recorder = _recorder(logged, plan)
+    backend = None if call.device is None else require_cuda("a call on the device")
+    recorder.backend = backend or recorder.backend
     integers = Integers(recorder)
-    recorder.float_settings = quiet_settings()
-    recorder.rolls = True
-    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
-    recorder.call_method, recorder.derives = call_method, True
-    recorder.choices = logged.choices if config.select_branches else None
-    recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
@@ -206,6 +205,8 @@ def _record(
 
     before = {} if others is None else logged.numbers
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
+    if backend is not None:  # arrays outside are used where they lie
+        reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
     reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
@@ -263,6 +264,17 @@ def _record(
     logged.learn(reads, before)
     found.log = snapshot
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
+
+
+def _recorder(logged: Logged, plan: StatePlan) -> Recorder:
+    recorder = Recorder()
+    recorder.float_settings = quiet_settings()
+    recorder.rolls = True
+    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
+    recorder.call_method, recorder.derives = call_method, True
+    recorder.choices = logged.choices if config.select_branches else None
+    recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
+    return recorder
 
 
 def _joined(

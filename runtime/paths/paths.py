@@ -23,7 +23,7 @@ from ..cuda.arrays import download, on_device, upload
 from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
-from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call, unwrap
+from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call
 from ..record.recording import Recording, UserRun
 from ..record.trees import Source, make_function
 from ..stats import PathStats
@@ -64,8 +64,7 @@ class Path:
             operands = [f"values[{k}]" for k in range(len(values))]
             source.lines.append(f"return {self.recording.result(source, texts, operands)}")
             self._finish[recorded] = make_function("def finish(r, leaves, values, args, kwargs):", source)
-        leaves = [unwrap(leaf) for leaf in call.leaves]
-        return self._finish[recorded](found, leaves, values, *call.arguments)
+        return self._finish[recorded](found, call.leaves_as_given, values, *call.arguments)
 
     def number_failed(self, k: int) -> int:
         """Count a run in which float *k* had other bits than recorded; returns the index of that guard."""
@@ -139,7 +138,7 @@ def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:
     counts, graph = new_counts(recording), recording.graph
     program = program_of(graph, recording.canonical, recording.arguments)
     bound = launcher(
-        program, len(graph.inputs), single=recording.output.single, stays=stays,
+        program, len(graph.inputs), recording.captured, single=recording.output.single, stays=stays,
         numbers=len(recording.numbers), counts=counts,
     )  # fmt: skip
     return make_path(recording, None, bound, counts), program.cached

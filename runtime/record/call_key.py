@@ -68,6 +68,8 @@ class Call:
     by_value: Call | None = None  # the same call without ints as numbers of the run, if it has any
     # For each leaf of a plain object that occurs a second time in its argument, the leaf where it occurs first.
     repeated: Mapping[int, int] = field(default_factory=dict)
+    # Leaves as the caller has given them, where `leaves` has them in another form.
+    given: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def shares(self) -> bool:
@@ -83,6 +85,11 @@ class Call:
     def plain_objects(self) -> list[Any]:
         """The plain objects that are taken apart, each where it occurs."""
         return [c for c in self.containers if is_registered(type(c))] if self.tree.namespace == OBJECTS else []
+
+    @property
+    def leaves_as_given(self) -> list[Any]:
+        """The leaves, each the very object that the caller has given."""
+        return [unwrap(self.given.get(k, leaf)) for k, leaf in enumerate(self.leaves)]
 
     @property
     def objects(self) -> tuple[Any, ...]:
@@ -176,6 +183,7 @@ def flatten(
         leaves = [leaf.plain() if type(leaf) is MadeArray else leaf for leaf in leaves]
     containers = mutable_containers(tree, (args, kwargs))
     kinds, parts = [], []
+    as_given = list(leaves)
     for k, leaf in enumerate(leaves):
         kind, part = classify(leaf)
         if kind is CONVERTED:
@@ -189,7 +197,8 @@ def flatten(
     elif target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
     key = (tree, tuple(parts), default_dtype.dtype.char, device, AUTOCAST.dtype, raising())
-    call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers)
+    given = {k: leaf for k, leaf in enumerate(as_given) if leaf is not leaves[k]}
+    call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers, given=given)
     if call.shares:
         call.key = (*key, partition(containers))
         call.repeated = _repeated(call)

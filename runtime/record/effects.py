@@ -45,7 +45,7 @@ from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
 from .held_values import holds_traced
 from .outputs import Whole, whole_containers, with_whole
-from .trees import Source
+from .trees import Source, made_once
 
 _SHOWN = (AsValue, KnownModule, KnownType)  # in place of what the user's names mean
 _NANS = math.nan, cmath.nan, cmath.nanj, np.nan
@@ -539,6 +539,7 @@ class _Values:
         found_at: dict[int, _Way | None], others: OtherEffects | None, graph: StateGraph, plain: Callable[[Any], Any],
     ) -> None:  # fmt: skip
         self._graph, self._plain = graph, plain
+        self.taken_over: Callable[[Any], Any] | None = None  # gives NumPy's form of a result that has another
         self._effects, self._given, self._texts, self._others = effects, given, texts, others
         self._stand_ins = inputs
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
@@ -744,9 +745,15 @@ class _Values:
         if known is None:
             known = self._results[id(value)] = value, len(self._effects.arrays)
             self._effects.arrays.append(value)
-        position = known[1]
-        aval = value.aval
-        return ("result", position), lambda source, texts: text_of(aval, source, f"r[{source.results[position]}]")
+        position, aval, taken_over = known[1], value.aval, self.taken_over
+
+        def text(source: Source, texts: Sequence[str]) -> str:
+            place = source.results[position]
+            if taken_over is None:
+                return text_of(aval, source, f"r[{place}]")
+            return text_of(aval, source, made_once(source, f"n{place}", f"{source.constant(taken_over)}(r[{place}])"))
+
+        return ("result", position), text
 
 
 def _another(nan: Any) -> Any:

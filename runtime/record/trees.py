@@ -138,6 +138,14 @@ class Source:
         self.lines.append(f"if {condition}: return {self._otherwise}")
 
 
+def made_once(source: Source, name: str, made: str) -> str:
+    """The *name* of a value, which one line of the *source* makes, whoever asks for it."""
+    line = f"{name} = {made}"
+    if line not in source.lines:
+        source.lines.append(line)
+    return name
+
+
 def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
     """Append statements that take *value* apart as *spec* says; yields the text of each leaf."""
     kind = spec.kind

@@ -7,6 +7,7 @@ import pytest
 
 from tracegrad.runtime.cuda import graphs
 from tracegrad.runtime.cuda import run as run_on_device
+from tracegrad.steps.logged_step import LoggedStep
 from tracegrad.steps.step import StepDispatcher
 
 
@@ -37,6 +38,7 @@ def no_recording(monkeypatch):
         def refuse(*args):
             raise AssertionError("recorded")
 
+        monkeypatch.setattr(LoggedStep, "record", refuse)
         monkeypatch.setattr(StepDispatcher, "_record", refuse)
 
     return forbid

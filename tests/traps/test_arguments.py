@@ -389,3 +389,23 @@ def test_nobody_else_asks_an_argument_for_attributes(kind):
     for _ in range(3):
         assert f.grad(np.ones(2), argument).tolist() == [2.0, 2.0]
     assert Counting.asked == []
+
+
+CONVERTED = {
+    "a mapped file": lambda path: np.memmap(path, dtype=float, shape=3, mode="w+"),
+    "another byte order": lambda path: np.arange(3.0).astype(">f8"),
+}
+
+
+@pytest.mark.parametrize("made", CONVERTED)
+def test_an_argument_that_is_converted_is_kept_and_returned_as_it_is(made, tmp_path):
+    kept = []
+
+    def f(x):
+        kept.append(x)
+        return np.sum(x), x
+
+    compiled, x = compile_grad(f), CONVERTED[made](tmp_path / "x.bin")
+    for _ in range(4):
+        total, same = compiled(x)
+        assert same is x and kept[-1] is x and total == np.sum(x)

@@ -24,10 +24,32 @@ import numpy as np
 
 from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.host_device_split import Divided, divide
-from ..runtime.cuda.availability import require_cuda
+from ..runtime.cuda.availability import current_device, require_cuda
 from ..runtime.cuda.run import program_of
 from ..runtime.launch.binding import argument_records, compiled, launched
+from ..runtime.record.call_key import TENSOR, Call
+from ..runtime.state.state_graph import StateGraph
+from ..tensors.device import CPU, device, on_cuda
 from ..tracer.ir.graph import Graph
+
+
+def place_of_step(call: Call, graph: StateGraph) -> device | None:
+    """The device of a step that reads *graph*: CUDA where one of its tensors lies there.  None: tensors on the host,
+    too, require gradients."""
+    if not graph.on_device and not is_given_there(call):
+        return CPU
+    return None if has_leaves_on_host(call, graph) else device("cuda", current_device())
+
+
+def is_given_there(call: Call) -> bool:
+    """Whether a tensor among the arguments lies on a device."""
+    return any(kind == TENSOR and on_cuda(t._data) for t, kind in zip(call.leaves, call.kinds, strict=True))
+
+
+def has_leaves_on_host(call: Call, graph: StateGraph) -> bool:
+    """Whether a tensor on the host, of the arguments or of *graph*, requires gradients."""
+    tensors = [x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR]
+    return bool(graph.leaves_on_host) or any(t._requires and not on_cuda(t._data) for t in tensors)
 
 
 class StepProgram:

@@ -7,11 +7,13 @@ next call on.  A run that is not closed is undone, and has done nothing outside.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..runtime.config import config
+from ..runtime.cuda.availability import current_device, require_cuda
 from ..runtime.logged.arguments import Given
 from ..runtime.logged.effects import effects_of
 from ..runtime.logged.joined import KnownReads
@@ -32,20 +34,23 @@ from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import is_leaf, unchanged
 from ..tensors import dtypes
 from ..tensors.capture import Capture, capturing
-from ..tensors.device import CPU, on_cuda
+from ..tensors.device import CPU, device
 from ..tensors.modes import STATE
 from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.settings import AUTOCAST
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import Integers
 from ..tracer.record.retry import Options, Retry
+from .device_program import has_leaves_on_host, is_given_there
 from .outside import Outside
 from .state_visitors import tensor_facts
 from .step_autograd import derive
-from .step_reads import StepReads
+from .step_reads import ElsewhereError, StepReads
 from .step_recording import HELD, STATE_ARRAY, arguments_of, finished, recorder_of_tensors
 from .step_run import StepRun
 
+_OF_DEVICES = (Refusal.STEP_DEVICE, Refusal.STEP_MIXED)  # what only a run on the device can do
 _THREAD = ("grad", "inference", "anomaly", "check_nan")
 
 
@@ -62,17 +67,20 @@ class LoggedStep(Logged):
 
     def __init__(self, fn: Any) -> None:
         super().__init__(fn)
-        self.unsettled: set[Any] = set()  # (key of calls, place that a run has read and changed)
+        # (key of calls, place that a run has read and changed, whether it may be read so again)
+        self.unsettled: set[tuple[Any, str, bool]] = set()
         self.settles = False  # whether the last run has
+        self.there: set[Any] = set()  # keys of calls whose tensors from outside lie on a device
 
     def takes(self, call: Call) -> bool:
         return call.key not in self.refused and super().takes(call) and not call.repeated
 
     def record(self, call: Call, *given: Any, **named: Any) -> LoggedRecording | Options | None:
         self.settles = False
-        if len(self.refused) + len(self.unsettled) > 2 * config.max_variants:
+        if len(self.refused) + len(self.unsettled) + len(self.there) > 2 * config.max_variants:
             self.refused.clear()
             self.unsettled.clear()
+            self.there.clear()
         found = super().record(call, *given, **named)
         if found is None and not self.settles and self.takes(call):
             self.refused[call.key] = Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")
@@ -81,14 +89,37 @@ class LoggedStep(Logged):
     def _record(
         self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
     ) -> LoggedRecording:
-        if any(on_cuda(x._data) for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR):
-            raise not_closed("tensors on a device")
-        recorder = recorder_of_tensors((), True)
+        before = {} if others is None else self.numbers
+        if is_given_there(call):
+            return self._run_for(True, call, before)
+        first = call.key in self.there
+        try:
+            return self._run_for(first, call, before)
+        except ElsewhereError:
+            self.there ^= {call.key}
+        try:
+            return self._run_for(not first, call, before)
+        except ElsewhereError as error:
+            raise NotClosedError(error.reason) from None
+
+    def _run_for(self, there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
+        """The recording of a run on the device, or on the host.
+
+        :raises ElsewhereError: where the other one is to be tried."""
+        recorder = recorder_of_tensors((), not there)
+        place = device("cuda", current_device()) if there else CPU
+        if there:
+            recorder.backend = require_cuda("a step on the device")
         names = leaf_names(self.fn, call)
         arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
-        capture = Capture(recorder, arguments)
-        with fewer_collections(), capturing(capture), _undone(capture) as facts:
-            return self._run(capture, call, names, arguments, {} if others is None else self.numbers, facts)
+        capture = Capture(recorder, arguments, place)
+        try:
+            with fewer_collections(), capturing(capture), _undone(capture) as facts:
+                return self._run(capture, call, names, arguments, before, facts)
+        except NotClosedError as error:
+            if there or error.reason.code not in _OF_DEVICES:
+                raise
+            raise ElsewhereError(error.reason) from None
 
     def _run(
         self, capture: Capture, call: Call, names: Sequence[str], arguments: dict[int, str], before: dict[str, Any],
@@ -115,11 +146,12 @@ class LoggedStep(Logged):
             stand_ins[id(node)] = made
             return made
 
-        reads = StepReads(stands_for, self.contents, self.varying, before, arguments)
+        there = capture.device is not CPU
+        reads = StepReads(stands_for, self.contents, self.varying, before, arguments, there)
         reads.facts = facts
         reads.begin(self.fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
         run = StepRun(reads, recorder)
-        run.capture, capture.log, capture._names = capture, run, {**arguments}
+        run.capture, capture.log, capture.names = capture, run, ChainMap(arguments, reads.tensors)
         self.begin(run, integers)
         given = Given(reads, call, leaves, positional_names(self.fn))
         try:
@@ -135,9 +167,11 @@ class LoggedStep(Logged):
         integers.refuse()
         run.check_ways()
         graph = reads.graph(run.untouched(), run.places())
+        if there:
+            _check_place(capture, call, graph)
         for what, may_come_again in _changed(run, capture, graph):
-            if (call.key, what) not in self.unsettled:
-                self.unsettled.add((call.key, what))
+            if (call.key, what, may_come_again) not in self.unsettled:
+                self.unsettled.add((call.key, what, may_come_again))
                 self.settles = True
                 raise TransientError(not_closed(what).reason)
             if not may_come_again:
@@ -162,25 +196,40 @@ class LoggedStep(Logged):
         known = {id(t) for t, _ in recording.tensors}
         recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
         self.learn(reads, before)
+        self.unsettled = {one for one in self.unsettled if one[0] != call.key or one[2]}  # the others have settled
         recording.write_back = None  # where the kernel does not answer, the call is made again
         return LoggedRecording(recording, snapshot, None, None)
+
+
+def _check_place(capture: Capture, call: Call, graph: StateGraph) -> None:
+    """An error where a run for the device is none."""
+    if "cuda" not in capture.met:
+        raise ElsewhereError(not_closed("tensors on the host alone").reason)
+    if has_leaves_on_host(call, graph):
+        raise NotClosedError(Refusal.STEP_TWO_DEVICES())
 
 
 @contextmanager
 def _undone(capture: Capture) -> Iterator[list[Any]]:
     """A context in which a run that ends by an exception has done nothing outside; gives the list for the facts about
     tensors, as they are found."""
-    thread = [getattr(STATE, name) for name in _THREAD], dtypes.get_default_dtype()
+    thread = _modes()
     facts: list[Any] = []
     try:
         yield facts
-        if ([getattr(STATE, name) for name in _THREAD], dtypes.get_default_dtype()) != thread:
-            raise not_closed("a mode of gradients that is left set")
+        if _modes() != thread:
+            raise not_closed("a mode that is left set")
     except BaseException:
         capture.undo()
-        for name, value in zip(_THREAD, thread[0], strict=True):
+        *modes, AUTOCAST.dtype, _ = thread
+        for name, value in zip(_THREAD, modes, strict=True):
             setattr(STATE, name, value)
         raise
+
+
+def _modes() -> list[Any]:
+    """The modes of this thread in which operations run."""
+    return [*[getattr(STATE, name) for name in _THREAD], AUTOCAST.dtype, dtypes.get_default_dtype()]
 
 
 def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tuple[str, bool]]:

@@ -14,7 +14,7 @@ import numpy as np
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..runtime.record.effects import Expression
-from ..runtime.record.trees import Source
+from ..runtime.record.trees import Source, made_once
 from ..runtime.state.rebuild import leads_to_effects
 from ..runtime.state.state_graph import Edge, Leaf, StateNode
 from ..runtime.state.state_plan import Snapshot
@@ -319,14 +319,6 @@ def tensor_of(source: Source, result: str) -> str:
     name = f"t{result.partition('r[')[2].partition(']')[0]}"
     source.names.update(make=make, asarray=as_array)
     return made_once(source, name, f"make(asarray({result}))")
-
-
-def made_once(source: Source, name: str, made: str) -> str:
-    """The *name* of a tensor, which one line of the *source* makes, whoever asks for it."""
-    line = f"{name} = {made}"
-    if line not in source.lines:
-        source.lines.append(line)
-    return name
 
 
 def _item(group: dict[str, Any], key: str) -> Expression:

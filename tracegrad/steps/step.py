@@ -20,7 +20,6 @@ from typing import Any, Generic, Protocol, overload
 
 from ..nn.module import Module
 from ..runtime.config import config
-from ..runtime.cuda.availability import current_device
 from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.notebook import function_html
@@ -35,7 +34,6 @@ from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
 from ..runtime.stats import Stats, short_name
 from ..runtime.wrapper import P, R, Wrapper
-from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.node import epoch
 from ..tracer.control.arms import MANY_PATHS
@@ -45,7 +43,7 @@ from ..tracer.ir.refusals import Reason, Refusal, listed
 from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.recorder import current_recorder
 from ..tracer.record.retry import Options
-from .device_program import StepProgram
+from .device_program import StepProgram, place_of_step
 from .step_recording import TensorRecording, record_tensors, restore_streams, save_streams, scalar_type
 
 _OFTEN = 4  # calls of a kind that could not be recorded, before no more is tried
@@ -175,6 +173,11 @@ class StepDispatcher(Dispatcher):
         refused = {} if self.logged is None else self.logged.refused
         return [f"its code is analysed: {reason}" for reason in dict.fromkeys(refused.values())]
 
+    def _unseen(self, call: Call) -> list[Reason]:
+        """The reason why no run like *call* has a closed log, if one was tried."""
+        reason = None if self.logged is None else self.logged.refused.get(call.key)
+        return [] if reason is None else [reason]
+
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         for found in known:
             now = found.snapshot.check(*call.objects) if found.reads is not None else None
@@ -189,7 +192,7 @@ class StepDispatcher(Dispatcher):
         return variant, arrays, snapshot
 
     def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
-        if _place(call, snapshot) is None:
+        if place_of_step(call, snapshot.graph) is None:
             self.stats.live = str(Refusal.STEP_TWO_DEVICES())
             return self._eagerly(call)
         if (shared := self._shared(endpoint.mode, call, snapshot.graph.nodes)) is not None:
@@ -197,7 +200,7 @@ class StepDispatcher(Dispatcher):
         if plan.provable:
             return MISS
         snapshot.release()  # the step may be asked whether an object is still there
-        return self._unrecorded(endpoint, call, plan.reasons)
+        return self._unrecorded(endpoint, call, plan.reasons or self._unseen(call))
 
     def _eagerly(self, call: Call) -> Any:
         args, kwargs = call.arguments
@@ -206,7 +209,7 @@ class StepDispatcher(Dispatcher):
     def _record(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
     ) -> TensorRecording:
-        place = _place(call, snapshot)
+        place = place_of_step(call, snapshot.graph)
         assert place is not None
         return record_tensors(self.fn, call, plan, snapshot, place, capacities)
 
@@ -299,17 +302,6 @@ def _keyed(call: Call) -> Call:
     same = partition([x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR])
     call.key = (*call.key, same, STATE.grad)
     return call
-
-
-def _place(call: Call, snapshot: Snapshot) -> device | None:
-    """The device of a step: CUDA where one of its tensors lies there.  None: tensors on the host, too, require
-    gradients."""
-    tensors = [x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR]
-    if not snapshot.graph.on_device and not any(on_cuda(t._data) for t in tensors):
-        return CPU
-    if snapshot.graph.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
-        return None
-    return device("cuda", current_device())
 
 
 class _Options(Protocol):

@@ -16,7 +16,7 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
-from ..runtime.logged.reads import ReadLog, not_closed
+from ..runtime.logged.reads import NotClosedError, ReadLog, not_closed
 from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
 from ..runtime.state.trust import Trust
 from ..tensors.device import on_cuda
@@ -47,15 +47,22 @@ def is_converted(fn: Any) -> bool:
     return fn.__globals__.get("__name__") in CONVERTED
 
 
+class ElsewhereError(NotClosedError):
+    """The run is to be made again for the other device: its tensors do not lie where it was to run."""
+
+    lasting = False
+
+
 class StepReads(ReadLog):
-    """The reads of one run of a step; *arguments*: ids of the tensors among its arguments."""
+    """The reads of one run of a step; *arguments*: ids of the tensors among its arguments; *there*: it is to run on a
+    device."""
 
     def __init__(
         self, stand_in: Callable[[StateNode], Any], contents: Collection[str], varying: Collection[str] = (),
-        before: Mapping[str, Any] = MappingProxyType({}), arguments: Collection[int] = (),
+        before: Mapping[str, Any] = MappingProxyType({}), arguments: Collection[int] = (), there: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(StepTrust(), stand_in, contents, {*varying}, before)
-        self.arguments = arguments
+        self.arguments, self.there = arguments, there
         self.facts: list[tuple[Tensor, tuple[Any, ...]]] = []  # of the tensors that were read
         self._live: set[int] = set()  # ids of containers whose floats are numbers of the run
 
@@ -83,10 +90,14 @@ class StepReads(ReadLog):
             raise not_closed(f"`{label}`, a tensor that is an argument, too")
         if kind not in (Tensor, Parameter):
             raise not_closed(f"`{label}`, a tensor of the class {kind.__qualname__}")
-        if on_cuda(t._data):
-            raise not_closed(f"`{label}`, a tensor on a device")
         if at_leaf(t):
             raise not_closed(f"`{label}`, a tensor with hooks")
+        if on_cuda(t._data):
+            if not self.there:
+                raise ElsewhereError(not_closed(f"`{label}`, a tensor on a device").reason)
+            self._walker.on_device.append(label)
+        elif t._requires:
+            self._walker.leaves_on_host.append(label)
         self._walker.tensors[id(t)] = label.removeprefix("global ").removeprefix("closure ")
         if label in self._varying and (known := held_facts(t)) is not None:
             made = self._walker.node("held", t, label, label, extra=(held_facts, known))
@@ -101,7 +112,13 @@ class StepReads(ReadLog):
         made.edge("quiet", "facts", self._walker.leaf(facts, True))
         return made
 
+    @property
+    def tensors(self) -> dict[int, str]:
+        """The names of the tensors that were read, by id."""
+        return self._walker.tensors
+
     def graph(self, *given: Any) -> StateGraph:
         found = super().graph(*given)
-        found.tensors = self._walker.tensors
+        walker = self._walker
+        found.tensors, found.on_device, found.leaves_on_host = walker.tensors, walker.on_device, walker.leaves_on_host
         return found

@@ -37,7 +37,7 @@ class StepRun(LoggedRun):
     """One run of a step."""
 
     reads: StepReads
-    contexts = frozenset((*LoggedRun.contexts, "tracegrad.tensors.modes"))
+    contexts = frozenset((*LoggedRun.contexts, "tracegrad.tensors.modes", "tracegrad.tensors.autocast"))
     over_symbols = False
     capture: Any = None
 

@@ -16,7 +16,7 @@ Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -79,11 +79,12 @@ class Root:
 class Capture:
     """Effects of one recording of eager code, and the state that it read."""
 
-    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
+    def __init__(self, recorder: Recorder, names: Mapping[int, str] | None = None, place: device = CPU) -> None:
         self.recorder = recorder
         self.device = place  # the device of arrays that are not in `places`
         self.places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> (Storage, its device)
-        self._names = names or {}  # id of a tensor -> its name
+        self.met: set[str] = set()  # types of the devices on which arrays of the run lie
+        self.names = names or {}  # id of a tensor -> its name
         self.roots: list[Root] = []
         self.sources: list[tuple[str, Any]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id of a tensor -> (tensor, the .grad assigned to it)
@@ -135,7 +136,7 @@ class Capture:
                     "tracegrad.view_as_real(z) and make z of it in the step"
                 )
             owner = self._grad_of.get(id(t))
-            name = f"`{self._names[id(t)]}`" if id(t) in self._names else "a tensor from outside"
+            name = f"`{self.names[id(t)]}`" if id(t) in self.names else "a tensor from outside"
             var = self.recorder.add_input(for_kernel(t._data), name)
             traced = TracedArray(var, self.recorder)
             traced._storage.array0d = True
@@ -234,6 +235,7 @@ class Capture:
 
     def put(self, data: TracedArray, place: device) -> TracedArray:
         """Note that *data* lies on *place*."""
+        self.met.add(place.type)
         if place.type != self.device.type or id(data._storage) in self.places:
             self.places[id(data._storage)] = data._storage, place
         return data

@@ -23,6 +23,7 @@ from . import tensor as core
 from .apply import apply
 from .device import device_of
 from .inplace import check_writable, inplace
+from .modes import STATE
 from .op import EagerOp
 from .tensor import METHODS, Tensor, make, raw
 from .transfer import to_device
@@ -121,7 +122,8 @@ def operand(t: Tensor, other: Any) -> Any:
         dtype, own = raw(t).dtype, _NUMBERS.get(other.aval.dtype.kind) or dtypes.get_default_dtype()
         if other.aval.is_complex:
             own = dtypes.default_complex()
-        return make(wrap_array(cast(other.atom, dtypes.promote(dtype, 0, own, -1))))
+        number = wrap_array(cast(other.atom, dtypes.promote(dtype, 0, own, -1)))
+        return make(number if STATE.capture is None else STATE.capture.put(number, device_of(raw(t))))
     if isinstance(other, (bool, np.bool_)):
         other = int(other) if raw(t).dtype.kind != "b" else bool(other)
         kind = type(other)

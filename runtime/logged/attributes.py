@@ -24,6 +24,7 @@ from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _OF_MEMBERS = frozenset(("value", "_value_", "name", "_name_"))
+_OF_WRAPPERS = frozenset(("grad", "value_and_grad"))
 _OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
@@ -294,7 +295,7 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         if kind in (types.FrameType, types.TracebackType, types.CodeType):
             raise not_closed(f"`.{name}` of a {kind.__name__}")
         return getattr(obj, name)
-    if kind in (list, tuple, dict, set, frozenset):
+    if kind in (list, tuple, dict, set, frozenset) or (is_wrapper(obj) and name in _OF_WRAPPERS):
         return getattr(obj, name)  # a method, which the call looks at
     if node.kind == "logger" and name in LOG_METHODS and name not in obj.__dict__:
         reads.lacks_own(obj, name)

@@ -45,7 +45,7 @@ CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
     defaultdict: "dict", Counter: "dict",
 }  # fmt: skip
-KEYED = frozenset((dict, defaultdict, Counter))  # classes of dicts whose items a run may set
+KEYED = frozenset((dict, defaultdict, Counter, OrderedDict))  # classes of dicts whose items a run may set
 #: classes of Python's own whose objects are no more than their attributes, and whose code is followed as the user's
 OPENED = frozenset((types.SimpleNamespace, ChainMap, UserDict, UserList))
 #: what attributes are read, set and deleted by where a class has no way of its own
@@ -98,6 +98,10 @@ class NotClosedError(BaseException):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def _is_input(child: Leaf | StateNode) -> bool:
+    return isinstance(child, StateNode) and child.kind in ("number", "array")
 
 
 def is_generic(raw: Any) -> bool:
@@ -276,6 +280,13 @@ class ReadLog:
             hooked = any("__subclasshook__" in vars(base) for base in cls.__mro__[:-1])
             self._walker.abstract |= hooked or cls not in kind.__mro__
 
+    def is_this(self, node: StateNode) -> None:
+        """An object is compared by its identity: it is a key of a dict outside, or is looked for among the keys."""
+        place = _place(node, "items", None)
+        if place not in self._edges:
+            self._add(node, Edge("items", None, Leaf(node.obj, False), False), place, node.obj)
+            self.here = self.here or "it looks for objects among the keys of a dict"
+
     def by_identity(self, *values: Any) -> None:
         """The run asks which of equal *values* these are."""
         self._very.update({id(value): value for value in values})
@@ -360,7 +371,8 @@ class ReadLog:
             made = node(CONTAINERS[kind], value, label, label)
             if kind is set or kind is frozenset:
                 for index, item in enumerate(list(value)):
-                    self.read(made, "element", index, item, f"an element of {label}")
+                    child, shown = self.visit(item, f"an element of {label}")  # no number of the run
+                    self._add(made, Edge("element", index, child, False), _place(made, "element", index), shown)
             return made
         if kind is types.MethodType:
             made = node("method", value, label, label)
@@ -574,6 +586,8 @@ class ReadLog:
         untouched = self._untouched.union(untouched)
         self.over = True
         for node in walker.nodes:
+            if id(node.obj) in untouched and node.kind == "set":
+                node.edges = []
             if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
                 node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)
         for node in walker.nodes:
@@ -585,7 +599,7 @@ class ReadLog:
             if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
                 leaf.by_value = False
         lacking = {key: shadow | absent for key, (shadow, absent) in self._instances.items()}
-        loose = pin_reads(walker, lacking, written)
+        loose = {**pin_reads(walker, lacking, written), **self._loose_in_classes(written)}
         fixed = [node for node in walker.nodes if node.fixed]
         mark(walker.roots, walker.nodes)
         for node in walker.nodes:
@@ -601,3 +615,15 @@ class ReadLog:
             walker.lists, walker.abstract, [], functions, loose,
         )  # fmt: skip
         return graph
+
+    def _loose_in_classes(self, written: Mapping[int, Collection[Any] | None]) -> dict[int, Collection[Any]]:
+        """The names of classes that the run writes, and has not read but as inputs, by the id of the class: they are
+        compared as inputs, and in no other way."""
+        loose: dict[int, Collection[Any]] = {}
+        for cls in self._walker.classes:
+            for base in cls.__mro__:
+                names = written.get(id(base)) or ()
+                found = [(name, self._children.get(_place(None, "class", (id(base), name)))) for name in names]
+                if found:
+                    loose[id(base)] = {name for name, child in found if child is None or _is_input(child)}
+        return loose

@@ -10,17 +10,10 @@ import logging
 
 import numpy as np
 import pytest
-from worlds import disagreement
+from closed_kinds import check
 
 import tracegrad
 from tracegrad.runtime.launch.kernel_cache import kernels
-
-HEAD = """
-import collections, contextlib, dataclasses, enum, functools, types, warnings
-import numpy as np
-import tracegrad as tg
-from tracegrad import autograd
-"""
 
 # what is outside, what the function does with it, and changes between calls: (world, body, changes)
 KINDS = {
@@ -45,7 +38,7 @@ KINDS = {
     "a counter": (
         "d = collections.Counter('aab')", "d['c'] += 1\ns = s * d['a'] + d['q']", ["d['a'] = 7", "d.update('q')"]),
     "a dict by objects": (
-        "class K: pass\nk, j = K(), K()\nd = {k: 2.0}", "s = s * d[k] + (j in d)", ["d[j] = 1.0", "d[k] = 3.0"]),
+        "class K: pass\nk, j = K(), K()\nd = {k: 2.0}", "s = s * d[k] + (j in d)", ["d[j] = 1.0", "d[k] = 3.0\nk, j = j, k"]),
     "a dict by members": (
         "class K(enum.Enum):\n    A = 1\n    B = 2\nd = {K.A: 2.0, K.B: 3.0}",
         "s = s * d[K.A]", ["d[K.A] = 3.0", "del d[K.B]"]),
@@ -211,19 +204,6 @@ TRANSFORMS = {
     "a checkpoint": ("g = tg.checkpoint(wave)", "s = s * np.sum(g(x))"),
     "a tree": ("", "s = s * np.sum(tg.tree.map(lambda a: a * rate, {'a': x, 'b': [x, x]})['b'][1])"),
 }  # fmt: skip
-
-
-def check(world, body, changes):
-    def closed(compiled):
-        logged = compiled._dispatcher.logged
-        assert not logged.refused and not compiled.stats.live, [*map(str, logged.refused.values())]
-
-    text = "".join(f"    {line}\n" for line in ["s = np.sum(x)", *body.split("\n"), "return s"])
-    source = f"{HEAD}{world}\ndef f(x):\n{text}"
-    found = disagreement(
-        source, calls=6, changes={2 * k + 2: change for k, change in enumerate(changes)}, look=closed
-    )  # fmt: skip
-    assert found is None, found
 
 
 @pytest.fixture(autouse=True)

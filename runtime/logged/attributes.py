@@ -283,6 +283,8 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
         if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
             if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.library(base):
                 reads.read_class(base, name, raw)
+                if type(raw) is types.BuiltinFunctionType:  # `__new__`, which is no method
+                    return raw
                 return raw.__get__(None if type(raw) is staticmethod else own, kind)
             if type(raw) is classmethod:
                 reads.read_class(base, name, raw)

@@ -109,6 +109,8 @@ class Calls(KeptResults):
         if kind is types.MethodType:
             if type(f.__self__) in TRACED:
                 return self.handing(f, args, kwargs, False)
+            if type(f.__self__) in CONTAINERS:
+                return self.call_method(f.__self__, f.__name__, *args, **kwargs)
             if is_wrapper(f.__self__):
                 return self._within(getattr(self.rewrapped(f.__self__), f.__name__), args, kwargs)
             return self.call(f.__func__, f.__self__, *args, **kwargs)

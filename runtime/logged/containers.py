@@ -285,7 +285,7 @@ class Containers(LibraryObjects):
             return self.change_set(obj, name, args)
         if kind in KEYED and name in ("update", "pop", "setdefault", "clear", "popitem", "move_to_end"):
             if kind is Counter and name == "update":
-                raise self.refuse(".update() of a Counter from outside")
+                return self._count(obj, *args, **kwargs)
             if name == "update" and len(args) <= 1 and all(type(x) is dict for x in args):
                 for key, value in [*(self.parts_of(args[0]) if args else {}).items(), *kwargs.items()]:
                     self.set_key(obj, key, value)
@@ -294,6 +294,15 @@ class Containers(LibraryObjects):
                 self.is_this(key)
             return self.method_of_container(self.whole_dict(obj), kind, name, args, kwargs)
         raise self.refuse(f".{name}() of an object from outside")
+
+    def _count(self, obj: Counter[Any], given: Any = (), **more: Any) -> None:
+        """``obj.update(given, **more)`` of a Counter outside, which adds."""
+        by_key = isinstance(given, dict)
+        if by_key and type(given) not in CONTAINERS:
+            raise self.refuse(f"a Counter that is updated from an object of the class {type(given).__qualname__}")
+        pairs = self.parts_of(given).items() if by_key else [(key, 1) for key in self.iterable(given)]
+        for key, count in [*pairs, *more.items()]:
+            self.set_key(obj, key, self.call(operator.add, count, self.item(obj, key)))
 
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
         self.check_key(key)

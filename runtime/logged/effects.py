@@ -124,7 +124,8 @@ def _write(run: LoggedRun, entry: Written, found: Effects, values: _Values, grap
     if isinstance(entry, WrittenElements):
         made = [_of_set(name, args, way, values) for name, args in entry.calls]
     elif entry.whole is not None:
-        made = list(_rewriting(owner, at, (entry.before, entry.whole), values))
+        now = list(entry.whole) if isinstance(entry, WrittenItems) else entry.whole
+        made = list(_rewriting(owner, at, (entry.before, now), values))
     elif isinstance(entry, WrittenItems):
         found_on = values.way_to(owner)
         made = [_growth(_sink(owner), entry.tail, found_on, way, values)]

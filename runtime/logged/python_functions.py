@@ -288,7 +288,9 @@ def _is_copied_by_parts(run: Any, x: Any, other: str) -> bool:
 
 def _copied(run: Any, x: Any, memo: dict[int, Any] | None) -> Any:
     """A copy of an object; with *memo* of what it holds, too."""
-    node, made = run.reads.node_of(x), run.made(object.__new__(type(x)))
+    kind: Any = type(x)
+    made = run.made(kind() if kind is types.SimpleNamespace else object.__new__(kind))
+    node = run.reads.node_of(x)
     copyreg._slotnames(type(x))  # type: ignore[attr-defined]  # which `copy` leaves in the class
     names: Any = dict_of(x) if node is None else run.frame.attr(x, "__dict__")
     if node is not None and run.writes.get(id(x)) is not None:

@@ -398,6 +398,10 @@ class ReadLog:
             return made
         if kind in _BY_IDENTITY and self._is_plain_c(value):
             return Leaf(value, False)
+        if kind is types.BuiltinFunctionType and type(value.__self__) in CONTAINERS:
+            made = node("adder", value, label, label)
+            self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
+            return made
         if kind in (property, staticmethod, classmethod, functools.cached_property):
             made = node("const", value, label, label)
             for part in ("fget", "fset", "__func__", "func"):

@@ -24,6 +24,8 @@ def check(world: str, body: str, changes: Sequence[str], calls: int = 6, most: i
         logged, stats = compiled._dispatcher.logged, compiled.stats
         assert not logged.refused and not stats.live, [*map(str, logged.refused.values())]
         assert not most or stats.traces <= most, stats
+        kept = [v for e in compiled._dispatcher.endpoints.values() for known in e.variants.values() for v in known]
+        assert all(v.reads is not None for v in kept), logged.ended
 
     text = "".join(f"    {line}\n" for line in ["s = np.sum(x)", *body.split("\n"), "return s"])
     source = f"{HEAD}{world}\ndef f(x):\n{text}"

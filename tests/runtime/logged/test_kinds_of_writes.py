@@ -62,6 +62,11 @@ WRITES = {
         "d = collections.OrderedDict(a=2.0, b=3.0)", "k, v = d.popitem(last=False)\ns = s * v\nd[k] = v", ["d['c'] = 1.0", "d.move_to_end('a')"], 0),
     "a deque": (
         "q = collections.deque([1.0, 2.0], maxlen=3)", "s = s * q.popleft()\nq.append(s)\nq.appendleft(2.5)\ns = s + q[0] * q[-1] + len(q)", ["q.append(9.0)", "q = collections.deque([4.0])"], 0),
+    "a counter that is updated": (
+        "c, more = collections.Counter('aab'), {'a': 2}", "c.update('bc')\nc.update(more, d=1)\ns = s * c['a'] + c['d']", ["more['a'] = 5", "c['d'] = 1.5"], 0),
+    "a method that is bound beforehand": (
+        "rows, seen = [1.0], {}\nput, have = rows.append, types.SimpleNamespace(seen=seen.update)", "put(s)\nhave.seen(a=s)\ns = s * rows[0] + len(rows)",
+        ["rows[0] = 3.0", "put = [].append", "seen['a'] = 1.0\nhave.seen = seen.setdefault\nhave.seen = seen.update"], 0),
     "a deque that only grows": ("q = collections.deque(maxlen=3)", "q.append(s)\nq.extend([1.0, s])", ["q.clear()", "q = collections.deque()"], 1),
 }  # fmt: skip
 

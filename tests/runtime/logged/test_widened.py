@@ -174,6 +174,15 @@ KINDS = {
     "named tuples backwards": (
         "class P(collections.namedtuple('P', 'a b')): pass\np = P(1.5, 2.0)",
         "s = s * next(reversed(p))", ["P.__reversed__ = lambda self: iter([0.5])"]),
+    "a match": (
+        "class A: pass\n@dataclasses.dataclass\nclass P:\n    a: object\n    b: float = 2.0\np, d, L, a = P(1.5), {'kind': 'mul', 'by': 2.0, 'of': 1}, [1.0, 2.0, 3.0], A()",
+        "match d:\n    case {'kind': 'mul', 'by': by, **rest}: s = s * by + len(rest)\n    case {'kind': 'add', 'by': by}: s = s + by\n"
+        "match L:\n    case [first, *_, last] if last > first: s = s * first + last\n    case [only]: s = s * only\n"
+        "match p:\n    case P(1.5, b=b): s = s * b\n    case A(): s = -s\nmatch (x[0], a):\n    case (y, A()): s = s * y\n    case (y, _): s = s + y",
+        ["d['kind'] = 'add'\nL[0] = 5.0", "p.b = 3.0\nd['new'] = 1\nL[:] = [4.0]", "p = a\na = 1"]),
+    "a match in a loop": (
+        "ops = [('mul', 2.0), ('add', 1.0), 'neg', ('mul', 3.0)]",
+        "for op in ops:\n    match op:\n        case ('mul', k): s = s * k\n        case ('add', k): s = s + k\n        case _: s = -s", ["ops[0] = 'neg'", "ops.append(('add', 5.0))"]),
     "a number that is needed as it is": (
         "d = {'n': 0}\nL = [1.0, 2.0, 3.0]", "for _ in range(2):\n    s = s * L[d['n'] % 3]\n    d['n'] += 1", []),
 }  # fmt: skip

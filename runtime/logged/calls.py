@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from contextvars import Context, ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ..state.kept_cache import CACHE
+from ..state.pins import MISSING, context_value
 from ..state.state_graph import StateNode
 from ..state.trust import impurity, setting_of
 from ..state.values import is_leaf
@@ -256,6 +258,8 @@ class Calls(KeptResults):
             return self.call_method(owner, f.__name__, *args, **kwargs)
         if type(f) is types.MethodWrapperType and is_generic(found_in(f.__objclass__, f.__name__)[1]):
             return self._by_generic(f, owner, *args, **kwargs)
+        if type(owner) is ContextVar and f.__name__ == "get" and not kwargs:
+            return self._of_context(owner, *args)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if is_refused(f):
@@ -267,6 +271,19 @@ class Calls(KeptResults):
             return self._call_own(ours, f, args, kwargs)
         self.changes(owner)
         return self._natively(f, args, kwargs, False)
+
+    def _of_context(self, variable: ContextVar[Any], *default: Any) -> Any:
+        """``variable.get(*default)``."""
+        node = self.reads.node_of(variable)
+        if node is None or (default and Context().run(context_value, variable) is not MISSING):
+            raise self.refuse("the value of a context variable with two defaults")
+        label = f"{node.label}.get()"
+        value = self.reads.read(node, "context", variable, context_value(variable), label)
+        if value is not MISSING:
+            return value
+        if not default:
+            raise LookupError(variable)
+        return default[0]
 
     def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
         """An object of a library's class that can be called: NumPy's functions, Cython's."""

@@ -220,6 +220,9 @@ def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
     kind = type(given)
     if kind in CONTAINERS and issubclass(kind, dict):
         return run.made({**run.parts_of(given), **kwargs})
+    node = run.reads.node_of(given)
+    if node is not None and node.kind == "known":  # the environment, which is compared as a whole
+        return run.made(dict(given, **kwargs))
     if kind not in CONTAINERS and kind not in PLAIN and not hasattr(kind, "__next__") and hasattr(given, "keys"):
         raise run.refuse(f"a dict of an object of the class {kind.__qualname__}")
     pairs: Any = [x if type(x) is str else tuple(run.iterable(x)) for x in run.iterable(given)]

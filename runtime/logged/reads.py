@@ -19,6 +19,7 @@ import os
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Collection, Container, Hashable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -499,6 +500,8 @@ class ReadLog:
             return self._walker.node("logger", value, label, label)
         if kind is type(os.environ):
             self.depends(ENVIRONMENT)
+            return self._walker.node("known", value, label, label)
+        if kind is ContextVar:
             return self._walker.node("known", value, label, label)
         store, top = dict_of(value), kind.__module__.partition(".")[0]
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None

@@ -132,6 +132,12 @@ KINDS = {
         "import os\nos.environ['A_NAME_OF_THIS_TEST'] = '2'",
         "s = s * float(os.environ['A_NAME_OF_THIS_TEST']) * ('A_NAME_OF_THIS_TEST' in os.environ) + len(os.environ.get('ANOTHER', 'abc'))",
         ["os.environ['A_NAME_OF_THIS_TEST'] = '3'"]),
+    "context variables": (
+        "import contextvars\nclass A: w = 2.0\nrate, a, arr = contextvars.ContextVar('rate', default=2.0), contextvars.ContextVar('a'), contextvars.ContextVar('arr', default=np.ones(3))",
+        "s = s * rate.get() + a.get(A).w + np.sum(arr.get() * x)\ntry: s = s * a.get().w\nexcept LookupError: s = -s",
+        ["rate.set(3.0)\narr.get()[0] = 2.0", "b = A()\na.set(b)\nb.w = 5.0", "b.w = 7.0\nrate = contextvars.ContextVar('r', default=1.0)"]),
+    "the environment as a dict": (
+        "import os\nos.environ['A_NAME_OF_THIS_TEST'] = '2'", "s = s * float(dict(os.environ)['A_NAME_OF_THIS_TEST'])", ["os.environ['A_NAME_OF_THIS_TEST'] = '3'"]),
     "fields of a data class": (
         "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: object\n    b: float = 2.0\np = P(1.0)",
         "q = dataclasses.replace(p, a=s)\ns = q.a * q.b", ["p = P(1.0, 3.0)"]),

@@ -206,7 +206,8 @@ CALLS = {
     ],
     classes: [
         Point(0, 3), Point(0.0), Point(1, Point(2)), Point(4, 4), Point(4, 5), Plain(3), "t", b"t", 5, 2.5, True,
-        Pair(1, [2, 3]), Pair(1, 2), [9, 8], {"kind": Color.RED, "at": None}, {"kind": 3, "at": None}, None, np.float64(1.0),
+        Pair(1, [2, 3]), Pair(1, 2), [9, 8], {"kind": Color.RED, "at": None}, {"kind": 3, "at": None}, None,
+        np.float64(1.0),
     ],
     errors: [Wrong(), Point(1), 3],
     loops: [[("add", 1), ("skip",), {"n": 5}, ("add", 2), [0, 9], ("stop", 1, 2), ("add", 50)], [], [3]],

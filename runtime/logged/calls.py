@@ -187,6 +187,7 @@ class Calls(KeptResults):
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
+        args = tuple([x if type(x) in PLAIN or type(x) in CONTAINERS else self._as_array(x, f) for x in args])
         self._check_seed(f, args, kwargs)
         if id(f) not in self._judged:
             if isinstance(why := impurity(f), Refusal):
@@ -198,6 +199,16 @@ class Calls(KeptResults):
         if not (kwargs or watched) and all(type(x) in PLAIN and type(x) is not str for x in args):
             return ours(*args)
         return self.handing(ours, args, kwargs, callbacks)
+
+    def _as_array(self, value: Any, f: Any) -> Any:
+        """An object of the user's that gives an array, for a function of NumPy's: what its ``__array__`` gives."""
+        kind, of = type(value), str(getattr(f, "__module__", None) or type(f).__module__).partition(".")[0]
+        if of not in ("numpy", "scipy") or self.reads.library(kind) or isinstance(value, type):
+            return value
+        others = [found_in(kind, name)[0] for name in ("__array_ufunc__", "__array_function__", "__array_interface__")]
+        if found_in(kind, "__array__")[0] is None or any(others):
+            return value
+        return self.special(value, "__array__")
 
     def _check_seed(self, f: Any, args: Any, kwargs: Any) -> None:
         if draws_its_seed(f, args, kwargs):

@@ -30,6 +30,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
 from ..state.c_state import keeps_c_state
+from ..state.data_objects import plain_form
 from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
 from ..state.libraries import ENVIRONMENT
@@ -315,6 +316,8 @@ class ReadLog:
         if known is not None:
             return known, self._shown.get(id(value), value)
         kind = type(value)
+        if kind is np.memmap or (kind is np.ndarray and not value.dtype.isnative and is_number(value.dtype)):
+            return self._form(value, label)
         if kind is np.ndarray:
             return self._array(value, label, label in self._contents)
         if len(self._walker.nodes) > _MAX_NODES:
@@ -462,6 +465,15 @@ class ReadLog:
         made.fixed = True
         shown = self._shown[id(value)] = value.view()
         shown.flags.writeable = False
+        return made, shown
+
+    def _form(self, value: np.ndarray, label: str) -> tuple[StateNode, Any]:
+        """A memory map, or an array in another byte order: read anew in each call as a plain one."""
+        made = self._walker.node("form", value, label, label)
+        child, shown = self._array(plain_form(value), label, label in self._contents)
+        self._add(made, Edge("plain", None, child, False), _place(made, "plain", None), shown)
+        self._shown[id(value)] = shown
+        self._in_this_process(label)
         return made, shown
 
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:

@@ -132,6 +132,15 @@ KINDS = {
         "import os\nos.environ['A_NAME_OF_THIS_TEST'] = '2'",
         "s = s * float(os.environ['A_NAME_OF_THIS_TEST']) * ('A_NAME_OF_THIS_TEST' in os.environ) + len(os.environ.get('ANOTHER', 'abc'))",
         ["os.environ['A_NAME_OF_THIS_TEST'] = '3'"]),
+    "arrays in another byte order": (
+        "w, n = np.arange(3.0).astype('>f8'), np.arange(9).astype('>i4')[::3]\nclass A: pass\na = A()\na.w = w",
+        "s = s + np.sum(w * x) * n[1] + np.sum(a.w) + w.shape[0]", ["w[1] = 7.0", "w = np.ones(3)", "n[3] = 5\na.w = np.arange(3.0).astype('>f4')"]),
+    "a memory map": (
+        "import tempfile\nfile = tempfile.TemporaryFile()\nnp.arange(6.0).tofile(file)\nw = np.memmap(file, dtype=float, mode='r+', shape=(2, 3))",
+        "s = s + np.sum(w[1] * x) * w.T.shape[0]", ["w[1, 1] = 9.0", "w = np.ones((2, 3))"]),
+    "an object that gives an array": (
+        "class W:\n    def __init__(self, v): self.v = v\n    def __array__(self, dtype=None, copy=None): return self.v * rate\nrate, w = 2.0, W(np.arange(3.0))",
+        "s = s + np.sum(np.asarray(w) * x) + np.dot(w, w.v) + np.sum(np.multiply(W(x), x))", ["rate = 3.0", "w.v[0] = 4.0", "w = W(np.ones(3))"]),
     "context variables": (
         "import contextvars\nclass A: w = 2.0\nrate, a, arr = contextvars.ContextVar('rate', default=2.0), contextvars.ContextVar('a'), contextvars.ContextVar('arr', default=np.ones(3))",
         "s = s * rate.get() + a.get(A).w + np.sum(arr.get() * x)\ntry: s = s * a.get().w\nexcept LookupError: s = -s",

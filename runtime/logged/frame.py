@@ -363,6 +363,10 @@ class LoggedFrame(FrameChoices):
             return super().while_loop(number) if self._is_fixed() else LoggedWhile(self.run)
         return begin_while(self.run.recorder, self.loops[number])
 
+    def is_of(self, x: Any, abstract: type) -> bool:
+        self.run.reads.asks_registered(type(x), abstract)
+        return super().is_of(x, abstract)
+
     def context(self, manager: Any) -> Any:
         kind, run = type(manager), self.run
         if kind.__module__ == "contextlib" and (kind.__name__.startswith("redirect") or kind.__name__ == "chdir"):

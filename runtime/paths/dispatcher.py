@@ -173,7 +173,7 @@ class Dispatcher:
         with self.lock:
             found = self.integers.numbers(call)
         logs = config.log_reads and call.device is None  # such a run sees for itself what is asked of them
-        return found if logs or self._analysed_with_numbers(call) else call
+        return found if found is call or logs or self._analysed_with_numbers(call) else call
 
     def _analysed_with_numbers(self, call: Call) -> bool:
         """Whether a run of *call* whose code is analysed may have ints as numbers of the run."""

@@ -14,7 +14,7 @@ import cmath
 import math
 import types
 import weakref
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -530,6 +530,13 @@ class _Made:
     shared: bool = False
 
 
+#: classes -> what is called with which makes an object like another one
+_BUILT_OF: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    OrderedDict: lambda d: (dict(d),), Counter: lambda d: (dict(d),), deque: lambda q: (list(q), q.maxlen),
+    defaultdict: lambda d: (d.default_factory, dict(d)), slice: lambda s: (s.start, s.stop, s.step),
+}  # fmt: skip
+
+
 class _Values:
     """Expressions for values that a run has left somewhere: plain NumPy would have left the same there.
 
@@ -666,6 +673,12 @@ class _Values:
             )
         if kind is dict:
             return self._mapping(value, depth)
+        if kind in _BUILT_OF:
+            given = self.expression(_BUILT_OF[kind](value), depth)
+            return given and (
+                ("built", kind, given[0]),
+                lambda source, texts: f"{source.constant(kind)}(*{given[1](source, texts)})",
+            )
         if kind is np.ndarray and is_number(value.dtype):
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SEQUENCE, _MAPPING, _MATCH_SELF = 1 << 5, 1 << 6, 1 << 22  # flags of classes
+_FLAGS: dict[type, int] = {Sequence: 1 << 5, Mapping: 1 << 6}  # that classes get which are derived, or registered
+_MATCH_SELF = 1 << 22
 _ABSENT = object()
 
 
@@ -20,10 +22,14 @@ class Patterns:
     del_item: Any
     unpack_star: Any
 
+    def is_of(self, x: Any, abstract: type, /) -> bool:
+        """Whether *x* is a sequence, or a mapping, to a pattern."""
+        return bool(type(x).__flags__ & _FLAGS[abstract])
+
     def match_sequence(self, xs: Any, before: int, after: int, /) -> tuple[Any, ...] | None:
         """The parts of a sequence of so many items; of those between *before* and *after* ones a list (-1: there are to
         be none).  None where *xs* is no such sequence."""
-        if not type(xs).__flags__ & _SEQUENCE:
+        if not self.is_of(xs, Sequence):
             return None
         count = self.call(len, xs)
         if not self.test(self.eq(count, before) if after < 0 else self.ge(count, before + after)):
@@ -36,7 +42,7 @@ class Patterns:
 
     def match_mapping(self, x: Any, keys: tuple[Any, ...], rest: bool, /) -> tuple[Any, ...] | None:
         """The values under these keys, and a dict of the others if the *rest* is wanted; None where one is absent."""
-        if not type(x).__flags__ & _MAPPING or not self.test(self.ge(self.call(len, x), len(keys))):
+        if not self.is_of(x, Mapping) or not self.test(self.ge(self.call(len, x), len(keys))):
             return None
         if len({*keys}) < len(keys):
             again = next(key for k, key in enumerate(keys) if key in keys[:k])

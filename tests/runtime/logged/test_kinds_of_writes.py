@@ -3,9 +3,13 @@
 # ruff: noqa: E501  (a row of a table is a line)
 from __future__ import annotations
 
+from collections import Counter, OrderedDict, defaultdict, deque
+
+import numpy as np
 import pytest
 from closed_kinds import check
 
+from tracegrad import compile_grad
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 # what is outside, what the function does with it, changes between calls, the most traces
@@ -67,6 +71,10 @@ WRITES = {
     "a method that is bound beforehand": (
         "rows, seen = [1.0], {}\nput, have = rows.append, types.SimpleNamespace(seen=seen.update)", "put(s)\nhave.seen(a=s)\ns = s * rows[0] + len(rows)",
         ["rows[0] = 3.0", "put = [].append", "seen['a'] = 1.0\nhave.seen = seen.setdefault\nhave.seen = seen.update"], 0),
+    "containers of other classes that are stored": (
+        "class A: pass\na, keep = A(), {}",
+        "q = collections.deque([s, 1.0], maxlen=2)\na.q, a.d = q, collections.OrderedDict(b=q, a=s)\nkeep['n'] = collections.Counter(k=2)\n"
+        "keep['t'] = collections.defaultdict(list, z=[s])\na.at = slice(1, None)", ["a.q = None", "keep.clear()"], 0),
     "a deque that only grows": ("q = collections.deque(maxlen=3)", "q.append(s)\nq.extend([1.0, s])", ["q.clear()", "q = collections.deque()"], 1),
 }  # fmt: skip
 
@@ -81,3 +89,28 @@ def fresh():
 def test_a_write_that_is_closed(name):
     world, body, changes, most = WRITES[name]
     check(world, body, changes, 2 * len(changes) + 3 if len(changes) < 2 else 6, most)
+
+
+RESULTS = {
+    "an ordered dict": lambda x: OrderedDict(b=x * 2.0, a=x[0]),
+    "a bounded deque": lambda x: deque([x * 2.0, x], 3),
+    "defaults": lambda x: defaultdict(list, a=x * 2.0),
+    "a count": lambda x: Counter(a=x[0] * 2.0, b=3),
+    "slices": lambda x: [slice(x[0], 2), x],
+    "within others": lambda x: {"a": [deque([x]), OrderedDict(k=[x * 2.0])]},
+    "one in two places": lambda x: (lambda q: [q, {"q": q}, q])(deque([x[0]])),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_that_is_closed(name):
+    plain, compiled, found = RESULTS[name], compile_grad(RESULTS[name]), []
+    for k in range(3):
+        x = np.arange(3.0) + k
+        found.append(compiled(x))
+        assert repr(found[-1]) == repr(plain(x)) and type(found[-1]) is type(plain(x))
+    assert found[0] is not found[1] and compiled.stats.traces == 1 and not compiled._dispatcher.logged.refused
+    if name == "one in two places":
+        assert found[2][0] is found[2][1]["q"] is found[2][2]
+    if name == "slices":
+        assert found[2][1] is x

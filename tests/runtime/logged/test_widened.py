@@ -195,6 +195,9 @@ KINDS = {
         "match L:\n    case [first, *_, last] if last > first: s = s * first + last\n    case [only]: s = s * only\n"
         "match p:\n    case P(1.5, b=b): s = s * b\n    case A(): s = -s\nmatch (x[0], a):\n    case (y, A()): s = s * y\n    case (y, _): s = s + y",
         ["d['kind'] = 'add'\nL[0] = 5.0", "p.b = 3.0\nd['new'] = 1\nL[:] = [4.0]", "p = a\na = 1"]),
+    "a match of what is registered": (
+        "import collections.abc\nclass A:\n    def __len__(self): return 1\n    def get(self, k, d): return rate\n    def __iter__(self): return iter([rate])\na, rate = A(), 2.0",
+        "match a:\n    case {'k': v}: s = s * v\n    case [v]: s = s + v\n    case _: s = -s", ["collections.abc.Sequence.register(A)", "rate = 3.0", "class A(A): pass\ncollections.abc.Mapping.register(A)\na = A()"]),
     "a match in a loop": (
         "ops = [('mul', 2.0), ('add', 1.0), 'neg', ('mul', 3.0)]",
         "for op in ops:\n    match op:\n        case ('mul', k): s = s * k\n        case ('add', k): s = s + k\n        case _: s = -s", ["ops[0] = 'neg'", "ops.append(('add', 5.0))"]),

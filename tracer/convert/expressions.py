@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from .matches import Parts
+from .matches import PatternParts
 from .nodes import (
     LOAD,
     NotConvertibleError,
@@ -114,7 +114,7 @@ class Expressions(ast.NodeVisitor):
         method = "store_global" if kind == "global" else "store_free"
         return ask(method, [constant(self.scope.mangled(text), at), value], at)
 
-    def visit_Parts(self, node: Parts) -> Any:
+    def visit_PatternParts(self, node: PatternParts) -> Any:
         return ask(node.method, [self.visit(part) for part in node.args], place_of(node))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:

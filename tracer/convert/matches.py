@@ -1,7 +1,7 @@
 """``match`` statements as ``if`` statements: the questions that a pattern asks, from left to right, are one condition.
 
-A pattern that takes a subject apart asks the frame for the parts (``Parts``), and names of the copy hold them.  The
-variables of a case are bound by the condition, behind its pattern and before its guard, as CPython binds them.
+A pattern that takes a subject apart asks the frame for the parts (``PatternParts``), and names of the copy hold them.
+The variables of a case are bound by the condition, behind its pattern and before its guard, as CPython binds them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .nodes import LOAD, STORE, Place, constant, name, place_of, walrus
 HELD = "@match"  # with what the names begin that hold subjects and parts of them
 
 
-class Parts(ast.expr):
+class PatternParts(ast.expr):
     """The parts of a subject by a *method* of the frame; None where the subject is another one."""
 
     _fields = ("args",)
@@ -32,7 +32,7 @@ def without_matches(function: Any) -> Any:
     """*function*, a FunctionDef or Lambda, or a copy of it that has ``if`` statements in place of ``match``."""
     if isinstance(function, ast.Lambda) or not any(isinstance(n, ast.Match) for n in _own_nodes(function)):
         return function
-    made, rewriting = deepcopy(function), _Rewriting()
+    made, rewriting = deepcopy(function), _Cases()
     made.body = [new for s in made.body for new in rewriting.statement(s)]
     return made
 
@@ -46,7 +46,7 @@ def _own_nodes(function: Any) -> Iterator[Any]:
             todo += ast.iter_child_nodes(node)
 
 
-class _Rewriting(ast.NodeTransformer):
+class _Cases(ast.NodeTransformer):
     def __init__(self) -> None:
         self.count = 0
         self.captures: list[tuple[str, str]] = []  # (variable, the name that holds its value) of the case
@@ -138,7 +138,7 @@ class _Rewriting(ast.NodeTransformer):
     def _parts(self, method: str, args: Sequence[Any], patterns: Sequence[Any], at: Place) -> list[Any]:
         """The questions whether there are such parts, and those of a pattern for each."""
         every = self._held()
-        found = walrus(every, Parts(method, args, **at), at)
+        found = walrus(every, PatternParts(method, args, **at), at)
         tests: list[Any] = [ast.Compare(found, [ast.IsNot()], [constant(None, at)], **at)]
         for k, pattern in enumerate(patterns):
             if (

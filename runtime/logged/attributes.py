@@ -19,11 +19,12 @@ from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from .kinds import EAGER
-from .reads import ReadLog, is_generic, is_wrapper, not_closed
+from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _OF_MEMBERS = frozenset(("value", "_value_", "name", "_name_"))
+_OF_WRAPPERS = frozenset(("grad", "value_and_grad"))
 _OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
@@ -34,6 +35,17 @@ def found_in(cls: type, name: str) -> tuple[type | None, Any]:
         if raw is not MISSING:
             return base, raw
     return None, MISSING
+
+
+def entry_of(run: Any, cls: type, name: str) -> tuple[type | None, Any, bool]:
+    """The same, as the run has it, and whether the run has written the entry, which is no descriptor then."""
+    if name not in run.class_names:
+        return *found_in(cls, name), False
+    for base in cls.__mro__:
+        value = run.written(base, name)
+        if value is not MISSING or name in base.__dict__:
+            return base, base.__dict__[name] if value is MISSING else value, value is not MISSING
+    return None, MISSING, False
 
 
 def load(run: Any, obj: Any, name: str) -> Any:
@@ -63,9 +75,9 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
     reads.names(name)
     if isinstance(obj, enum.Enum) and name in _OF_MEMBERS:
         return _of_member(reads, node, obj, name)
-    base, raw = found_in(kind, name)
+    base, raw, own = entry_of(run, kind, name)
     reads.pin(kind)
-    if base is not None and hasattr(type(raw), "__set__"):
+    if base is not None and not own and hasattr(type(raw), "__set__"):
         return _by_data_descriptor(run, reads, node, obj, base, name, raw)
     store = dict_of(obj)
     written = run.written(obj, name) if node is not None else MISSING
@@ -82,7 +94,7 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
             reads.note_shadow(node, name)
         elif node.kind != "argument":  # a member of an enumeration
             reads.lacks_own(obj, name)
-    return bound(run, raw, obj, kind, base, name)
+    return raw if own else bound(run, raw, obj, kind, base, name)
 
 
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
@@ -94,7 +106,7 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
     if type(raw) is staticmethod:
         return raw.__func__
     if type(raw) is classmethod:
-        return types.MethodType(raw.__func__, kind)
+        return types.MethodType(raw.__func__, _seen_class(run, kind))
     if type(raw) is functools.cached_property:
         return _cached(run, raw, obj, name)
     if hasattr(type(raw), "__get__"):
@@ -106,6 +118,11 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
             return raw.__get__(obj, kind)
         return _by_descriptor(run, raw, obj, kind, name)
     return shown
+
+
+def _seen_class(run: Any, cls: type) -> Any:
+    """*cls*, which the run gets as a value."""
+    return cls if run.reads.trust.cls(cls) else run.seen(cls, cls.__name__)
 
 
 def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:
@@ -215,7 +232,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
     reads.names(name)
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
         return run.seen(getattr(cls, name), f"{cls.__name__}.{name}")
-    base, raw = found_in(cls, name)
+    base, raw, own = entry_of(run, cls, name)
     above, of_meta = found_in(type(cls), name)
     if above is not None and hasattr(type(of_meta), "__set__"):
         if name in ("__name__", "__qualname__", "__doc__", "__module__"):
@@ -231,13 +248,15 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
         if above is not None or hasattr(type(cls), "__getattr__"):
             raise not_closed(f"`{cls.__name__}.{name}`, by its metaclass")
         return getattr(cls, name)  # raises
+    if own:
+        return raw
     shown = reads.read_class(base, name, raw)
     if type(raw) is types.FunctionType:
         return raw
     if type(raw) is staticmethod:
         return raw.__func__
     if type(raw) is classmethod:
-        return types.MethodType(raw.__func__, cls)
+        return types.MethodType(raw.__func__, _seen_class(run, cls))
     if hasattr(type(raw), "__get__"):
         if reads.library(base):
             return raw.__get__(None, cls)
@@ -256,16 +275,20 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
     reads.pin(kind)
     reads.names(name)
     for base in order[order.index(this) + 1 :]:
+        if (own_value := run.written(base, name)) is not MISSING:
+            return own_value
         raw = base.__dict__.get(name, MISSING)
         if raw is MISSING:
             continue
         if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
             if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.library(base):
                 reads.read_class(base, name, raw)
+                if type(raw) is types.BuiltinFunctionType:  # `__new__`, which is no method
+                    return raw
                 return raw.__get__(None if type(raw) is staticmethod else own, kind)
             if type(raw) is classmethod:
                 reads.read_class(base, name, raw)
-                return types.MethodType(raw.__func__, kind)
+                return types.MethodType(raw.__func__, _seen_class(run, kind))
             raise not_closed(f"super().{name} of a class")
         if isinstance(raw, property):
             reads.read_class(base, name, raw)
@@ -294,7 +317,7 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         if kind in (types.FrameType, types.TracebackType, types.CodeType):
             raise not_closed(f"`.{name}` of a {kind.__name__}")
         return getattr(obj, name)
-    if kind in (list, tuple, dict, set, frozenset):
+    if kind in CONTAINERS or (is_wrapper(obj) and name in _OF_WRAPPERS):
         return getattr(obj, name)  # a method, which the call looks at
     if node.kind == "logger" and name in LOG_METHODS and name not in obj.__dict__:
         reads.lacks_own(obj, name)
@@ -306,4 +329,9 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         return reads.read(node, "attr", name, getattr(obj, name), node.label)
     if kind is types.FunctionType and name in _OF_FUNCTIONS and name in type(obj).__dict__:
         return reads.read(node, "attr", name, getattr(obj, name), f"{node.label}.{name}")
+    if kind is types.FunctionType and node.kind == "function" and not node.extra:
+        if (written := run.written(obj, name)) is not MISSING:
+            return written
+        if name in obj.__dict__:
+            return reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
     raise not_closed(f"`.{name}` of `{node.label}`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from contextvars import Context, ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ..state.kept_cache import CACHE
+from ..state.pins import MISSING, context_value
 from ..state.state_graph import StateNode
 from ..state.trust import impurity, setting_of
 from ..state.values import is_leaf
@@ -109,6 +111,10 @@ class Calls(KeptResults):
         if kind is types.MethodType:
             if type(f.__self__) in TRACED:
                 return self.handing(f, args, kwargs, False)
+            if type(f.__self__) in CONTAINERS:
+                return self.call_method(f.__self__, f.__name__, *args, **kwargs)
+            if is_wrapper(f.__self__):
+                return self._within(getattr(self.rewrapped(f.__self__), f.__name__), args, kwargs)
             return self.call(f.__func__, f.__self__, *args, **kwargs)
         handler = HANDLERS.get(id(f))
         if handler is not None:
@@ -181,6 +187,7 @@ class Calls(KeptResults):
 
     def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
+        args = tuple([x if type(x) in PLAIN or type(x) in CONTAINERS else self._as_array(x, f) for x in args])
         self._check_seed(f, args, kwargs)
         if id(f) not in self._judged:
             if isinstance(why := impurity(f), Refusal):
@@ -192,6 +199,16 @@ class Calls(KeptResults):
         if not (kwargs or watched) and all(type(x) in PLAIN and type(x) is not str for x in args):
             return ours(*args)
         return self.handing(ours, args, kwargs, callbacks)
+
+    def _as_array(self, value: Any, f: Any) -> Any:
+        """An object of the user's that gives an array, for a function of NumPy's: what its ``__array__`` gives."""
+        kind, of = type(value), str(getattr(f, "__module__", None) or type(f).__module__).partition(".")[0]
+        if of not in ("numpy", "scipy") or self.reads.library(kind) or isinstance(value, type):
+            return value
+        others = [found_in(kind, name)[0] for name in ("__array_ufunc__", "__array_function__", "__array_interface__")]
+        if found_in(kind, "__array__")[0] is None or any(others):
+            return value
+        return self.special(value, "__array__")
 
     def _check_seed(self, f: Any, args: Any, kwargs: Any) -> None:
         if draws_its_seed(f, args, kwargs):
@@ -252,6 +269,8 @@ class Calls(KeptResults):
             return self.call_method(owner, f.__name__, *args, **kwargs)
         if type(f) is types.MethodWrapperType and is_generic(found_in(f.__objclass__, f.__name__)[1]):
             return self._by_generic(f, owner, *args, **kwargs)
+        if type(owner) is ContextVar and f.__name__ == "get" and not kwargs:
+            return self._of_context(owner, *args)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if is_refused(f):
@@ -263,6 +282,19 @@ class Calls(KeptResults):
             return self._call_own(ours, f, args, kwargs)
         self.changes(owner)
         return self._natively(f, args, kwargs, False)
+
+    def _of_context(self, variable: ContextVar[Any], *default: Any) -> Any:
+        """``variable.get(*default)``."""
+        node = self.reads.node_of(variable)
+        if node is None or (default and Context().run(context_value, variable) is not MISSING):
+            raise self.refuse("the value of a context variable with two defaults")
+        label = f"{node.label}.get()"
+        value = self.reads.read(node, "context", variable, context_value(variable), label)
+        if value is not MISSING:
+            return value
+        if not default:
+            raise LookupError(variable)
+        return default[0]
 
     def _call_library_object(self, f: Any, kind: type, args: Any, kwargs: Any) -> Any:
         """An object of a library's class that can be called: NumPy's functions, Cython's."""

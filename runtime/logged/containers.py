@@ -18,11 +18,15 @@ from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
 from .callees import PURE_METHODS
-from .kinds import EAGER, PLAIN, TRACED, of_traced
+from .kinds import PLAIN, TRACED, of_traced
 from .library_objects import LibraryObjects
 from .reads import CONTAINERS, KEYED
 from .writes import WrittenItems, WrittenKeys
 
+#: methods of sets that give nothing
+_OF_SETS = frozenset(
+    "add discard remove update clear difference_update intersection_update symmetric_difference_update".split()
+)
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
 
 
@@ -53,7 +57,9 @@ class Containers(LibraryObjects):
                     return self.made(found) if type(index) is slice else found
                 return obj[index]
             written = self.writes.get(id(obj)) if self.writes else None
-            if isinstance(written, WrittenKeys) and written.whole is None and (is_leaf(index) or type(index) in EAGER):
+            if type(index) not in PLAIN:
+                self.is_this(index)
+            if isinstance(written, WrittenKeys) and written.whole is None:
                 if index in written.values:
                     return written.values[index]
                 if index in obj:
@@ -171,6 +177,7 @@ class Containers(LibraryObjects):
                 self.looked_at(obj)
                 return obj
             if (now := self.current(obj)) is not obj:
+                self.check_order(obj, now)
                 self.looked_at(now)
                 return now
             if issubclass(kind, dict):
@@ -248,6 +255,8 @@ class Containers(LibraryObjects):
         if name not in PURE_METHODS.get(kind, PURE_METHODS.get(kind.__base__ or kind, frozenset())):
             return self._change(obj, kind, name, args, kwargs)
         if (now := self.current(obj)) is not obj:
+            if name in _MAKES_NEW:
+                self.check_order(obj, now)
             return self.method_of_container(now, kind, name, args, kwargs)
         if name == "get" and issubclass(kind, dict) and len(args) <= 2 and not kwargs:
             key = args[0]
@@ -272,18 +281,33 @@ class Containers(LibraryObjects):
                 return None
             if name in ("insert", "pop", "remove", "clear", "reverse", "popleft", "appendleft", "extendleft", "rotate"):
                 return self.method_of_container(self.whole_list(obj), kind, name, args, kwargs)
-        if kind in KEYED and name in ("update", "pop", "setdefault", "clear", "popitem"):
+        if kind is set and name in _OF_SETS and not kwargs:
+            return self.change_set(obj, name, args)
+        if kind in KEYED and name in ("update", "pop", "setdefault", "clear", "popitem", "move_to_end"):
             if kind is Counter and name == "update":
-                raise self.refuse(".update() of a Counter from outside")
+                return self._count(obj, *args, **kwargs)
             if name == "update" and len(args) <= 1 and all(type(x) is dict for x in args):
                 for key, value in [*(self.parts_of(args[0]) if args else {}).items(), *kwargs.items()]:
                     self.set_key(obj, key, value)
                 return None
-            return self.method_of_container(self.whole_dict(obj), dict, name, args, kwargs)
+            for key in args if name != "update" else ():
+                self.is_this(key)
+            return self.method_of_container(self.whole_dict(obj), kind, name, args, kwargs)
         raise self.refuse(f".{name}() of an object from outside")
+
+    def _count(self, obj: Counter[Any], given: Any = (), **more: Any) -> None:
+        """``obj.update(given, **more)`` of a Counter outside, which adds."""
+        by_key = isinstance(given, dict)
+        if by_key and type(given) not in CONTAINERS:
+            raise self.refuse(f"a Counter that is updated from an object of the class {type(given).__qualname__}")
+        pairs = self.parts_of(given).items() if by_key else [(key, 1) for key in self.iterable(given)]
+        for key, count in [*pairs, *more.items()]:
+            self.set_key(obj, key, self.call(operator.add, count, self.item(obj, key)))
 
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
         self.check_key(key)
+        if self.reads.node_of(obj) is not None:
+            self.is_this(key)
         found = self.writes.get(id(obj)) if self.writes else None
         if isinstance(found, WrittenKeys) and found.whole is None and key in found.values:
             return True

@@ -29,6 +29,7 @@ from ..record.effects import (
     _objects_without_parts,
     _rewriting,
     _text,
+    _under,
     _Values,
     _Way,
     _ways,
@@ -37,12 +38,13 @@ from ..record.effects import (
 from ..record.outputs import whole_containers, with_whole
 from ..state.rebuild import slots
 from ..state.state_graph import StateGraph, StateNode
+from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Given
 from .kinds import EAGER, item_key
 from .reads import not_closed
 from .run import LoggedRun
-from .writes import DELETED, WrittenItems, WrittenKeys, WrittenNames
+from .writes import DELETED, Written, WrittenElements, WrittenItems, WrittenNames
 
 _DATA = (TracedArray, np.ndarray, np.generic, float, int, bool, str, bytes, type(None), complex)
 
@@ -116,9 +118,7 @@ def _is_own_node(run: LoggedRun, kind: type) -> bool:
     return run.reads.library(kind) and bool(node_functions(kind))
 
 
-def _write(
-    run: LoggedRun, entry: WrittenNames | WrittenKeys | WrittenItems, found: Effects, values: _Values, graph: StateGraph
-) -> None:
+def _write(run: LoggedRun, entry: Written, found: Effects, values: _Values, graph: StateGraph) -> None:
     owner = entry.owner
     if isinstance(entry, WrittenNames):
         _write_names(run, entry, found, values, graph)
@@ -130,19 +130,35 @@ def _write(
     key: Any = at[0]
     way = _Way(key, at[1])
     made: list[Any]
-    if entry.whole is not None:
-        made = list(_rewriting(owner, at, (entry.before, entry.whole), values))
+    if isinstance(entry, WrittenElements):
+        made = [_of_set(name, args, way, values) for name, args in entry.calls]
+    elif entry.whole is not None:
+        now = list(entry.whole) if isinstance(entry, WrittenItems) else entry.whole
+        made = list(_rewriting(owner, at, (entry.before, now), values))
     elif isinstance(entry, WrittenItems):
         found_on = values.way_to(owner)
         made = [_growth(_sink(owner), entry.tail, found_on, way, values)]
     else:
         made = []
         for key, value in entry.values.items():
-            stored, known = values.expression(value), item_key(key)
-            made.append(
-                stored and OutsideEffect(("item", at[0], known, stored[0]), _item(at[1], key), stored[1], "{} = {}")
-            )
+            made.append(_of_key(key, value, at, values))
     found.effects += made
+
+
+def _of_set(name: str, args: tuple[Any, ...], way: _Way, values: _Values) -> OutsideEffect | None:
+    given = values.expression(args)
+    return given and OutsideEffect(("of a set", way.key, name, given[0]), way.text, given[1], f"{{}}.{name}(*{{}})")
+
+
+def _of_key(key: Any, value: Any, at: tuple[Any, Expression], values: _Values) -> OutsideEffect | None:
+    stored = values.expression(value)
+    by_itself = is_leaf(key) or type(key) in EAGER  # others are found like any object
+    known = (item_key(key), _constant(key)) if by_itself else values.expression(key)
+    return (
+        stored
+        and known
+        and OutsideEffect(("item", at[0], known[0], stored[0]), _under(at[1], known[1]), stored[1], "{} = {}")
+    )
 
 
 def _sink(owner: Any) -> StateNode:
@@ -170,6 +186,10 @@ def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _V
     at = values.found(owner)
     if at is None:
         raise not_closed("an object that was found on a way that has no text")
+    if isinstance(owner, type):
+        for name, value in entry.values.items():
+            made.append(_in_class(name, value, at, values))
+        return
     plain = hasattr(owner, "__dict__") and entry.values.keys().isdisjoint(slots(type(owner)))
     for name, value in entry.values.items():
         if value is DELETED and name not in owner.__dict__:
@@ -180,6 +200,12 @@ def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _V
         stored = values.expression(value)
         place = _item(_dict_of(at[1]), name)  # no `__setattr__` is asked: it has run, or is not there
         made.append(stored and OutsideEffect(("attribute", at[0], name, stored[0]), place, stored[1], "{} = {}"))
+
+
+def _in_class(name: str, value: Any, at: tuple[Any, Expression], values: _Values) -> OutsideEffect | None:
+    stored = values.expression(value)
+    place = lambda source, texts: f"{at[1](source, texts)}.{name}"  # noqa: E731
+    return stored and OutsideEffect(("class", at[0], name, stored[0]), place, stored[1], "{} = {}")
 
 
 def _dict_of(owner: Expression) -> Expression:

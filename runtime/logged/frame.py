@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import types
 import warnings
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +27,7 @@ from .choices import FrameChoices, set_in_arm
 from .entered import Entered, QuietWarnings
 from .kinds import BUILT, EAGER, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
+from .shared import set_in_class, set_of_function
 from .texts import marked, text_of
 from .turns import LoggedFor, LoggedWhile
 from .writes import DELETED
@@ -171,6 +172,12 @@ class LoggedFrame(FrameChoices):
         if isinstance(obj, types.ModuleType) and self._is_node(obj, "module"):
             self.run.write_global(obj.__dict__, name, value)
             return
+        if isinstance(obj, type):
+            set_in_class(self.run, value, obj, name)
+            return
+        if kind is types.FunctionType and self._is_node(obj, "function") and not reads.trust.owns(obj):
+            set_of_function(self.run, value, obj, name)
+            return
         base, hook = found_in(kind, "__setattr__")
         if self._is_library(obj) or base is None:
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
@@ -305,7 +312,8 @@ class LoggedFrame(FrameChoices):
         if type(index) not in PLAIN or type(index) is slice:
             index = self.run.index(type(obj), index)
         if self.run.reads.node_of(obj) is not None:
-            if type(obj) in (dict, defaultdict):
+            if type(obj) in KEYED:
+                self.run.is_this(index)
                 del self.run.whole_dict(obj)[index]
                 return
             if type(obj) in (list, deque):
@@ -354,6 +362,10 @@ class LoggedFrame(FrameChoices):
         if not self.run.over_symbols:
             return super().while_loop(number) if self._is_fixed() else LoggedWhile(self.run)
         return begin_while(self.run.recorder, self.loops[number])
+
+    def is_of(self, x: Any, abstract: type) -> bool:
+        self.run.reads.asks_registered(type(x), abstract)
+        return super().is_of(x, abstract)
 
     def context(self, manager: Any) -> Any:
         kind, run = type(manager), self.run

@@ -87,7 +87,9 @@ class _Joint:
             mine = self.reads.node_of(obj) if known.kind != "number" else None
             if mine is not None:
                 taken.add(id(mine))
-                if mine.kind != known.kind and not (known.kind in _ONLY_WRITTEN and mine.kind in ("list", "dict")):
+                if mine.kind != known.kind and not (
+                    known.kind in _ONLY_WRITTEN and mine.kind in ("list", "dict", "set")
+                ):
                     return False
                 if known.kind == "array" and mine.fixed == (k in inputs):
                     return False

@@ -21,6 +21,7 @@ from .reads import CONTAINERS
 _BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset)  # that are compared by value where they are read
 _CACHED = frozenset((*range(-5, 257), ()))  # of which there is one each
 _HOLD_ONLY = {*CONTAINERS, int, bool}  # whose operators ask nothing of what they hold, but for comparisons
+_OF_SETS = {"or": "update", "sub": "difference_update", "and": "intersection_update"}
 _MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 
 
@@ -75,7 +76,7 @@ class FrameOperators(Transparent):
             if kind in (dict,) or issubclass(kind, dict):
                 return run.has_key(b, a)
             if kind in (set, frozenset):
-                for x in (a, *b):
+                for x in (a, *(b := run.current(b))):
                     run.check_key(x)
                 return a in b
             if node is not None or type(a) not in PLAIN:
@@ -149,6 +150,9 @@ class FrameOperators(Transparent):
             return getattr(self, method)(a, b)
         if run.reads.node_of(a) is not None and kind is list and name == "add":
             run.call_method(a, "extend", b)
+            return a
+        if run.reads.node_of(a) is not None and kind is set and name in _OF_SETS and type(b) in (set, frozenset):
+            run.change_set(a, _OF_SETS[name], (b,))
             return a
         if kind is np.ndarray and not a.flags.writeable:
             raise run.refuse("an assignment to an object from outside")

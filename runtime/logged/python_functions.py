@@ -220,6 +220,9 @@ def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
     kind = type(given)
     if kind in CONTAINERS and issubclass(kind, dict):
         return run.made({**run.parts_of(given), **kwargs})
+    node = run.reads.node_of(given)
+    if node is not None and node.kind == "known":  # the environment, which is compared as a whole
+        return run.made(dict(given, **kwargs))
     if kind not in CONTAINERS and kind not in PLAIN and not hasattr(kind, "__next__") and hasattr(given, "keys"):
         raise run.refuse(f"a dict of an object of the class {kind.__qualname__}")
     pairs: Any = [x if type(x) is str else tuple(run.iterable(x)) for x in run.iterable(given)]
@@ -288,7 +291,9 @@ def _is_copied_by_parts(run: Any, x: Any, other: str) -> bool:
 
 def _copied(run: Any, x: Any, memo: dict[int, Any] | None) -> Any:
     """A copy of an object; with *memo* of what it holds, too."""
-    node, made = run.reads.node_of(x), run.made(object.__new__(type(x)))
+    kind: Any = type(x)
+    made = run.made(kind() if kind is types.SimpleNamespace else object.__new__(kind))
+    node = run.reads.node_of(x)
     copyreg._slotnames(type(x))  # type: ignore[attr-defined]  # which `copy` leaves in the class
     names: Any = dict_of(x) if node is None else run.frame.attr(x, "__dict__")
     if node is not None and run.writes.get(id(x)) is not None:

@@ -19,6 +19,7 @@ import os
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Collection, Container, Hashable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
 from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state
+from ..state.data_objects import plain_form
 from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
 from ..state.libraries import ENVIRONMENT
@@ -46,7 +48,7 @@ CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
     defaultdict: "dict", Counter: "dict",
 }  # fmt: skip
-KEYED = frozenset((dict, defaultdict, Counter))  # classes of dicts whose items a run may set
+KEYED = frozenset((dict, defaultdict, Counter, OrderedDict))  # classes of dicts whose items a run may set
 #: classes of Python's own whose objects are no more than their attributes, and whose code is followed as the user's
 OPENED = frozenset((types.SimpleNamespace, ChainMap, UserDict, UserList))
 #: what attributes are read, set and deleted by where a class has no way of its own
@@ -99,6 +101,10 @@ class NotClosedError(BaseException):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def _is_input(child: Leaf | StateNode) -> bool:
+    return isinstance(child, StateNode) and child.kind in ("number", "array")
 
 
 def is_generic(raw: Any) -> bool:
@@ -280,6 +286,13 @@ class ReadLog:
             hooked = any("__subclasshook__" in vars(base) for base in cls.__mro__[:-1])
             self._walker.abstract |= hooked or cls not in kind.__mro__
 
+    def is_this(self, node: StateNode) -> None:
+        """An object is compared by its identity: it is a key of a dict outside, or is looked for among the keys."""
+        place = _place(node, "items", None)
+        if place not in self._edges:
+            self._add(node, Edge("items", None, Leaf(node.obj, False), False), place, node.obj)
+            self.here = self.here or "it looks for objects among the keys of a dict"
+
     def by_identity(self, *values: Any) -> None:
         """The run asks which of equal *values* these are."""
         self._very.update({id(value): value for value in values})
@@ -307,6 +320,8 @@ class ReadLog:
         if known is not None:
             return known, self._shown.get(id(value), value)
         kind = type(value)
+        if kind is np.memmap or (kind is np.ndarray and not value.dtype.isnative and is_number(value.dtype)):
+            return self._form(value, label)
         if kind in self.arrays:
             return self._array(value, label, label in self._contents)
         if len(self._walker.nodes) > _MAX_NODES:
@@ -364,7 +379,8 @@ class ReadLog:
             made = node(CONTAINERS[kind], value, label, label)
             if kind is set or kind is frozenset:
                 for index, item in enumerate(list(value)):
-                    self.read(made, "element", index, item, f"an element of {label}")
+                    child, shown = self.visit(item, f"an element of {label}")  # no number of the run
+                    self._add(made, Edge("element", index, child, False), _place(made, "element", index), shown)
             return made
         if kind is types.MethodType:
             made = node("method", value, label, label)
@@ -390,6 +406,10 @@ class ReadLog:
             return made
         if kind in _BY_IDENTITY and self._is_plain_c(value):
             return Leaf(value, False)
+        if kind is types.BuiltinFunctionType and type(value.__self__) in CONTAINERS:
+            made = node("adder", value, label, label)
+            self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
+            return made
         if kind in (property, staticmethod, classmethod, functools.cached_property):
             made = node("const", value, label, label)
             for part in ("fget", "fset", "__func__", "func"):
@@ -454,6 +474,15 @@ class ReadLog:
         shown.flags.writeable = False
         return made, shown
 
+    def _form(self, value: np.ndarray, label: str) -> tuple[StateNode, Any]:
+        """A memory map, or an array in another byte order: read anew in each call as a plain one."""
+        made = self._walker.node("form", value, label, label)
+        child, shown = self._array(plain_form(value), label, label in self._contents)
+        self._add(made, Edge("plain", None, child, False), _place(made, "plain", None), shown)
+        self._shown[id(value)] = shown
+        self._in_this_process(label)
+        return made, shown
+
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         if self.library(kind):
             top = kind.__module__.partition(".")[0]
@@ -490,6 +519,8 @@ class ReadLog:
             return self._walker.node("logger", value, label, label)
         if kind is type(os.environ):
             self.depends(ENVIRONMENT)
+            return self._walker.node("known", value, label, label)
+        if kind is ContextVar:
             return self._walker.node("known", value, label, label)
         store, top = dict_of(value), kind.__module__.partition(".")[0]
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
@@ -581,6 +612,8 @@ class ReadLog:
         untouched = self._untouched.union(untouched)
         self.over = True
         for node in walker.nodes:
+            if id(node.obj) in untouched and node.kind == "set":
+                node.edges = []
             if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
                 node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)
         for node in walker.nodes:
@@ -592,7 +625,7 @@ class ReadLog:
             if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
                 leaf.by_value = False
         lacking = {key: shadow | absent for key, (shadow, absent) in self._instances.items()}
-        loose = pin_reads(walker, lacking, written)
+        loose = {**pin_reads(walker, lacking, written), **self._loose_in_classes(written)}
         fixed = [node for node in walker.nodes if node.fixed]
         mark(walker.roots, walker.nodes)
         for node in walker.nodes:
@@ -608,3 +641,15 @@ class ReadLog:
             walker.lists, walker.abstract, [], functions, loose,
         )  # fmt: skip
         return graph
+
+    def _loose_in_classes(self, written: Mapping[int, Collection[Any] | None]) -> dict[int, Collection[Any]]:
+        """The names of classes that the run writes, and has not read but as inputs, by the id of the class: they are
+        compared as inputs, and in no other way."""
+        loose: dict[int, Collection[Any]] = {}
+        for cls in self._walker.classes:
+            for base in cls.__mro__:
+                names = written.get(id(base)) or ()
+                found = [(name, self._children.get(_place(None, "class", (id(base), name)))) for name in names]
+                if found:
+                    loose[id(base)] = {name for name, child in found if child is None or _is_input(child)}
+        return loose

@@ -84,6 +84,7 @@ class Logged:
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
         self.trusts = True  # as ``Options.trusts``
         self.plain_loops: dict[int, Any] = {}  # as of a ``Recorder``
+        self.rows_apart: set[Any] = set()
         self.uncounted: set[tuple[int, str]] = set()
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
         self.new: list[str] = []  # those that the last run has found to vary
@@ -164,13 +165,14 @@ class Logged:
 
     def _follow(self, options: Options) -> bool:
         """Keep what a run has learned for the next one; whether there is to be one."""
-        if options.captured or options.ints is not None or options.refused or options.plain or options.apart:
+        if options.captured or options.ints is not None or options.refused or options.plain:
             return False
-        known = len(self.contents), self.trusts
+        known = len(self.contents), len(self.rows_apart), self.trusts
         self.contents |= options.contents
+        self.rows_apart |= options.apart
         self.trusts &= options.trusts
-        kept_elsewhere = options.trusts and not options.contents
-        return kept_elsewhere or (len(self.contents), self.trusts) != known
+        kept_elsewhere = options.trusts and not (options.contents or options.apart)
+        return kept_elsewhere or (len(self.contents), len(self.rows_apart), self.trusts) != known
 
 
 def _record(
@@ -274,6 +276,7 @@ def _recorder(logged: Logged, plan: StatePlan) -> Recorder:
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None
     recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
+    recorder.rows_apart = logged.rows_apart
     return recorder
 
 

@@ -4,8 +4,8 @@ Each object outside that the run writes to has one entry here, under its identit
 others now.  A read of such a place is answered from here.  So nobody sees a run that is not over, and one that is
 dropped has done nothing.
 
-A list that the run only appends to, and a dict whose keys it only sets, is not read by that: of such a container no
-more counts than which it is.
+A list that the run only appends to, a set that it only adds to, and a dict whose keys it only sets, is not read by
+that: of such a container no more counts than which it is.
 """
 
 from __future__ import annotations
@@ -56,6 +56,29 @@ class WrittenKeys:
 
 
 @dataclass(slots=True)
+class WrittenElements:
+    """Elements of a set: the calls of its methods, in order.  *whole*: the set as the run has it, once that counts."""
+
+    owner: Any
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    whole: set[Any] | None = None
+
+    def read(self, contents: Callable[[], set[Any]]) -> set[Any]:
+        """The set as the run has it; *contents* are those from outside."""
+        if self.whole is None:
+            self.whole = contents()
+            for name, args in self.calls:
+                getattr(self.whole, name)(*args)
+        return self.whole
+
+    def do(self, name: str, *args: Any) -> None:
+        """``owner.name(*args)``, of a method that gives nothing."""
+        if self.whole is not None:
+            getattr(self.whole, name)(*args)
+        self.calls.append((name, args))
+
+
+@dataclass(slots=True)
 class WrittenItems:
     """Items of a list or deque: those that were appended, or the *whole*."""
 
@@ -71,3 +94,6 @@ class WrittenItems:
             self.before = list(self.whole)
             self.whole.extend(self.tail)
         return self.whole
+
+
+Written = WrittenNames | WrittenKeys | WrittenItems | WrittenElements

@@ -5,7 +5,7 @@ Nothing is written before the run is over: ``writes`` has it, and a read of such
 from __future__ import annotations
 
 import types
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
 from typing import Any
 
@@ -18,11 +18,10 @@ from ...tracer.record.shown_text import Texts
 from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
-from ..state.values import is_leaf
 from .choices import changes_in_arm
 from .kinds import EAGER, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed
-from .writes import Varies, WrittenItems, WrittenKeys, WrittenNames
+from .writes import Varies, Written, WrittenElements, WrittenItems, WrittenKeys, WrittenNames
 
 _STANDS_IN = (
     "a container is changed that a loop makes anew: the run is made again, with that loop iteration by iteration"
@@ -53,9 +52,8 @@ class Writing:
         recorder.ends = self.refuse_for
         self.texts = recorder.texts = Texts()
         self.quiet = 0  # contexts of `warnings.catch_warnings` that are entered
-        self.writes: dict[
-            int, WrittenNames | WrittenKeys | WrittenItems
-        ] = {}  # what the run has written outside, by id of the owner
+        self.writes: dict[int, Written] = {}  # what the run has written outside, by id of the owner
+        self.class_names: set[str] = set()  # names of classes that it has written
         self.touched: set[int] = set()  # ids of containers outside that the run has read
         self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
         self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
@@ -123,7 +121,7 @@ class Writing:
     def written(self, owner: Any, name: str) -> Any:
         """The value that the run has written there; MISSING where it has not."""
         found = self.writes.get(id(owner)) if self.writes else None
-        return MISSING if found is None else found.values.get(name, MISSING)  # type: ignore[union-attr]
+        return found.values.get(name, MISSING) if isinstance(found, WrittenNames) else MISSING
 
     def write_name(self, owner: Any, name: str, value: Any, label: str, found: Any) -> None:
         """Write an attribute, a global or an outer variable; *found*: what the run has read there, or MISSING."""
@@ -135,6 +133,11 @@ class Writing:
         assert isinstance(found, WrittenNames)
         self.wrote(found.values, name)
         found.values[name] = value
+
+    def write_class(self, cls: type, name: str, value: Any, label: str, found: Any) -> None:
+        """Write an attribute of a class; as ``write_name``."""
+        self.write_name(cls, name, value, label, found)
+        self.class_names.add(name)
 
     def write_global(self, space: dict[str, Any], name: str, value: Any) -> None:
         """Write a global variable of a module."""
@@ -154,7 +157,10 @@ class Writing:
         found = self.writes.get(id(obj)) if self.writes else None
         if found is None:
             return obj
-        assert isinstance(found, WrittenKeys | WrittenItems)
+        assert not isinstance(found, WrittenNames)
+        if isinstance(found, WrittenKeys) and found.whole is None:
+            for key in found.values:
+                self.is_this(key)
         return found.read(lambda: self.contents(obj, node))
 
     def contents(self, obj: Any, node: StateNode) -> Any:
@@ -164,9 +170,11 @@ class Writing:
             made: Any
             if isinstance(obj, dict):
                 made = {key: self.part(node, "key", key, item) for key, item in obj.items()}
+            elif type(obj) is set:
+                made = obj.copy()
             else:
                 made = [self.part(node, "item", k, item) for k, item in enumerate(obj)]
-            self._shown[id(obj)] = made if type(obj) is not deque else deque(made, obj.maxlen)
+            self._shown[id(obj)] = like(obj, made) if type(obj) in (deque, OrderedDict) else made
         return self._shown[id(obj)]
 
     def keys_of(self, obj: Any) -> dict[Any, Any]:
@@ -178,9 +186,10 @@ class Writing:
         kind, node = type(obj), self.reads.node_of(obj)
         if kind not in CONTAINERS or node is None:
             return obj
-        if kind in (set, frozenset):
-            return kind(obj)
+        if kind is frozenset:
+            return obj.copy()
         now: Any = self.current(obj)
+        self.check_order(obj, now)
         found: Any = self.contents(obj, node) if now is obj else now
         return like(obj, found)
 
@@ -207,8 +216,9 @@ class Writing:
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
         """Set an item of a dict outside."""
         node = self.reads.node_of(obj)
-        if not (is_leaf(key) or type(key) in EAGER) or type(obj) not in KEYED:
-            raise self.refuse("an assignment of an item of a dict with keys that are objects")
+        if type(obj) not in KEYED:
+            raise self.refuse(f"an assignment of an item of an object of the class {type(obj).__qualname__}")
+        self.check_key(key)
         found = self.writes.setdefault(id(obj), WrittenKeys(obj))
         assert isinstance(found, WrittenKeys)
         label = self.label_of(node, key) if node is not None else ""
@@ -217,11 +227,57 @@ class Writing:
             raise self.again(Varies(label))
         if id(obj) in self._shown:
             self.current(obj)
+        if found.whole is not None:
+            self.is_this(key)
         if id(obj) in self._keys:
             self._keys[id(obj)][key] = None
         target = found.values if found.whole is None else found.whole
         self.wrote(target, key)
         target[key] = value
+
+    def change_set(self, obj: Any, name: str, args: tuple[Any, ...]) -> None:
+        """``obj.name(*args)`` of a set outside, by a method that gives nothing."""
+        given = args if name in ("add", "discard", "remove") else tuple(map(self._elements, args))
+        for element in args if given is args else [x for part in given for x in part]:
+            self.check_key(element)
+        self.no_carry(obj, "a set outside is changed")
+        entry = self.writes.setdefault(id(obj), WrittenElements(obj))
+        assert isinstance(entry, WrittenElements)
+        if name == "remove":  # which asks whether there is one
+            self.current(obj)
+        entry.do(name, *given)
+
+    def is_this(self, key: Any) -> None:
+        """It counts which object *key* is, if it is one: it may be among the keys of a dict outside."""
+        for part in key if type(key) is tuple else ():
+            self.is_this(part)
+        node = self.reads.node_of(key)
+        if node is not None and node.kind == "argument":
+            raise self.refuse("an argument that is looked for among the keys of a dict from outside")
+        if node is not None and node.kind == "instance":
+            self.reads.is_this(node)
+
+    def _elements(self, obj: Any) -> Any:
+        """The elements that change a set, in a form that leaves it in the same order."""
+        self.check_order(obj, self.current(obj))
+        if type(obj) is frozenset or (type(obj) is set and self.reads.node_of(obj) is not None):
+            return obj
+        if type(obj) is set or isinstance(obj, dict):
+            raise self.refuse("a set from outside that is changed by a set or dict of the run's")
+        return (*self.iterable(obj),)
+
+    def check_order(self, obj: Any, now: Any) -> None:
+        """An error where the order of a set outside counts that the run has changed: what it has is a copy."""
+        if type(obj) is set and now is not obj:
+            raise self.refuse("the order of a set from outside that the run has changed")
+
+    def check_key(self, key: Any) -> None:
+        """An error where a key of a dict or set is compared by a method of the user's."""
+        raise NotImplementedError
+
+    def iterable(self, obj: Any) -> Any:
+        """*obj*, to be iterated over."""
+        raise NotImplementedError
 
     def whole_list(self, obj: Any) -> Any:
         """A list outside, to be changed in any way: as the run has it."""
@@ -325,8 +381,8 @@ class Writing:
         """The names or keys that the run has written, by the id of the owner; None: any."""
         found: dict[int, Collection[Any] | None] = {}
         for key, entry in self.writes.items():
-            whole = isinstance(entry, WrittenItems) or (isinstance(entry, WrittenKeys) and entry.whole is not None)
-            found[key] = None if whole else {*entry.values}  # type: ignore[union-attr]
+            by_name = isinstance(entry, WrittenNames) or (isinstance(entry, WrittenKeys) and entry.whole is None)
+            found[key] = {*entry.values} if by_name else None  # type: ignore[union-attr]
         return found
 
     def check_ways(self) -> None:

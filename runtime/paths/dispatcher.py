@@ -33,6 +33,7 @@ from ...tracer.ir.refusals import Reason, Refusal, listed
 from ...tracer.ir.settings import AUTOCAST_USE, SETTINGS_CHANGED
 from ...tracer.ir.working import Working
 from ...tracer.random.stream import DEFAULT
+from ...tracer.record.integers import by_value
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.retry import MAX_RUNS, Options, Retry
 from .. import log, profiling, progress  # noqa: F401  (progress shows what is recorded and compiled)
@@ -171,11 +172,13 @@ class Dispatcher:
         """The call with ints that vary as numbers of the run, where that is known to be no other program."""
         with self.lock:
             found = self.integers.numbers(call)
-        if found is not call:
-            plan = self.plans.get(call)
-            if call.device is not None or plan.asks_identity or plan.asks_int_identity or not plan.provable:
-                return call
-        return found
+        logs = config.log_reads and call.device is None  # such a run sees for itself what is asked of them
+        return found if found is call or logs or self._analysed_with_numbers(call) else call
+
+    def _analysed_with_numbers(self, call: Call) -> bool:
+        """Whether a run of *call* whose code is analysed may have ints as numbers of the run."""
+        plan = self.plans.get(call)
+        return call.device is None and plan.provable and not (plan.asks_identity or plan.asks_int_identity)
 
     # ---- the ladder ----------------------------------------------------------------------------------------------
 
@@ -219,6 +222,8 @@ class Dispatcher:
         answer = self._by_log(endpoint, call, known, variant, reason)
         if answer is not MISS:
             return answer
+        if call.by_value is not None and not self._analysed_with_numbers(call):
+            return by_value({})
         if snapshot is None:
             plan, snapshot = self.plans.state(call, None if variant is None else variant.snapshot, arrays)
         else:

@@ -14,7 +14,7 @@ import cmath
 import math
 import types
 import weakref
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -484,23 +484,21 @@ def _rewriting(
             if name not in before or name not in now or before[name] is not now[name]:
                 yield _attribute(at, name, now, values)
         return
-    if not all(map(is_leaf, (*before, *now))):  # keys that are objects
-        yield None
-        return
     kept = [name for name in before if name in now]
     if list(now)[: len(kept)] != kept:
         yield all_of(dict(now), "{0}.clear(); {0}.update({1})")
         return
     for name in before:
         if name not in now:
-            yield OutsideEffect(("del", key, state_token(name)), place, _constant(name), "del {}[{}]")
+            gone = values.expression(name)
+            yield gone and OutsideEffect(("del", key, gone[0]), place, gone[1], "del {}[{}]")
     for name, value in now.items():
         if name not in before or before[name] is not value:
-            stored, known = values.expression(value), values.constant(name)
+            stored, known = values.expression(value), values.expression(name)
             yield (
                 known
                 and stored
-                and OutsideEffect(("item", key, known[0], stored[0]), _item(place, name), stored[1], "{} = {}")
+                and OutsideEffect(("item", key, known[0], stored[0]), _under(place, known[1]), stored[1], "{} = {}")
             )
 
 
@@ -513,7 +511,11 @@ def _attribute(at: _Known, name: str, now: dict[str, Any], values: _Values) -> O
 
 
 def _item(place: Expression, name: Any) -> Expression:
-    return lambda source, texts: f"{place(source, texts)}[{source.constant(name)}]"
+    return _under(place, _constant(name))
+
+
+def _under(place: Expression, key: Expression) -> Expression:
+    return lambda source, texts: f"{place(source, texts)}[{key(source, texts)}]"
 
 
 # ---- values --------------------------------------------------------------------------------------------------------
@@ -526,6 +528,13 @@ class _Made:
     value: Any
     name: str
     shared: bool = False
+
+
+#: classes -> what is called with which makes an object like another one
+_BUILT_OF: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    OrderedDict: lambda d: (dict(d),), Counter: lambda d: (dict(d),), deque: lambda q: (list(q), q.maxlen),
+    defaultdict: lambda d: (d.default_factory, dict(d)), slice: lambda s: (s.start, s.stop, s.step),
+}  # fmt: skip
 
 
 class _Values:
@@ -663,8 +672,14 @@ class _Values:
                 ("named", id(kind), key),
                 lambda source, texts: _construct(source, tuple.__new__, kind, text(source, texts)),
             )
-        if kind is dict and all(map(is_leaf, value)):
+        if kind is dict:
             return self._mapping(value, depth)
+        if kind in _BUILT_OF:
+            given = self.expression(_BUILT_OF[kind](value), depth)
+            return given and (
+                ("built", kind, given[0]),
+                lambda source, texts: f"{source.constant(kind)}(*{given[1](source, texts)})",
+            )
         if kind is np.ndarray and is_number(value.dtype):
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from tracegrad.tracer.convert import transparent
+from tracegrad.tracer.convert import patterns, transparent
 from tracegrad.tracer.convert.copies import Copy, NotConverted, convert
 from tracegrad.tracer.convert.transparent import Transparent
 
-OURS = {transparent.__file__, __file__}
+OURS = {transparent.__file__, patterns.__file__, __file__}
 
 
 class Deep(Transparent):

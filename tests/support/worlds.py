@@ -84,6 +84,9 @@ class _View:
             return str(value.dtype), [f"{v:.8g}" for v in value.ravel()]
         if isinstance(value, list | tuple | deque):
             return [self.of(v, f"{at}[{k}]") for k, v in enumerate(value)]
+        if isinstance(value, set | frozenset):
+            known = all(isinstance(v, int | str | float) for v in value)  # whose order is the same in all worlds
+            return [self.of(v, at) for v in value] if known else sorted(type(v).__name__ for v in value)
         if isinstance(value, dict):
             return [(self.of(k, f"a key of {at}"), self.of(v, f"{at}[{k!r}]")) for k, v in value.items()]
         if isinstance(value, types.MethodType):

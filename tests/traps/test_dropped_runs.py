@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 from leftovers import leftovers
+from with_source import code_of
 
 import tracegrad
 from tracegrad import TracegradError, compile_grad
@@ -62,7 +63,7 @@ def spaces(source):
     found = []
     for name in ("plain", "mine"):
         space = {"__name__": name, "types": types}
-        exec(source, space)
+        exec(code_of(source, name), space)
         found.append(space)
     return found
 

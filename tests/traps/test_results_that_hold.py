@@ -133,7 +133,7 @@ SETTLED = {
     "deep": (lambda x: functools.reduce(lambda v, _: types.SimpleNamespace(a=[v]), range(30), x * 2), repr),
 }
 #: Those that a replay makes again; of the others Python runs in each call.
-MADE_AGAIN = {"a context", "ChainMap", "a method of a list"}
+MADE_AGAIN = {"a context", "ChainMap", "a method of a list", "Counter", "slice", "slices in a list"}
 #: Results whose code reads its variables when it goes on.
 WAITING = {
     "generator expression": (lambda x: (v * 2 for v in (x, x + 1)), list),

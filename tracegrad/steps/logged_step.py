@@ -20,7 +20,7 @@ from ..runtime.logged.joined import KnownReads
 from ..runtime.logged.reads import NotClosedError, not_closed
 from ..runtime.logged.record import Logged, LoggedRecording, by_labels, check
 from ..runtime.logged.warned import warnings_refused
-from ..runtime.logged.writes import WrittenItems, WrittenKeys, WrittenNames
+from ..runtime.logged.writes import WrittenElements, WrittenItems, WrittenKeys, WrittenNames
 from ..runtime.mode import Mode
 from ..runtime.record.arguments import positional_names
 from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
@@ -251,8 +251,10 @@ def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tupl
             yield f"`{node.label}`", False
 
 
-def _same_items(entry: WrittenKeys | WrittenItems, node: StateNode) -> bool:
+def _same_items(entry: WrittenKeys | WrittenItems | WrittenElements, node: StateNode) -> bool:
     """Whether a container that was read is read as it was once it is written."""
+    if isinstance(entry, WrittenElements):
+        return entry.whole == entry.owner
     known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
     if isinstance(entry, WrittenItems) or entry.whole is not None:
         left = entry.whole
@@ -272,7 +274,7 @@ def _read_names(run: StepRun, graph: StateGraph, owner: Any, node: StateNode | N
         for edge in n.edges:
             if n is node and edge.how == "attr":
                 found[edge.arg] = edge.child
-            elif edge.how == "global" and edge.arg[0] is owner:
+            elif edge.how in ("global", "class") and edge.arg[0] is owner:
                 found[edge.arg[1]] = edge.child
             elif edge.how == "cell" and edge.arg is owner:
                 found[""] = edge.child

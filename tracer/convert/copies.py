@@ -15,6 +15,7 @@ from typing import Any
 
 from .arms import RESULTS, ChoiceStatement, by_arms
 from .loops import LoopStatement
+from .matches import without_matches
 from .nodes import NotConvertibleError
 from .scopes import bindings_of
 from .source import PLACE_FLAGS, found, nested
@@ -87,6 +88,7 @@ def _converted(code: CodeType, arms: bool) -> Copy | NotConverted:
         source = found(code)
         if isinstance(source, str):
             return NotConverted(source)
+        source = replace(source, node=without_matches(source.node))
         bindings = bindings_of(source.node)
         if arms and not isinstance(source.node, ast.Lambda):
             source = replace(source, node=by_arms(source.node))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from .matches import PatternParts
 from .nodes import (
     LOAD,
     NotConvertibleError,
@@ -112,6 +113,9 @@ class Expressions(ast.NodeVisitor):
         """The expression that assigns a variable that is no local one."""
         method = "store_global" if kind == "global" else "store_free"
         return ask(method, [constant(self.scope.mangled(text), at), value], at)
+
+    def visit_PatternParts(self, node: PatternParts) -> Any:
+        return ask(node.method, [self.visit(part) for part in node.args], place_of(node))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         value, at = self.visit(node.value), place_of(node)

@@ -13,7 +13,6 @@ from .transparent import OWN
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 REFUSED = {
     "ClassDef": "it has a class",
-    "Match": "it has a match statement",
     "AsyncFunctionDef": "it has a coroutine",
     "AsyncFor": "it is a coroutine",
     "AsyncWith": "it is a coroutine",

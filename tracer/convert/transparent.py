@@ -27,6 +27,8 @@ from itertools import repeat
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from .patterns import Patterns
+
 OWN = "_tg_"  # begins all names that a copy adds to the user's
 
 _UNBOUND = "cannot access free variable '%s' where it is not associated with a value in enclosing scope"
@@ -126,7 +128,7 @@ class PythonIf:
 TAKEN, PASSED = PythonIf(True), PythonIf(False)
 
 
-class Transparent:
+class Transparent(Patterns):
     """The object that a copy of *fn* asks in one run."""
 
     __slots__ = ("builtins_", "cells", "fn", "globals_")

@@ -7,6 +7,7 @@ distribution that scales and shifts is its standard form, scaled and shifted.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
+from ..record.integers import TracedInt
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .hooks import when_loaded
@@ -126,8 +128,13 @@ def _generator(bit_generator: Any) -> Any:
     return made if current_recorder() is None else _subclass(np.random.Generator)(made.bit_generator)
 
 
+def _known(seed: Any) -> Any:
+    """A seed, of which NumPy has to have the value."""
+    return operator.index(seed) if type(seed) is TracedInt else seed
+
+
 def _default_rng(seed: Any = None) -> Any:
-    made = np.random.default_rng(seed)
+    made = np.random.default_rng(_known(seed))
     return made if made is seed or current_recorder() is None else _subclass(np.random.Generator)(made.bit_generator)
 
 
@@ -138,7 +145,7 @@ def _random_state(seed: Any = None) -> Any:
         return _subclass(np.random.RandomState)(seed)
     first = np.random.MT19937(np.random.SeedSequence(0))  # no call of the system's, as by the constructor
     made = _subclass(np.random.RandomState)(first)
-    made.seed(seed)
+    made.seed(_known(seed))
     return made
 
 

@@ -141,7 +141,6 @@ def test_text_that_was_read_before_a_change_is_read_again(tmp_path):
 
 REFUSED = {
     "class": ("def f():\n    class A: pass\n", "it has a class"),
-    "match": ("def f(x):\n    match x:\n        case 1: pass\n", "it has a match statement"),
     "coroutine": ("async def f(): pass\n", "it is a coroutine"),
     "eval": ("def f(): return eval('1')\n", "it calls eval without namespaces"),
     "handed on": ("def f(g): return g(locals)\n", "it hands on locals"),

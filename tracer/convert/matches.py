@@ -1,0 +1,165 @@
+"""``match`` statements as ``if`` statements: the questions that a pattern asks, from left to right, are one condition.
+
+A pattern that takes a subject apart asks the frame for the parts (``PatternParts``), and names of the copy hold them.
+The variables of a case are bound by the condition, behind its pattern and before its guard, as CPython binds them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+from .nodes import LOAD, STORE, Place, constant, name, place_of, walrus
+
+HELD = "@match"  # with what the names begin that hold subjects and parts of them
+
+
+class PatternParts(ast.expr):
+    """The parts of a subject by a *method* of the frame; None where the subject is another one."""
+
+    _fields = ("args",)
+    method: str
+    args: list[Any]
+
+    def __init__(self, method: str = "", args: Sequence[Any] = (), **at: Any) -> None:
+        super().__init__(**at)
+        self.method, self.args = method, list(args)
+
+
+def without_matches(function: Any) -> Any:
+    """*function*, a FunctionDef or Lambda, or a copy of it that has ``if`` statements in place of ``match``."""
+    if isinstance(function, ast.Lambda) or not any(isinstance(n, ast.Match) for n in _own_nodes(function)):
+        return function
+    made, rewriting = deepcopy(function), _Cases()
+    made.body = [new for s in made.body for new in rewriting.statement(s)]
+    return made
+
+
+def _own_nodes(function: Any) -> Iterator[Any]:
+    todo = list(function.body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            todo += ast.iter_child_nodes(node)
+
+
+class _Cases(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.count = 0
+        self.captures: list[tuple[str, str]] = []  # (variable, the name that holds its value) of the case
+
+    def statement(self, node: Any) -> list[Any]:
+        found = self.visit(node)
+        return found if isinstance(found, list) else [found]
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        return node
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef
+
+    def visit_Match(self, node: Any) -> Any:
+        at, subject = place_of(node.subject), self._held()
+        made = ast.Assign([ast.Name(subject, STORE, **at)], node.subject, **at)
+        below: list[Any] = []
+        for case in reversed([self._case(case, subject) for case in node.cases]):
+            test, body, where = case
+            below = body if test is None else [ast.If(test, body, below, **where)]
+        return [made, *below]
+
+    def _case(self, case: Any, subject: str) -> tuple[Any, list[Any], Place]:
+        """(the condition, or None; the statements; the place) of a case."""
+        at, self.captures = place_of(case.pattern), []
+        tests = self._tests(case.pattern, subject)
+        if self.captures:
+            tests.append(_bound([(text, name(held, at)) for text, held in self.captures], at))
+        if case.guard is not None:
+            tests.append(case.guard)
+        body = [new for s in case.body for new in self.statement(s)]
+        return _all(tests, at), body, at
+
+    def _held(self) -> str:
+        self.count += 1
+        return f"{HELD}{self.count}"
+
+    # ---- patterns
+
+    def _tests(self, pattern: Any, subject: str) -> list[Any]:
+        """The questions of a pattern, none of which is asked unless those before it hold."""
+        found: list[Any] = getattr(self, "_" + type(pattern).__name__.lower())(pattern, subject, place_of(pattern))
+        return found
+
+    def _matchvalue(self, p: Any, subject: str, at: Place) -> list[Any]:
+        return [ast.Compare(name(subject, at), [ast.Eq()], [p.value], **at)]
+
+    def _matchsingleton(self, p: Any, subject: str, at: Place) -> list[Any]:
+        return [ast.Compare(name(subject, at), [ast.Is()], [constant(p.value, at)], **at)]
+
+    def _matchas(self, p: Any, subject: str, at: Place) -> list[Any]:
+        tests = [] if p.pattern is None else self._tests(p.pattern, subject)
+        if p.name is not None:
+            self.captures.append((p.name, subject))
+        return tests
+
+    def _matchor(self, p: Any, subject: str, at: Place) -> list[Any]:
+        before, ways, held = self.captures, [], dict[str, str]()
+        for pattern in p.patterns:
+            self.captures = []
+            tests = self._tests(pattern, subject)
+            pairs = [
+                (held.setdefault(text, held.get(text) or self._held()), name(by, at)) for text, by in self.captures
+            ]
+            ways.append(_all([*tests, *([_bound(pairs, at)] if pairs else [])], at) or constant(True, at))
+        self.captures = [*before, *held.items()]
+        return [ast.BoolOp(ast.Or(), ways, **at)]
+
+    def _matchsequence(self, p: Any, subject: str, at: Place) -> list[Any]:
+        star = next((k for k, x in enumerate(p.patterns) if isinstance(x, ast.MatchStar)), None)
+        after = -1 if star is None else len(p.patterns) - star - 1
+        before = len(p.patterns) if star is None else star
+        args = [name(subject, at), constant(before, at), constant(after, at)]
+        return self._parts("match_sequence", args, p.patterns, at)
+
+    def _matchstar(self, p: Any, subject: str, at: Place) -> list[Any]:
+        return self._matchas(ast.MatchAs(None, p.name, **at), subject, at)
+
+    def _matchmapping(self, p: Any, subject: str, at: Place) -> list[Any]:
+        keys = ast.Tuple(p.keys, LOAD, **at)
+        rest = [] if p.rest is None else [ast.MatchAs(None, p.rest, **at)]
+        args = [name(subject, at), keys, constant(bool(rest), at)]
+        return self._parts("match_mapping", args, [*p.patterns, *rest], at)
+
+    def _matchclass(self, p: Any, subject: str, at: Place) -> list[Any]:
+        args = [name(subject, at), p.cls, constant(len(p.patterns), at), constant(tuple(p.kwd_attrs), at)]
+        return self._parts("match_class", args, [*p.patterns, *p.kwd_patterns], at)
+
+    def _parts(self, method: str, args: Sequence[Any], patterns: Sequence[Any], at: Place) -> list[Any]:
+        """The questions whether there are such parts, and those of a pattern for each."""
+        every = self._held()
+        found = walrus(every, PatternParts(method, args, **at), at)
+        tests: list[Any] = [ast.Compare(found, [ast.IsNot()], [constant(None, at)], **at)]
+        for k, pattern in enumerate(patterns):
+            if (
+                isinstance(pattern, ast.MatchAs | ast.MatchStar)
+                and pattern.name is None
+                and not getattr(pattern, "pattern", None)
+            ):
+                continue
+            held, where = self._held(), place_of(pattern)
+            part = ast.Subscript(name(every, where), constant(k, where), LOAD, **where)
+            tests += [_bound([(held, part)], where), *self._tests(pattern, held)]
+        return tests
+
+
+def _bound(pairs: Sequence[tuple[str, Any]], at: Place) -> Any:
+    """An expression that is true, and binds these names to these values."""
+    return ast.Tuple([walrus(text, value, at) for text, value in pairs], LOAD, **at)
+
+
+def _all(tests: Sequence[Any], at: Place) -> Any:
+    """The condition that all *tests* hold; None where there are none."""
+    if len(tests) < 2:
+        return tests[0] if tests else None
+    return ast.BoolOp(ast.And(), list(tests), **at)

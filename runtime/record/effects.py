@@ -554,6 +554,7 @@ class _Values:
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
         self._found_at = found_at
         self._made: dict[int, _Made] = {}  # what the run has made, by id
+        self._plains: dict[int, tuple[Any, Any]] = {}  # id of an array that the code made -> (it, the plain one)
         self._inputs = {id(one): k for k, one in enumerate(inputs.values())}
         self._leaves = {id(leaf): k for k, leaf in reversed(list(enumerate(given.leaves)))}
         self.originals: dict[int, Any] = dict(given.originals)  # id of a replacement in the run -> the original
@@ -580,7 +581,7 @@ class _Values:
         if type(value) is TracedArray:
             return self._result(value)
         if isinstance(value, MadeArray) or type(value) in _SHOWN:
-            value = self._plain(value)
+            value = self._plains.setdefault(id(value), (value, self._plain(value)))[1]
         if type(value) is str or type(value) is TextOfValues:
             return self.text(value)
         marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown or self._texts.numbers)
@@ -607,7 +608,7 @@ class _Values:
     @property
     def made(self) -> set[int]:
         """The ids of what the run has made that has an expression."""
-        return set(self._made)
+        return {*self._made, *[key for key, (_, plain) in self._plains.items() if id(plain) in self._made]}
 
     def constant(self, value: Any) -> _Known | None:
         """The expression for a leaf that is the same in each replay; None where the run has made a NaN in it, which

@@ -22,6 +22,7 @@ from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.ops.complex import real_atoms
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray
 from ..launch.result_tree import Constant, Tree, TreeNode
 from .complex_data import as_result, joins_lanes, text_of
 from .plain_objects import PLAIN_MAKERS
@@ -144,7 +145,7 @@ def whole_containers(out: Any, others: Container[int] = (), arrays: Container[in
             if id(value) in seen:
                 continue
             seen.add(id(value))
-        elif type(value) in (TracedArray, np.ndarray) and value.shape and id(value) in arrays:
+        elif type(value) in (TracedArray, MadeArray, np.ndarray) and value.shape and id(value) in arrays:
             found.add(id(value))
         if not (type(value) in _SHARED or isinstance(value, tuple)):
             continue

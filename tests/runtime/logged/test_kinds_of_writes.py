@@ -114,3 +114,23 @@ def test_a_result_that_is_closed(name):
         assert found[2][0] is found[2][1]["q"] is found[2][2]
     if name == "slices":
         assert found[2][1] is x
+
+
+def test_an_array_that_the_code_makes_is_one_wherever_it_is_left():
+    class Held:
+        last = None
+
+    held = Held()
+
+    def f(x):
+        made = np.ones(3) * 0.5
+        held.one = [made]
+        held.other = Held.last = made
+        return np.sum(x), made
+
+    g = compile_grad(f)
+    for k in range(3):
+        _, made = g(np.ones(2) + k)
+        assert held.one[0] is held.other is Held.last is made and made.tolist() == [0.5] * 3
+        made[0] = 7.0
+    assert g.stats.traces == 1 and not g._dispatcher.logged.refused

@@ -274,6 +274,8 @@ class LoggedFrame(FrameChoices):
             value = self.run.handed(value, False)
         if type(index) not in PLAIN or type(index) is slice:
             index = self.run.index(kind, index)
+        if type(index) is slice and kind is list:
+            value = list(self.run.iterable(value))  # as the run has it
         if kind is MadeArray and not (is_traced(value) or is_traced(index)):
             self.run.array_changed(obj)
         if kind is TracedArray or kind is MadeArray:

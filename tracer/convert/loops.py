@@ -36,6 +36,7 @@ class LoopStatement:
     has_yield: bool = False
     stored: tuple[str, ...] = ()  # names whose values the body changes in place
     ends: tuple[int, ...] = ()  # lines of the tests that end it
+    binds: tuple[str, ...] = ()  # names that the condition of a `while` assigns
 
 
 class Loops(Targets):
@@ -81,9 +82,11 @@ class Loops(Targets):
         number, text = self._numbered()
         at, where = place_of(node), place_of(node.test)
         assigned = tuple(assigned_in([node.test, *node.body], self.bindings.bound))
+        binds = tuple(assigned_in([node.test], self.bindings.bound))
+        carried = tuple(dict.fromkeys([*self._carried(node, assigned), *binds]))
         self.loops[number] = LoopStatement(
-            assigned, self._carried(node, assigned), *_lines(node), (), *_ways_out([node.test, *node.body]),
-            tuple(written_into([node.test, *node.body])), _ends(node),
+            assigned, carried, *_lines(node), (), *_ways_out([node.test, *node.body]),
+            tuple(written_into([node.test, *node.body])), _ends(node), binds,
         )  # fmt: skip
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)
@@ -92,7 +95,8 @@ class Loops(Targets):
             bind(text, ask("while_loop", [constant(number, at)], at), at),
             ast.For(ast.Name(_TURN, STORE, **at), name(text, at), body, [], None, **at),
         ]
-        ended = [*self.rebinding(text, "results", assigned, at), *self.block(node.orelse)]
+        results = [text for text in assigned if text not in binds]  # which the last test has bound
+        ended = [*self.rebinding(text, "results", results, at), *self.block(node.orelse)]
         if ended:
             made.append(ast.If(of_own(text, "ended", at), ended, [], **at))
         return made

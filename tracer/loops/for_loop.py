@@ -107,8 +107,11 @@ class BoundNames:
         return tuple([values[name] for name in self.loop.carried])
 
     def results(self) -> tuple[Any, ...]:
-        """The values of the names that are assigned, after the last iteration."""
-        return self.values
+        """The values of the names that are assigned, after the last iteration; not of those that its condition binds."""
+        if not self.loop.binds:
+            return self.values
+        named = zip(self.loop.assigned, self.values, strict=True)
+        return tuple([value for name, value in named if name not in self.loop.binds])
 
 
 class ForLoop(BoundNames):

@@ -10,7 +10,7 @@
 
 A condition on positions alone tells how many iterations there are.  Else the loop node stops by itself: where the
 condition is not met, or where any question of the iteration would have another answer.  In the latter case Python makes
-that iteration itself, and asks."""
+that iteration itself, and asks.  So does it where the condition writes something, or binds a name."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class WhileLoop(BoundNames):
         self.count: Affine | None = None  # how many iterations its condition allows, if that is known
         self.told: Any = None  # what it means that the loop node has stopped at its condition, and the line
         self.closed = False  # whether a loop node was made, and a question is to be asked again
+        self.acts = bool(loop.binds)  # whether the condition does more than to compute, after the last iteration, too
 
     def __iter__(self) -> WhileLoop:
         return self
@@ -83,7 +84,7 @@ class WhileLoop(BoundNames):
             if self.attempts >= MOST_ATTEMPTS:
                 iteration.give_up(frame)
             return False
-        self.closed = iteration.asks or iteration.length != self.count  # there may be more
+        self.closed = iteration.asks or iteration.length != self.count or self.acts  # there may be more
         self.values, self.rebinds, self.final, self.told = found, True, True, iteration.told
         return True
 
@@ -114,6 +115,7 @@ class WhileLoop(BoundNames):
     def _goes_on(self, iteration: Iteration, condition: TracedArray) -> bool:
         """Whether *condition* is met in this iteration: then it is the condition of the loop."""
         marked = iteration.marked
+        self.acts |= bool(marked.places or marked.written) or any(len(found) > 1 for found in marked.appends.values())
         count = trip_count(marked, condition.atom)
         if count is not None and count > 0:
             self.count = Affine(count)

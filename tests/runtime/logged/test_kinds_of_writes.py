@@ -54,6 +54,10 @@ WRITES = {
         "def counted(f):\n    @functools.wraps(f)\n    def g(*a):\n        g.calls += 1\n        return f(*a)\n    g.calls = 0\n    return g\n"
         "class M:\n    @counted\n    def loss(self, x): return np.sum(x * x)\nm = M()", "s = m.loss(x)", ["M.loss.calls = 9"], 0),
     # ---- dicts and lists
+    "slices of lists that were written": (
+        "a, b = [1.0, 2.0, 3.0], [3.0, 4.0, 5.0]", "own = [0.0] * 3\na[0] = s\nb[1:] = a[:2]\nown[:] = a\nb[:1] = b[:1]\ns = s + sum(own) + sum(b)", ["a, b = b, a", "b = a", "a = [0.5] * 3"], 0),
+    "a list that is put into itself": (
+        "o = types.SimpleNamespace(cur=[1.0, 2.0], prev=[3.0, 4.0])", "o.prev = o.cur\no.cur[0] = 0.5 * s\no.cur, o.prev = o.prev, o.cur\no.prev[:] = o.cur\ns = s + o.cur[0]", ["o.prev = [5.0, 6.0]", "o.cur[1] = 7.0"], 0),
     "a dict by objects that gets more": (
         "class K: pass\nk, j = K(), K()\nd = {k: 2.0}", "d[j] = s\ns = s * d[k] + d[j]", ["del d[j]", "k, j = j, k", "d = {k: 3.0}"], 0),
     "a dict that is only set by objects": ("class K: pass\nk, d = K(), {}", "d[k] = s\nd[K] = 2.0", ["k = K()", "d = {}"], 1),

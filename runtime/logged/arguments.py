@@ -11,7 +11,7 @@ from typing import Any
 
 import optree
 
-from ..record.call_key import Call
+from ..record.call_key import Call, unwrap
 from ..record.plain_objects import is_object
 from ..record.trees import one_level
 from ..state.state_graph import StateNode
@@ -45,7 +45,7 @@ class Given:
 
     def _build(self, value: Any, spec: Any, start: int, name: str, place: str) -> Any:
         if spec.kind == _KINDS.LEAF:
-            return self.leaves[start]
+            return unwrap(self.leaves[start])
         if spec.kind == _KINDS.NONE:
             return value
         if id(value) in self.places:

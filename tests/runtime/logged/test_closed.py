@@ -250,3 +250,16 @@ def test_runs_of_several_threads_end_in_any_order():
             other.submit(warnings.warn, "of the run").result()
         other.submit(second.__exit__, *ended).result()
     assert warnings._showwarnmsg is before
+
+
+def test_static_arguments_are_given_as_they_are():
+    def f(x, how, model):
+        total = np.sum(x) if how == "sum" else np.sum(x * x) * len(how)
+        return total * model.rate if isinstance(how, str) else total
+
+    model, plain = types.SimpleNamespace(rate=2.0), compile_grad(f, static_argnames=("how", "model"))
+    for how in ("sum", "squares", "sum", "squares"):
+        for rate in (2.0, 3.0):
+            model.rate = rate
+            assert plain(np.arange(3.0), how, model) == f(np.arange(3.0), how, model)
+    assert plain.stats.live == "" and plain.stats.traces <= 4

@@ -325,6 +325,8 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
     if node.kind == "known" or (node.fixed and name not in DRAWING):
         reads.names(name)
         return getattr(obj, name)
+    if node.kind == "jitted" and name in ("py_func", "__wrapped__"):
+        return reads.read(node, "const", "__wrapped__", obj.__wrapped__, f"{node.label}.{name}")
     if kind is types.MethodType and name in ("__self__", "__func__"):
         return reads.read(node, "attr", name, getattr(obj, name), node.label)
     if kind is types.FunctionType and name in _OF_FUNCTIONS and name in type(obj).__dict__:

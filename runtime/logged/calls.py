@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.method_calls import PLAIN_METHODS
+from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
@@ -40,6 +41,7 @@ from .frame import LoggedFrame
 from .generated import call_generated
 from .kept_results import KeptResults
 from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
+from .machine_code import call_jitted, is_decorator
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
 from .texts import log, log_method
@@ -164,6 +166,8 @@ class Calls(KeptResults):
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
+        if is_decorator(f) and not is_traced([*args, *kwargs.values()]):
+            return f(*args, **kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):
             check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(*args[:1]))
             if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
@@ -300,11 +304,12 @@ class Calls(KeptResults):
         """An object of a library's class that can be called: NumPy's functions, Cython's."""
         if kind in SINGLES:
             return self._call_getter(f, *args, **kwargs)
+        if (source := python_of(f)) is not None:
+            return call_jitted(self, f, source, args, kwargs)
         top = kind.__module__.partition(".")[0]
+        if (ours := own_answer(f)) is not None:
+            return self._call_own(ours, f, args, kwargs)
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
-            ours = own_answer(f)
-            if ours is not None:
-                return self._call_own(ours, f, args, kwargs)
             check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(getattr(f, "__self__", None)))
             return self._natively(f, args, kwargs, takes_callbacks(f))
         raise self.refuse(f"a call of an object of the class {kind.__qualname__}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.control.jitted import python_of
 from ...tracer.loops.iterables import same_objects
 from ...tracer.record.made_arrays import MadeArray, refuse_write
 from ...tracer.record.recorder import Recorder
@@ -22,6 +23,7 @@ from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
 from .kinds import PLAIN, is_held, is_named_tuple
+from .machine_code import call_jitted
 from .reads import CONTAINERS, ReadLog, is_wrapper
 from .writing import Writing, like
 
@@ -86,6 +88,11 @@ class Handing(Writing):
             return self._bound_in_c(value, callbacks)
         if is_named_tuple(kind) and self.reads.library(kind):
             return self._named(value, callbacks, depth)
+        if (source := python_of(value)) is not None:
+            if not callbacks:
+                raise self.refuse("a function that is handed to a library")
+            call = functools.partial(call_jitted, self, value, source)
+            return functools.update_wrapper(lambda *args, **kwargs: call(args, kwargs), value)
         node = self.reads.node_of(value)
         if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
             return value

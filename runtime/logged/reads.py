@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.shown_names import CALLED_AS
+from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
@@ -110,6 +112,12 @@ def _is_input(child: Leaf | StateNode) -> bool:
 def is_generic(raw: Any) -> bool:
     """Whether *raw* is Python's own way to read, set or delete an attribute."""
     return type(raw) is types.WrapperDescriptorType and raw in GENERIC
+
+
+def is_known(value: Any) -> bool:
+    """Whether recorded code finds a function of ours in place of *value*."""
+    known = CALLED_AS.get(id(value))
+    return known is not None and known[0] is value
 
 
 def is_wrapper(value: Any) -> bool:
@@ -489,7 +497,7 @@ class ReadLog:
             known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
             if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
-            if top == "typing":
+            if top == "typing" or (top == "numba" and is_known(value)):
                 return Leaf(value, False)
             return self._of_library(value, kind, label)
         if issubclass(kind, BaseException):
@@ -515,6 +523,10 @@ class ReadLog:
     def _of_library(self, value: Any, kind: type, label: str) -> StateNode:
         """An object of a library's class, all of which is what its attributes hold."""
         self._in_this_process(label)
+        if (source := python_of(value)) is not None:
+            made = self._walker.node("jitted", value, label, label)
+            self.read(made, "const", "__wrapped__", source, label)
+            return made
         if kind in (logging.Logger, logging.RootLogger):
             return self._walker.node("logger", value, label, label)
         if kind is type(os.environ):

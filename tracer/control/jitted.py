@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.purity import COMPILED_FROM
-from ..bytecode.shown_names import CALLED, CALLED_OF, compiled_code, in_compiled_code, nested, show_functions
+from ..bytecode.shown_names import (
+    CALLED,
+    CALLED_OF,
+    calling_frame,
+    compiled_code,
+    in_compiled_code,
+    nested,
+    show_functions,
+)
 from ..ir.errors import UnsupportedError
 from ..ir.forks import SharedChange, lock
 from ..ir.site import at_site
@@ -113,8 +121,25 @@ def _caller(kind: type) -> Callable[..., Any]:
     return call
 
 
-def _recorded(jitted: Any, function: FunctionType | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call of a compiled function through its source, or a copy of that."""
+def through_source(
+    jitted: Any, source: FunctionType, copy: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:  # fmt: skip
+    """A call of a compiled function through a *copy* of its *source*."""
+    return _recorded(jitted, source, args, kwargs, copy)
+
+
+def through_machine_code(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a compiled function of plain values; an array that it makes is one that recorded code has made."""
+    with _unseen():
+        found = jitted(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+    return made_by(found, calling_frame(1)) if type(found) is np.ndarray else found
+
+
+def _recorded(
+    jitted: Any, function: FunctionType | None, args: tuple[Any, ...], kwargs: dict[str, Any],
+    copy: Callable[..., Any] | None = None,
+) -> Any:  # fmt: skip
+    """A call of a compiled function through its source, or a *copy* of that."""
     name = getattr(jitted, "__name__", type(jitted).__name__)
     kind = next(base.__name__ for base in type(jitted).__mro__ if base in _found)
     if function is None or (function.__module__ or "numba.").startswith("numba."):  # made of a text, in no module
@@ -129,7 +154,7 @@ def _recorded(jitted: Any, function: FunctionType | None, args: tuple[Any, ...],
         outermost.notes.append(note)
     within = in_compiled_code()
     with compiled_code():
-        found = _RUNS[kind](jitted, function, args, kwargs)
+        found = _RUNS[kind](jitted, copy or function, args, kwargs)
     return found if within or kind != "Dispatcher" else _boxed(found)
 
 
@@ -205,7 +230,7 @@ def _run(jitted: Any, function: Callable[..., Any], args: tuple[Any, ...], kwarg
         args, result_type = _declared(jitted, args, kwargs)
     if jitted.targetoptions.get("error_model") == "numpy":
         args = tuple([_strong(x, np.dtype(float)) if _is_python_float(x) else x for x in args])
-    found = NotImplemented if kwargs else call_of_numbers(function, args)
+    found = NotImplemented if kwargs else call_of_numbers(function, args, _source(jitted))
     found = function(*args, **kwargs) if found is NotImplemented else found
     return found if result_type is None else _as_type(found, result_type)
 

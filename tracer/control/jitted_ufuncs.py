@@ -184,12 +184,13 @@ def _merged_number(condition: Atom, a: Any, b: Any) -> Any:
     return _merged(())(condition, a, b)
 
 
-def call_of_numbers(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """A call of a compiled function of numbers, whose branches become choices; ``NotImplemented`` where they don't."""
+def call_of_numbers(function: Callable[..., Any], args: tuple[Any, ...], source: Any) -> Any:
+    """A call of a compiled function of numbers by *source*, whose branches become choices; ``NotImplemented`` where
+    they don't."""
     traced = [k for k, x in enumerate(args) if type(x) is TracedArray]
     numbers = all(args[k].aval.is_float and class_of(args[k]) is not np.ndarray for k in traced)
     plain = all(isinstance(x, _PLAIN) for k, x in enumerate(args) if k not in traced)
-    if not (traced and numbers and plain and branches_ahead(function.__code__)):
+    if not (traced and numbers and plain and branches_ahead(source.__code__)):
         return NotImplemented
     recorder = current_recorder()
     assert recorder is not None

@@ -1,7 +1,8 @@
 """The arguments of a run, as objects outside that are known from the start.
 
 The function gets the caller's own containers; what they hold is what the call's leaves are in this run.  Their
-structure is in the key of the call, so nothing of them is compared.
+structure is in the key of the call, so nothing of them is compared.  Of an object of a registered class, the function
+gets a twin, made of other parts, where its attributes are these parts and texts that are in its structure.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any
 
 import optree
 
+from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..record.call_key import Call, unwrap
 from ..record.plain_objects import is_object
 from ..record.trees import one_level
 from ..state.state_graph import StateNode
+from .library_objects import parts_of
 from .reads import ReadLog, not_closed
 
 _KINDS = optree.PyTreeKind
@@ -28,7 +31,8 @@ class Given:
     def __init__(self, reads: ReadLog, call: Call, leaves: Sequence[Any], names: Sequence[str]) -> None:
         self._reads, self.leaves, self._names = reads, leaves, names
         self.places: dict[int, str] = {}
-        self.originals: dict[int, Any] = {}  # as `Arguments` has it: nothing stands for a container here
+        self.originals: dict[int, Any] = {}  # id of a twin -> the caller's object
+        self._twins: list[tuple[Any, str, dict[str, Any]]] = []  # (a twin, its name, its attributes)
         positional, keywords = call.tree.children()
         start, args = 0, []
         for k, (value, spec) in enumerate(zip(call.arguments[0], positional.children(), strict=True)):
@@ -55,7 +59,7 @@ class Given:
         self.places[id(value)] = place
         as_object = is_object(spec)
         if not (as_object or spec.kind in _BY_INDEX or spec.kind in _BY_KEY):
-            raise not_closed(f"`{name}`, of a class that is registered")
+            return self._twin(value, spec, start, name, place)
         parts, _ = one_level(value, spec)
         for k, (part, inner, entry) in enumerate(zip(parts, spec.children(), spec.entries(), strict=True)):
             key = k if spec.kind in _BY_INDEX and not as_object else entry
@@ -67,3 +71,38 @@ class Given:
             self._reads.answer(node, "attr" if as_object else "item" if spec.kind in _BY_INDEX else "key", key, shown)
             start += inner.num_leaves
         return value
+
+    def _twin(self, value: Any, spec: Any, start: int, name: str, place: str) -> Any:
+        """An object like *value*, of a registered class, over other parts."""
+        parts, made_of = one_level(value, spec)
+        built = []
+        for k, (part, inner) in enumerate(zip(parts, spec.children(), strict=True)):
+            built.append(self._build(part, inner, start, f"{name}.{spec.entry(k)}", f"{place}.{spec.entry(k)}"))
+            start += inner.num_leaves
+        found = tree_unflatten(made_of, built) if parts else value
+        held, own = parts_of(found), parts_of(value)
+        stand_in = {id(part): new for part, new in zip(parts, built, strict=True)}
+        in_key = {id(text) for text in _texts(optree.register_pytree_node.get(spec.type, namespace=NAMESPACE), value)}
+        known = all(held[n] is stand_in[id(x)] if id(x) in stand_in else id(x) in in_key for n, x in own.items())
+        if found is value or held.keys() != own.keys() or not known:
+            raise not_closed(f"`{name}`, of a class that is registered, and whose objects hold more than their parts")
+        self.originals[id(found)] = value
+        self._twins.append((found, name, held))
+        return found
+
+    def check_twins(self, out: Any) -> None:
+        """An error where the run has changed a twin, or gives one out."""
+        for twin, name, before in self._twins:
+            now = parts_of(twin)
+            if now.keys() != before.keys() or any(now[key] is not part for key, part in before.items()):
+                raise not_closed(f"`{name}`, of a class that is registered, which is changed")
+        if self._twins:
+            leaves = tree_flatten(out, lambda x: id(x) in self.originals, namespace=NAMESPACE)[0]
+            if any(id(x) in self.originals for x in leaves):
+                raise not_closed("a result that is an argument, of a class that is registered")
+
+
+def _texts(registered: Any, value: Any) -> list[str]:
+    """The texts that are beside the parts of *value* in its structure."""
+    beside = registered.flatten_func(value)[1]
+    return [x for x in (beside if type(beside) is tuple else (beside,)) if type(x) is str]

@@ -191,6 +191,10 @@ class ReadLog:
         """The run gets *shown* for *value*, which is found outside."""
         self._shown[id(value)] = shown
 
+    def shown_for(self, value: Any) -> Any:
+        """The object that the run gets for *value*, which was found outside."""
+        return self._shown.get(id(value), value)
+
     def end(self) -> None:
         """Let code that is still called be told from the run's: nothing is known any more."""
         self.over = True

@@ -209,9 +209,12 @@ def _record(
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
     if backend is not None:  # arrays outside are used where they lie
         reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
-    reads.begin(fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
     recorder.from_outside = reads.met
     run = LoggedRun(reads, recorder)
+    objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
+    reads.begin(fn, call.objects, tuple([names[k] for k in objects]))
+    for k in objects:
+        leaves[k] = reads.shown_for(leaves[k])
     run.over_symbols = not as_recorded
     logged.begin(run, integers)
     given = Given(reads, call, leaves, positional_names(fn))
@@ -233,6 +236,7 @@ def _record(
         recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out
         check(run, recorder, out, labels)
+        given.check_twins(out)
         integers.refuse()
         run.check_ways()
         untouched = run.untouched()

@@ -44,7 +44,7 @@ from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
-from .texts import log, log_method
+from .texts import TEMPLATES, log, log_method
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -388,6 +388,8 @@ class Calls(KeptResults):
         if kind in EAGER:
             return self.method_of_tensor(obj, name, args, kwargs)
         if kind in PLAIN:
+            if kind is str and name in TEMPLATES and not self._texts(args, kwargs):
+                return TEMPLATES[name](self, obj, *args, **kwargs)
             if (
                 kind is str
                 and name in ("format", "format_map", "join", "__mod__", "__format__")

@@ -28,7 +28,7 @@ from .entered import Entered, QuietWarnings
 from .kinds import BUILT, EAGER, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
-from .texts import marked, text_of
+from .texts import format_of, marked
 from .turns import LoggedFor, LoggedWhile
 from .writes import DELETED
 
@@ -382,9 +382,7 @@ class LoggedFrame(FrameChoices):
         return Entered(run, manager)
 
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
-        if type(spec) is not str or spec.endswith("n"):
-            raise self.run.refuse("a text that is made of values")
-        return str(text_of(self.run, value, lambda x: super(LoggedFrame, self).format(x, conversion, spec)))
+        return str(format_of(self.run, value, conversion, spec))
 
     def text(self, x: str) -> str:
         return marked(self.run, x)

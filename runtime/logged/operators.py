@@ -17,6 +17,7 @@ from ..state.values import is_leaf
 from .attributes import found_in
 from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
+from .texts import by_percent
 
 _BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset)  # that are compared by value where they are read
 _CACHED = frozenset((*range(-5, 257), ()))  # of which there is one each
@@ -34,7 +35,7 @@ class FrameOperators(Transparent):
 
     def mod(self, a: Any, b: Any) -> Any:
         if type(a) in (str, bytes) and not (has_known_text(b) if type(b) is not tuple else all(map(has_known_text, b))):
-            raise self.run.refuse("a text that is made of values")
+            return by_percent(self.run, a, b)
         if type(a) in PLAIN and type(b) in PLAIN:
             return a % b
         return self._operate(operator.mod, "__mod__", "__rmod__", a, b)

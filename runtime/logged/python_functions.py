@@ -23,9 +23,9 @@ from ..state.kept_list import LENGTH
 from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
-from .kinds import EAGER, PLAIN, TRACED
+from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS, METACLASSES
-from .texts import print_, text_of
+from .texts import format_of, has_own_text, print_, text_of
 from .writes import WrittenItems
 
 
@@ -332,13 +332,24 @@ def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
 
 
 def _str(run: Any, *args: Any, **kwargs: Any) -> Any:
-    if len(args) != 1 or kwargs or type(args[0]) not in (*TRACED, TextOfValues):
-        return run._natively(str, args, kwargs, False)
-    return text_of(run, args[0])
+    if len(args) == 1 and not kwargs and _has_text(run, args[0]):
+        return text_of(run, args[0])
+    return run._natively(str, args, kwargs, False)
 
 
 def _repr(run: Any, x: Any) -> Any:
-    return text_of(run, x, repr) if type(x) in TRACED else run._natively(repr, (x,), {}, False)
+    return text_of(run, x, repr, "__repr__") if _has_text(run, x) else run._natively(repr, (x,), {}, False)
+
+
+def _format(run: Any, x: Any, *spec: Any) -> Any:
+    known = has_known_text(x) or not _has_text(run, x)
+    return run._natively(format, (x, *spec), {}, False) if known else format_of(run, x, "", *spec or ("",))
+
+
+def _has_text(run: Any, x: Any) -> bool:
+    """Whether the text of *x* is made of the run's values, or by code of the user's."""
+    kind = type(x)
+    return kind in TRACED or kind in (TextOfValues, list, tuple, dict) or has_own_text(run, kind)
 
 
 def _reversed(run: Any, x: Any) -> Any:
@@ -371,7 +382,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(super): lambda run, *parts: super(*parts),
     id(any): lambda run, x: any(map(run.test, run.iterable(x))),
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
-    id(print): print_, id(str): _str, id(repr): _repr,
+    id(print): print_, id(str): _str, id(repr): _repr, id(format): _format,
     id(dict): _dict, id(set): _set_of(set), id(frozenset): _set_of(frozenset),
     id(list): lambda run, *x: run.made(list(*map(run.iterable, x))),
     id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),

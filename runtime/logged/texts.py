@@ -8,22 +8,31 @@ logged is an effect, in order.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import types
 from collections.abc import Callable
+from string import Formatter
 from typing import Any
 
 import numpy as np
 
 from ...tracer.bytecode.settled_text import LOG_METHODS
+from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import _log, _outside
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
 from ..state.libraries import PRINT_OPTIONS
-from .kinds import TRACED, has_known_text
+from .attributes import found_in
+from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
 _PROBE = "a 'text"
+_BRACKETS: dict[Any, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
+_CONVERSIONS: dict[str, tuple[Callable[[Any], str], str]] = {
+    "s": (str, "__str__"), "r": (repr, "__repr__"), "a": (ascii, ""),
+}  # fmt: skip
+_BY_PERCENT = re.compile(r"(%[sr]|%[#0\- +]*\d*(?:\.\d+)?[dioxXeEfFgG])")
 _MOST_ELEMENTS = 1000  # of an array that is shown
 
 
@@ -31,9 +40,13 @@ def has_marks(run: Any, text: str) -> bool:
     return bool(run.texts.shown) and "<traced" in text
 
 
-def text_of(run: Any, value: Any, make: Callable[[Any], str] = str) -> Any:
-    """``make(value)``, where *make* asks *value* for its text."""
+def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = "__str__", spec: str = "") -> Any:
+    """``make(value)``, where *make* asks *value* for its text by the method *asks*, with *spec* for a format."""
     kind = type(value)
+    if kind in _BRACKETS and asks and not spec and not has_known_text(value):
+        return _of_parts(run, value, kind)
+    if has_own_text(run, kind):
+        return _of_object(run, value, kind, asks, spec)
     if kind is TextOfValues:
         if make(_PROBE) != _PROBE:  # a conversion, or a width
             raise run.refuse("a text that is made of values")
@@ -50,6 +63,100 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str) -> Any:
         return marked(run, make(value if kind in TRACED else run.handed(value, False)))
     finally:
         texts.asked = ""
+
+
+def has_own_text(run: Any, kind: type) -> bool:
+    """Whether objects of *kind* are the user's, whose text code of theirs makes."""
+    return kind not in PLAIN and kind not in CONTAINERS and kind is not TextOfValues and not run.reads.library(kind)
+
+
+def _of_object(run: Any, value: Any, kind: type, asks: str, spec: str) -> Any:
+    """The text of an object of the user's."""
+    run.reads.pin(kind)
+    for name, other in (("__format__", "__str__"), ("__str__", "__repr__")):
+        run.reads.names(name)
+        if asks == name and found_in(kind, name)[0] is object and not spec:
+            asks = other
+    if not asks:
+        raise run.refuse("a text that is made of values")
+    text = run.special(value, asks, *[spec] * (asks == "__format__"))
+    if type(text) not in (str, TextOfValues):
+        raise run.refuse(f"{asks} of an object of the class {kind.__qualname__}, which gives no text")
+    return text
+
+
+def _of_parts(run: Any, value: Any, kind: type) -> Any:
+    """The text of a list, tuple or dict by those of its parts."""
+    parts = [text_of(run, part, repr, "__repr__") for part in run.iterable(value)]
+    if kind is dict:
+        values = [text_of(run, run.item(value, key), repr, "__repr__") for key in value]
+        parts = [f"{key}: {part}" for key, part in zip(parts, values, strict=True)]
+    if kind is tuple and len(parts) == 1:
+        parts = [f"{parts[0]},"]
+    first, last = _BRACKETS[kind]
+    return marked(run, f"{first}{', '.join(parts)}{last}")
+
+
+def format_of(run: Any, value: Any, conversion: str, spec: Any) -> Any:
+    """The text of a value in an f-string."""
+    if type(spec) is not str or spec.endswith("n"):
+        raise run.refuse("a text that is made of values")
+    if not conversion:
+        return text_of(run, value, lambda x: format(x, spec), "__format__", spec)
+    make, asks = _CONVERSIONS[conversion]
+    text = text_of(run, value, make, asks)
+    if type(text) is TextOfValues and spec:  # of the value's text, whose length is not known
+        raise run.refuse("a text that is made of values")
+    return format(text, spec) if spec else text
+
+
+def _filled_in(run: Any, template: str, *args: Any, **kwargs: Any) -> Any:
+    """``template.format(*args, **kwargs)``."""
+    found, count = [], 0
+    for text, field, spec, conversion in Formatter().parse(template):
+        found.append(text)
+        if field is None:
+            continue
+        if not (field == "" or field.isdecimal() or field.isidentifier()) or "{" in (spec or ""):
+            raise run.refuse("a text that is made of values")
+        value = kwargs[field] if field.isidentifier() else args[int(field or count)]
+        count += field == ""
+        found.append(format_of(run, value, conversion or "", spec or ""))
+    return marked(run, "".join(found))
+
+
+def _joined(run: Any, between: str, parts: Any) -> Any:
+    """``between.join(parts)``."""
+    found = [*run.iterable(parts)]
+    if not all(isinstance(part, str) and type(part) in (str, TextOfValues) for part in found):
+        raise run.refuse("a text that is made of values")
+    return marked(run, str.join(between, found))
+
+
+TEMPLATES: dict[str, Callable[..., Any]] = {"format": _filled_in, "join": _joined}
+
+
+def by_percent(run: Any, template: Any, args: Any) -> Any:
+    """``template % args``, where texts are shown by ``%s`` and ``%r`` alone."""
+    if type(template) is not str or isinstance(args, dict):
+        raise run.refuse("a text that is made of values")
+    values = tuple(run.iterable(args)) if type(args) is tuple else (args,)
+    pieces = _BY_PERCENT.split(template)
+    if any("%" in text for text in pieces[::2]) or len(pieces) // 2 != len(values):
+        raise run.refuse("a text that is made of values")
+    shown = [_by_conversion(run, how[1:], x) for how, x in zip(pieces[1::2], values, strict=True)]
+    return marked(run, "".join([*[x for pair in zip(pieces[::2], shown, strict=False) for x in pair], pieces[-1]]))
+
+
+def _by_conversion(run: Any, conversion: str, value: Any) -> Any:
+    """The text of a value by what follows a ``%``."""
+    if conversion in _CONVERSIONS:
+        return text_of(run, value, *_CONVERSIONS[conversion])
+    if type(value) is TracedArray and not value.shape:
+        return text_of(run, value, lambda x: x.mark(sys._getframe(), "%", conversion), "")
+    if type(value) not in (int, float, bool):
+        raise run.refuse("a text that is made of values")
+    return f"%{conversion}" % value
 
 
 def _look_into(run: Any, value: Any, depth: int = 0) -> None:

@@ -1,0 +1,88 @@
+"""Texts that are made of the run's values by code of the user's, by formats and by ``%``: closed, and made in each call."""
+
+# ruff: noqa: E501, UP031, UP032
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+
+POINTS = (np.array([1.5, -2.0]), np.array([12.25, 3.0]), np.array([1e-7, 1e9]), np.array([np.nan, 0.5]))
+UNIT = "m"
+
+
+class Length:
+    def __init__(self, x):
+        self.x = x
+
+    def __str__(self):
+        return f"{self.x:.2f} {UNIT}"
+
+    def __repr__(self):
+        return "Length(%.3f)" % self.x
+
+
+class Formatted(Length):
+    def __format__(self, spec):
+        return f"<{format(self.x, spec or '.1e')}>"
+
+
+class Represented:
+    def __init__(self, x):
+        self.x = x
+
+    def __repr__(self):
+        return "R" + str(self.x)
+
+
+def shortened(x, spec=".3f"):
+    return "value " + format(x, spec)
+
+
+TEXTS = {
+    "an object": lambda x: print(Length(x[0]), str(Length(x[1])), repr(Length(x[0]))),
+    "an object in a text": lambda x: print(
+        f"{Length(x[0])}|{Length(x[1])!r}|{Represented(x[0])}|{Represented(x[1])!s}"
+    ),
+    "an object in a list": lambda x: print([Length(x[0]), (Length(x[1]),)], {"x": Length(x[0]), "y": [1, x[1]]}),
+    "a format of its own": lambda x: print(
+        f"{Formatted(x[0])} {Formatted(x[1]):8.3f}", "{:.2f}".format(Formatted(x[0]))
+    ),
+    "formats": lambda x: print("{:8.2f}|{}|{b!r}|{b}".format(x[0], x[1], b=x[0]), "{1} {0} {1}".format(x[0], "a")),
+    "percent": lambda x: print("%s and %r, %.3f, %8.1e, %d" % (x[0], x[1], x[0], x[1], 3), "%s" % Length(x[0])),
+    "format by helpers": lambda x: print(shortened(x[0]), f"[{shortened(2 * x[1], '.1e')}]"),
+    "a conversion with a width": lambda x: print(f"{x[0]!r:>42}|{x[1]!s:<30}|{Length(x[0])!s:>20}"),
+    "joined": lambda x: print(
+        ", ".join([f"{v:.2f}" for v in x] + [str(x[0])]), ";".join(f"{n}={v}" for n, v in {"a": x[0]}.items())
+    ),
+    "an object outside": lambda x: print(OUTSIDE, f"{x[0]:.1f}"),
+}
+OUTSIDE = Length(2.5)
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_what_is_printed(case, monkeypatch):
+    def f(x):
+        TEXTS[case](x)
+        return np.sum(x * x)
+
+    g = compile_grad(f)
+    for k, x in enumerate((*POINTS, *POINTS)):
+        if k == len(POINTS):
+            monkeypatch.setattr(Length, "__str__", lambda self: f"[{self.x}]")
+            monkeypatch.setattr(OUTSIDE, "x", 7.5)
+        if k == len(POINTS) + 2:
+            monkeypatch.setattr(Represented, "__str__", lambda self: f"S{self.x}", raising=False)
+        said = []
+        for call in (f, g.grad):
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                call(x)
+            said.append(out.getvalue())
+        assert said[0] == said[1]
+        if k == len(POINTS) - 1 and "width" not in case:
+            assert g.stats.traces == 1 and not g._dispatcher.logged.refused
+    assert not g.stats.live

@@ -107,7 +107,7 @@ class BoundNames:
         return tuple([values[name] for name in self.loop.carried])
 
     def results(self) -> tuple[Any, ...]:
-        """The values of the names that are assigned, after the last iteration; not of those that its condition binds."""
+        """The values of the names that are assigned, after the last iteration, but for those of its condition."""
         if not self.loop.binds:
             return self.values
         named = zip(self.loop.assigned, self.values, strict=True)

@@ -196,7 +196,7 @@ def test_arrays_whose_making_was_interrupted(monkeypatch):
 
 
 @pytest.mark.parametrize("function", [counts_in_class, keeps])
-def test_an_interrupt_as_what_it_left_is_put_back(monkeypatch, function):
+def test_an_interrupt_as_what_it_left_is_put_back(monkeypatch, function, analysed):
     """It comes before :func:`interrupts.surely` has begun, which is done all the same; the interrupt is what is raised,
     not what a run that was torn seems to have read."""
     real, calls = record.surely, []
@@ -218,7 +218,7 @@ def test_an_interrupt_as_what_it_left_is_put_back(monkeypatch, function):
     np.testing.assert_allclose(compiled.value_and_grad(X, W, kept)[0], function(X, W, kept), rtol=1e-12)
 
 
-def test_an_interrupt_as_the_watch_begins(monkeypatch):
+def test_an_interrupt_as_the_watch_begins(monkeypatch, analysed):
     """It sees the handler, which the analysis of the function has not: that is no reason to run it again."""
     begun = []
 

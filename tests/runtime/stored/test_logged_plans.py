@@ -450,7 +450,7 @@ SMALL = {
     ),
     "a dict with objects as keys": (
         "class A: pass\na, b = A(), A()\nD = {a: 2.0, b: 3.0}\nKEY = a\ndef f(x): return np.sum(x) * D[KEY]",
-        ("KEY = a", "KEY = b"), "",
+        ("KEY = a", "KEY = b"), "objects among the keys",
     ),
     "a dict with members as keys": (
         "import enum\nclass E(enum.Enum):\n    A = 1\n    B = 2\nD = {E.A: 2.0, E.B: 3.0}\nKEY = E.A\n"

@@ -141,7 +141,7 @@ class _RebindingFor(transparent.PythonFor):
         return self.values(self.description.carried)
 
     def results(self) -> Any:
-        return self.values(self.description.assigned)
+        return self.values([name for name in self.description.assigned if name not in self.description.binds])
 
 
 class _RebindingWhile(transparent.PythonWhile):

@@ -90,7 +90,7 @@ LOOPS = {
     captured: [(("i", "k", "m", "use"), ("k",), ("i",), (False, False, False))],
     handled: [(("v", "x", "y", "z", "w"), ("x", "y", "w"), ("v",), (False, False, False))],
     walruses: [
-        (("x", "y"), ("y",), (), (False, False, False)),
+        (("x", "y"), ("y", "x"), (), (False, False, False)),
         (("v", "t"), ("t",), ("v",), (False, False, False)),
     ],
 }

@@ -140,6 +140,8 @@ class FrameOperators(Transparent):
 
     def _inplace(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         kind, run = type(a), self.run
+        if issubclass(kind, str) or type(b) is TextOfValues:
+            return getattr(self, method)(a, b)
         if kind in EAGER:
             return run.handing(plain, (a, b), {}, False)
         if self._users(kind):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import types
 
 import numpy as np
 import pytest
@@ -86,3 +87,20 @@ def test_what_is_printed(case, monkeypatch):
         if k == len(POINTS) - 1 and "width" not in case:
             assert g.stats.traces == 1 and not g._dispatcher.logged.refused
     assert not g.stats.live
+
+
+def test_texts_that_grow_in_place_are_those_of_the_values():
+    shown, seen = types.SimpleNamespace(last=""), []
+
+    def f(x):
+        shown.last = "loss "
+        shown.last += str(np.sum(x))
+        shown.last += f" {x[0]:.1f}" * 2
+        seen.append(shown.last)
+        return np.sum(x) * len(shown.last)
+
+    g = compile_grad(f)
+    for k in range(4):
+        x = np.ones(2) * (k + 0.5)
+        value, last = g(x), shown.last
+        assert value == f(x) and last == shown.last and seen[-1] == seen[-2]

@@ -49,14 +49,18 @@ class Choices:
         """Take the questions of a run that have had different answers, or all of them where there are many paths, for
         choices, if they can be (a question that ends a loop is none); whether there are new ones.  A heuristic: either
         way is right."""
-        answers: dict[Place, list[bool]] = {place: [] for place in self.wanted}
-        for guard in guards:
-            if guard.kind == "bool" and guard.site is not None:
-                answers.setdefault((guard.site.file, guard.site.line), []).append(bool(guard.expected))
         codes = list(codes)
+        asked = [g for g in guards if g.kind == "bool" and g.site is not None]
+        if not (asked or self.wanted):
+            return False
         copies = [(code.co_filename, copy) for code in codes if isinstance(copy := convert(code), Copy)]
-        for end in {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}:
-            answers.pop(end, None)
+        ends = {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}
+        answers: dict[Place, list[bool]] = {place: [] for place in self.wanted}
+        for guard in asked:
+            assert guard.site is not None
+            place = guard.site.file, guard.site.line
+            if place not in ends:
+                answers.setdefault(place, []).append(bool(guard.expected))
         often = {place for place, found in answers.items() if len(found) >= _OFTEN and len(set(found)) > 1}
         wanted = (answers.keys() if self.every else often | self.wanted) - self.active
         wanted -= self.refused.keys()

@@ -421,6 +421,8 @@ class _Emitter:
 
     def parts(self, name: str, node: StateNode) -> None:
         edges = node.edges
+        if edges:  # of some objects nothing was read
+            self.tokens.append(self.order[id(node)])
         if node.kind == "function" and not node.extra:  # a library's function is not patched in place
             fn = node.obj
             parts = self.graph.pins.functions[fn]

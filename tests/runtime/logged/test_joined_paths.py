@@ -6,6 +6,7 @@ import pytest
 from tracegrad import autograd, compile_grad
 
 A, B, ITEMS, WEIGHTS = 2.0, 3.0, [4.0, 5.0], np.array([1.0, 2.0, 3.0])
+ROWS = [[0.5, 1.0], [1.5, 2.0]]
 
 
 def shifted(x):
@@ -168,3 +169,22 @@ def test_an_object_that_both_arms_may_give_is_not_asked_which_it_is():
     x = np.ones(6)
     for y in (np.array([-1.0, -1, 1, -1, 1, 1]), -np.ones(6), np.array([-1.0, -1, 1, -1, 1, 1])):
         assert g(x, y) == f(x, y)
+
+
+def test_states_that_have_read_the_same_of_other_objects_are_told_apart(monkeypatch):
+    """Two lists of one length, of which one item is read: of the first, or of the second."""
+    made: list[float] = []
+
+    def reads_one_of_them(x):
+        ROWS[0], ROWS[1] = ROWS[1], ROWS[0]
+        made.append(1.0)
+        return np.sum(x) + ROWS[len(made) % 2][0]
+
+    f = compile_grad(reads_one_of_them)
+    x = np.ones(3)
+    for call in range(12):
+        if call % 5 == 0:
+            monkeypatch.setitem(globals(), "ROWS", [[0.5, 1.0], [1.5, 2.0]])
+        swapped = ROWS[::-1]
+        assert f(x) == 3.0 + swapped[len(made) % 2][0]
+        assert swapped == ROWS

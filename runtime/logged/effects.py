@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.trees import node_functions
+from ...tracer.loops.identities import unmarked
 from ...tracer.record.array import TracedArray
 from ..cuda.arrays import download
 from ..record.call_key import Call
@@ -70,6 +71,7 @@ def effects_of(
     found_at |= {key: _Way(("argument", place), _text(place)) for key, place in given.places.items()}
     values = _Values(found, given, inputs, run.texts, found_at, others, graph, lambda x: x.plain())  # type: ignore[arg-type]
     values.originals.update({key: original for key, (_, original) in run.twins.items()})
+    values.known_as = lambda value: unmarked(run.recorder, value)
     if call.device is not None and call.device.stays:  # what is kept outside is NumPy's, as in a run without a kernel
         values.taken_over = on_host
     for entry in run.writes.values():

@@ -20,6 +20,7 @@ from ...tracer.ir.errors import OutOfMemoryError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
+from ...tracer.loops.identities import all_unmarked
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.host_call import calls_python
@@ -223,6 +224,7 @@ def _record(
         try:
             with warnings_refused(run.refuse):
                 out = run.call(fn, *given.args, **given.kwargs)
+            out = all_unmarked(recorder, out)
             out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
             recorder.settle_premise()
         except (Retry, Exception) as error:

@@ -548,6 +548,7 @@ class _Values:
         found_at: dict[int, _Way | None], others: OtherEffects | None, graph: StateGraph, plain: Callable[[Any], Any],
     ) -> None:  # fmt: skip
         self._graph, self._plain = graph, plain
+        self.known_as: Callable[[Any], Any] = lambda value: value  # gives the array for which one stands
         self.taken_over: Callable[[Any], Any] | None = None  # gives NumPy's form of a result that has another
         self._effects, self._given, self._texts, self._others = effects, given, texts, others
         self._stand_ins = inputs
@@ -567,6 +568,7 @@ class _Values:
     def expression(self, value: Any, depth: int = 0, once: bool = False) -> _Known | None:
         """(a key that is equal for the same expression, the expression); None where there is none.  *once*: it is not
         evaluated where this very run is recorded."""
+        value = self.known_as(value)
         place = self._leaves.get(id(value))
         if place is not None and (type(value) is TracedArray or not is_leaf(value)):
             return ("leaf", place), _leaf(place)

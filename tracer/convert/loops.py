@@ -43,6 +43,8 @@ class Loops(Targets):
     """The rewriting of loops and of what leaves them."""
 
     loops: list[Any]
+    certain: set[str]
+    uncertain: set[str]
     _liveness: Liveness | None = None
 
     def block(self, statements: Sequence[Any]) -> list[Any]:
@@ -124,8 +126,12 @@ class Loops(Targets):
         if not variables:
             return []
         target = ast.Tuple([ast.Name(v, STORE, **at) for v in variables], STORE, **at)
-        taken = ast.Assign([target], ast.Call(of_own(text, method, at), [], [], **at), **at)
-        return [ast.If(of_own(text, "rebinds", at), [taken], [], **at)]
+        made: list[Any] = [ast.Assign([target], ast.Call(of_own(text, method, at), [], [], **at), **at)]
+        for variable in variables:
+            if variable not in self.certain or variable in self.uncertain:
+                unset = ast.Compare(name(variable, at), [ast.Is()], [of_own(text, "unset", at)], **at)
+                made.append(ast.If(unset, [ast.Delete([ast.Name(variable, ast.Del(), **at)], **at)], [], **at))
+        return [ast.If(of_own(text, "rebinds", at), made, [], **at)]
 
     def _inside(self, text: str, body: Sequence[Any]) -> list[Any]:
         self.scope.loops.append(text)

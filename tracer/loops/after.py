@@ -14,12 +14,12 @@ from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import STAND_INS, TracedArray
 from ..record.buffers import PickStep
+from .identities import Identities
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
 from .row_writes import value_of
-from .unset import UNSET, Unset
-from .values import Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
+from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
 _A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
@@ -47,6 +47,9 @@ class After:
 
     def __init__(self, of: Any, values: dict[Any, list[Any]], parts: Cut, wanted: Wanted) -> None:
         self.of, self.values, self.parts, self.wanted = of, values, parts, wanted
+        self.identities = Identities(of, values)
+        known = not wanted.stops and of.length is not None and not of.length.slopes
+        self.count: int | None = of.length.offset if known else None  # of the iterations, if it is known
         self.memo: dict[int, Any] = {}  # by the id of what an iteration ends with: the array after the loop
         # the containers after it, which are those of the iteration where they are not made anew
         self.made: dict[int, Any] = {of.ended.numbers[id(x)]: x for x in of.ended.found}
@@ -54,7 +57,7 @@ class After:
     def value(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
         """A function that gives the value of *name* after the loop."""
         if value is UNSET:
-            return lambda _: Unset(name)
+            return lambda _: UNSET
         start = self.of.starts_of.get(name)
         if start is not None and start.counts is not None:
             return self._counted(start.counts, 0)
@@ -72,8 +75,15 @@ class After:
         if symbol is None:
             key = id(leaf.before._storage)
             return lambda _: self.of.arrays[self.of.buffer_after(key)] if key in self.of.moves else end
+        old = self._from_before(end)
+        if old is not None:
+            return lambda _: old
         kind = like(end)
         return lambda results: self._wrapped(end, kind, final_of(results, symbol))
+
+    def _from_before(self, end: Any) -> Any:
+        """The array or number from before the loop that its last iteration has in the place of *end*, if it is one."""
+        return None if self.count is None else self.identities.after(end, self.count)
 
     def _wrapped(self, end: Any, kind: Like, atom: Atom) -> Any:
         """The array of *kind* with *atom*; the same one for the same *end* of several names."""
@@ -99,7 +109,7 @@ class After:
             self.made.update({known.numbers[id(x)]: x for x in known.found[before:]})
             return lambda _: value
         befores: list[Atom | None] = [None] * len(leaves)
-        if name in self.of.before and type(self.of.before[name]) is not Unset:
+        if name in self.of.before:
             given: list[Any] = []
             start = taken_apart(self.of.before[name], given, True, Changeable())
             if not alike(start, taken_apart(value, [], True, Changeable())) and not (
@@ -124,6 +134,9 @@ class After:
             at = len(self.wanted.last)
             self.wanted.last.append((atom, before))
             return lambda results: self._wrapped(leaf, kind, results.last[at])
+        old = self._from_before(leaf)
+        if old is not None:
+            return lambda _: old
         view = None if self.wanted.stops else self._view_after(leaf)
         if view is not None:
             return lambda _: view
@@ -193,8 +206,6 @@ class After:
             if id(x) in seen or isinstance(x, (int, float, str, bytes, np.ndarray, type(None))):
                 continue
             seen.add(id(x))
-            if type(x) is Unset:
-                continue
             if type(x) is TracedArray:
                 if self.parts.depends(x.atom):
                     return True

@@ -2,7 +2,9 @@
 
     l = begin(recorder, iterable, loop)
     for TARGET in l:
-        if l.rebinds: a, b = l.symbols()
+        if l.rebinds:
+            a, b = l.symbols()
+            if b is l.unset: del b
         BODY
     else:
         if l.rebinds: a, b, c, i = l.results()
@@ -31,6 +33,7 @@ from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine
 from .row_writes import value_of
+from .values import UNSET
 
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
@@ -98,6 +101,7 @@ class BoundNames:
     loop: Any
     iteration: Iteration | None
     values: tuple[Any, ...]
+    unset = UNSET  # in the place of a value that a name does not have
 
     def symbols(self) -> tuple[Any, ...]:
         """The values of the names that are carried, at the start of the iteration."""

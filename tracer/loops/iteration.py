@@ -30,8 +30,17 @@ from .places import Element, WrittenPlace, elements_behind
 from .positions import Affine, Reader
 from .python_ints import UNBOUNDED, in_plain_iterations, is_python_int, run_again
 from .row_writes import MAX_BACK
-from .unset import UNSET, Unset
-from .values import Changeable, PlainValue, alike, atom_of, can_be_made_anew, has_again, put_together, taken_apart
+from .values import (
+    UNSET,
+    Changeable,
+    PlainValue,
+    alike,
+    atom_of,
+    can_be_made_anew,
+    has_again,
+    put_together,
+    taken_apart,
+)
 
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
@@ -95,10 +104,8 @@ class Iteration:
                         outer.places[place.id] = place
                 self.places[place.id] = place
                 place.set(self._start(place.id, place.get()))
-        self.symbols = tuple([
-            self._start(name, found[name]) if type(found.get(name, UNSET)) is not Unset else Unset(name)
-            for name in self.loop.carried
-        ])  # fmt: skip
+        carried = self.loop.carried
+        self.symbols = tuple([self._start(name, found[name]) if name in found else UNSET for name in carried])
 
     def _carry_buffer(self, storage: Storage) -> None:
         if id(storage) in self.buffers or storage.owner is not None:
@@ -158,12 +165,12 @@ class Iteration:
             return value
         if type(value) is not TracedArray:
             found = TracedArray(symbol, self.recorder)
-            self.stand_ins.append((found, leaf))
-            return found
-        found = TracedArray.__new__(TracedArray)
-        found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
-        found._atom, found._version = symbol, value._storage.version
-        found._recorder = self.recorder
+        else:
+            found = TracedArray.__new__(TracedArray)
+            found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
+            found._atom, found._version = symbol, value._storage.version
+            found._recorder = self.recorder
+        self.recorder.marked_values[id(found)] = found, value
         self.stand_ins.append((found, leaf))
         return found
 
@@ -210,6 +217,8 @@ class Iteration:
             wanted.stops = False  # the number of iterations is known
         made: dict[Any, Callable[[LoopResults], Any]] = {}
         after = After(self, values, parts, wanted)
+        if after.count is None and after.identities.are_passed_on():
+            return Refusal.LOOP_SHARED(site=self.marked.site)
         for name in dict.fromkeys([*self.places, *self.loop.carried, *self.loop.assigned]):
             value = found.get(name, UNSET) if isinstance(name, str) else self.places[name].get()
             result = after.value(name, value)

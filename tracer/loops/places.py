@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import CellType
 from typing import Any, NamedTuple
 
-from .unset import UNSET
+from .values import UNSET
 
 
 class Element(NamedTuple):

@@ -18,6 +18,7 @@ from ..record.recorder import current_recorder
 from ..record.undecided import Number, Undecided
 
 NUMBERS = (float, complex, np.floating, np.complexfloating, np.integer)
+UNSET = object()  # in the place of the value of a local variable that has none, which the code of a loop then deletes
 _IMMUTABLE = (int, bool, str, bytes, type(None), frozenset, np.bool_, np.dtype)
 
 

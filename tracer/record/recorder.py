@@ -186,6 +186,8 @@ class Recorder(Builder):
         self.known_forms: dict[Var, Any] = {}  # integers of iterations that were marked in vain (loops/positions.py)
         self.int_ranges: dict[Var, tuple[int, int]] = {}  # of integers of Python's, where they are known
         self.made_int: Callable[[Recorder, Node], None] = lambda recorder, node: None  # told of them
+        # by id: values with which marked iterations began -> (each, the one in whose place it stood)
+        self.marked_values: dict[int, tuple[Any, Any]] = {}
         self.made_anew: dict[int, Any] = {}  # by id: containers of loops that others stand for, these, and the loops
         self.plain_loops: dict[int, Any] = {}  # by id: loop statements that are recorded iteration by iteration
         self.uncounted: set[tuple[int, str]] = set()  # (id of a loop statement, name) of integers that do not count

@@ -17,6 +17,7 @@ import numpy as np
 from ...tracer.bytecode.records import dict_of
 from ...tracer.control.jitted import python_of
 from ...tracer.loops.iterables import same_objects
+from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.made_arrays import MadeArray, refuse_write
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
@@ -248,6 +249,11 @@ class Handing(Writing):
             result = f(
                 *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
             )
+        except Exception as error:
+            if self.loops and any(map(is_python_int, (*args, *kwargs.values()))):
+                self.loops[-1].give_up(f"{asked}() of an integer of a loop: {type(error).__name__}")
+            raise
+        else:
             for value, was in pictures:
                 if not is_as_it_was(value, was):
                     self.array_changed(value) if isinstance(value, np.ndarray) else self.changes(value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import types
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -85,6 +86,7 @@ class Logged:
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
         self.trusts = True  # as ``Options.trusts``
         self.plain_loops: dict[int, Any] = {}  # as of a ``Recorder``
+        self.doubted: dict[int, Any] = {}  # those of the run under way that have ended a run of it
         self.rows_apart: set[Any] = set()
         self.uncounted: set[tuple[int, str]] = set()
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
@@ -104,6 +106,17 @@ class Logged:
         if not self.takes(call):
             return None
         self.choices.known_paths = paths
+        self.doubted.clear()
+        found = self._until_closed(call, mode, plan, others, retried, look)
+        if found is None:  # without these loops, too
+            for key in self.doubted:
+                self.plain_loops.pop(key, None)
+        return found
+
+    def _until_closed(
+        self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None,
+        retried: Callable[[str], object] | None, look: Look | None,
+    ) -> LoggedRecording | Options | None:  # fmt: skip
         note = ""
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
@@ -138,6 +151,20 @@ class Logged:
                 retried(note)
         self.refused[call.key] = Refusal.REPLAY_RESTARTS(count=_MOST_RUNS, what=note)
         return None
+
+    def again(self, recorder: Recorder, error: BaseException) -> Retry | None:
+        """Why a run that *error* has ended is made again, if it is: iteration by iteration, a loop over symbols may have
+        another end."""
+        if isinstance(error, Retry):
+            return error
+        found = needed(recorder, self.choices, error) if isinstance(error, Exception) else None
+        if found is not None or not recorder.open_loops or isinstance(error, OutOfMemoryError):
+            return found
+        statement = recorder.open_loops[-1].statement
+        self.doubted[id(statement)] = statement
+        with suppress(Retry):
+            recorder.open_loops[-1].give_up(f"a loop over symbols can't go on ({type(error).__name__})")
+        return recorder.needed
 
     def may_close(self, call: Call) -> bool:
         """Whether such a call was refused, and may be tried once more."""
@@ -227,10 +254,11 @@ def _record(
             out = all_unmarked(recorder, out)
             out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
             recorder.settle_premise()
-        except (Retry, Exception) as error:
-            again = error if isinstance(error, Retry) else needed(recorder, logged.choices, error)
+        except (Retry, NotClosedError, Exception) as error:
+            again = logged.again(recorder, error)
             if again is None:
-                integers.raised()
+                if isinstance(error, Exception):
+                    integers.raised()
                 raise
             if logged.choices.wanted:
                 logged.choices.learn(recorder.guards, run.codes())

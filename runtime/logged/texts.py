@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.settled_text import LOG_METHODS
+from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import _log, _outside
@@ -28,6 +29,7 @@ from .kinds import PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
 _PROBE = "a 'text"
+_AS_TEXT = "a text is made of an integer of a loop: the run is made again, iteration by iteration"
 _BRACKETS: dict[Any, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 _CONVERSIONS: dict[str, tuple[Callable[[Any], str], str]] = {
     "s": (str, "__str__"), "r": (repr, "__repr__"), "a": (ascii, ""),
@@ -54,6 +56,8 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = 
     if kind not in TRACED and has_known_text(value):
         return make(run.handed(value, False))
     _look_into(run, value)
+    if run.loops and is_python_int(value):
+        run.loops[-1].give_up(_AS_TEXT)
     run.no_carry(value, "a text is made of values")
     texts: Texts = run.texts
     if current_recorder() is not run.recorder or texts.asked:

@@ -106,7 +106,7 @@ class _Forgetful:
 
     def __next__(self) -> Any:
         value = next(self.iterator)
-        spoil(sys._getframe(1), set(self.loop.assigned) - set(self.loop.carried))
+        spoil(sys._getframe(1), {*self.loop.assigned}.difference(self.loop.carried, self.loop.target_names))
         return value
 
 
@@ -121,9 +121,11 @@ def spoil(frame: Any, names: Any) -> None:
 
 
 class _RebindingFor(transparent.PythonFor):
-    """A loop that gives the variables the values that they have, where all are bound."""
+    """A loop that gives the variables the values that they have."""
 
     __slots__ = ("description",)
+    rebinds = True
+    unset = transparent
 
     def __init__(self, iterator: Any, description: Any) -> None:
         super().__init__(_Forgetful(iterator, description, self))
@@ -132,10 +134,6 @@ class _RebindingFor(transparent.PythonFor):
     def values(self, names: Any, depth: int = 2) -> Any:
         variables = sys._getframe(depth).f_locals
         return [variables.get(name, transparent) for name in names]
-
-    @property
-    def rebinds(self) -> bool:  # type: ignore[override]
-        return transparent not in self.values((*self.description.carried, *self.description.assigned))
 
     def symbols(self) -> Any:
         return self.values(self.description.carried)
@@ -146,6 +144,8 @@ class _RebindingFor(transparent.PythonFor):
 
 class _RebindingWhile(transparent.PythonWhile):
     __slots__ = ("description",)
+    rebinds = True
+    unset = transparent
 
     def __init__(self, description: Any) -> None:
         super().__init__()
@@ -155,7 +155,6 @@ class _RebindingWhile(transparent.PythonWhile):
         return _Forgetful(super().__iter__(), self.description, self)
 
     values = _RebindingFor.values
-    rebinds = _RebindingFor.rebinds
     symbols = _RebindingFor.symbols
     results = _RebindingFor.results
 

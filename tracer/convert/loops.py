@@ -56,7 +56,7 @@ class Loops(Targets):
         at = place_of(node)
         assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))
         targets = tuple(assigned_in([node.target], self.bindings.bound))
-        carried = self._carried(node, assigned)
+        carried = tuple([text for text in self._carried(node, assigned) if text not in targets])
         ways, stored = _ways_out(node.body), written_into([node.target, *node.body])
         self.loops[number] = LoopStatement(assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node))
         target: Any = node.target

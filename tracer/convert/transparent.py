@@ -53,7 +53,8 @@ class Begun:
 
 
 class PythonFor:
-    """A ``for`` statement that runs: ``rebinds`` is whether the copy takes its variables from here."""
+    """A ``for`` statement that runs: ``rebinds`` is whether the copy takes its variables from here, and ``unset`` is then
+    in the place of a value for those that have none."""
 
     __slots__ = ("iterator",)
     rebinds = False

@@ -68,13 +68,6 @@ def worth_marking(length: Affine) -> bool:
     return length.constant is None or length.constant >= MIN_TRIPS
 
 
-def refuse_outer(recorder: Recorder, length: Affine) -> None:
-    """Have no loop node made of the iterations that are marked, in others of which a loop has another *length*."""
-    for outer in recorder.open_loops:
-        if outer.number in length.slopes:
-            outer.refuse(Refusal.LOOP_COUNT(site=recorder.site()))
-
-
 class PlainLoop:
     """A loop that is recorded iteration by iteration."""
 
@@ -86,10 +79,7 @@ class PlainLoop:
         self.recorder, self.iterable = recorder, iterable
 
     def __iter__(self) -> Iterator[Any]:
-        iterable = self.iterable
-        if type(iterable) is SymbolicRange:
-            refuse_outer(self.recorder, iterable.counts.length)
-        return iter(iterable)
+        return iter(self.iterable)
 
     def leave(self) -> None:
         """The loop is left before its end."""
@@ -223,7 +213,8 @@ class ForLoop(BoundNames):
 
     def _stands_alone(self) -> None:
         """An iteration, or the end, of a loop that other iterations of the loops around may not have."""
-        refuse_outer(self.recorder, self.source.length)
+        assert type(self.iterable) is SymbolicRange
+        self.iterable.refuse_outer()
 
     def _finished(self, frame: FrameType) -> bool:
         """Whether the iteration that has been made stands for all that remain."""

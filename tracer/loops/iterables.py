@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..ir.refusals import Refusal
 from ..ops.elementwise import cast
 from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wrap_array
 from ..record.made_arrays import MadeArray
@@ -175,11 +176,47 @@ class Backwards:
 class SymbolicRange:
     """A ``range`` whose bounds follow from the numbers of the loops around it."""
 
-    def __init__(self, counts: Counts, plain: range, needs_positive: bool) -> None:
-        self.counts, self.plain, self.needs_positive = counts, plain, needs_positive
+    def __init__(self, recorder: Recorder, counts: Counts, plain: range, needs_positive: bool) -> None:
+        self.recorder, self.counts, self.plain, self.needs_positive = recorder, counts, plain, needs_positive
+
+    def refuse_outer(self) -> None:
+        """Have no loop node made of the iterations that are marked, in others of which it is another range."""
+        for outer in self.recorder.open_loops:
+            if outer.number in self.counts.length.slopes:
+                outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+
+    def _of_this_iteration(self) -> range:
+        for outer in self.recorder.open_loops:
+            outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+        return self.plain
 
     def __iter__(self) -> Iterator[Any]:
+        self.refuse_outer()
         return map(self.counts.item, range(len(self.plain)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of_this_iteration(), name)
+
+    def __len__(self) -> int:
+        return len(self._of_this_iteration())
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._of_this_iteration()[at]
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._of_this_iteration()
+
+    def __reversed__(self) -> Iterator[int]:
+        return reversed(self._of_this_iteration())
+
+    def __eq__(self, other: object) -> bool:
+        return self._of_this_iteration() == (other.plain if type(other) is SymbolicRange else other)
+
+    def __hash__(self) -> int:
+        return hash(self._of_this_iteration())
+
+    def __repr__(self) -> str:
+        return repr(self._of_this_iteration())
 
 
 def symbolic_range(recorder: Recorder, *args: Any) -> Any:
@@ -199,7 +236,7 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     low, high = bounds(length, recorder.open_loops)
     if high is None:
         return range(*args)
-    return SymbolicRange(Counts(start, step, length, plain.start, marked), plain, low is None or low < 1)
+    return SymbolicRange(recorder, Counts(start, step, length, plain.start, marked), plain, low is None or low < 1)
 
 
 def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from types import FrameType, MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ..ir.aval import INT, Aval
 from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
@@ -21,7 +21,7 @@ from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
-from .python_ints import made_int
+from .python_ints import in_plain_iterations, made_int
 
 _ALIAS = PRIMITIVES["alias"]
 
@@ -219,6 +219,10 @@ class Marked:
         """*value* was made in this iteration."""
         for loop in self.recorder.open_loops:
             loop.made[id(value)] = value
+
+    def give_up(self, note: str) -> NoReturn:
+        """Have the run made again, with this loop recorded iteration by iteration."""
+        in_plain_iterations(self.recorder, self.statement, note)
 
     def refuse_seen(self, what: str) -> None:
         """Something was seen for which no loop node can be made."""

@@ -50,7 +50,10 @@ def _function(plain: Any, compute: Callable[..., Any]) -> Any:
             return plain(*args)
         if plain.__module__ == "math" and any(type(x) is TracedArray and x.aval.is_complex for x in numbers):
             raise TypeError(at_site("must be real number, not complex"))
-        found = compute(*numbers).number()
+        found = compute(*numbers)
+        if type(found) is not TracedArray:  # an exponent was the only traced one, and is asked for
+            return float(found)
+        found = found.number()
         recorder = current_recorder()
         if total or recorder is None or recorder.parent is not None or in_compiled_code():
             return found

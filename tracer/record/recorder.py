@@ -586,6 +586,8 @@ class Recorder(Builder):
 
     def keep_as_key(self) -> None:
         """Note that a traced number has been hashed: what holds it is given the plain one when the run is over."""
+        if self.open_loops:  # whose plain iterations have plain integers
+            self.open_loops[-1].give_up("an integer of a loop is a key: the run is made again, iteration by iteration")
         recorder: Recorder | None = self
         while recorder is not None:
             recorder.hashed, recorder = True, recorder.parent

@@ -135,7 +135,7 @@ class Once(Transparent):
 
 class OneTurn(PythonFor):
     __slots__ = ()
-    rebinds = True
+    rebinds, unset = True, None
 
     def __init__(self, iterable):
         super().__init__(iter([*iterable][:1]))

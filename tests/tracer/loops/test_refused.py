@@ -85,15 +85,6 @@ def looked_at(x):
     return s, n
 
 
-def object_made_and_kept(x):
-    kept = {}
-    s = 0.0
-    for i in range(30):
-        s = s * 0.9 + x[i]
-        kept[i] = s
-    return s, kept[3] + kept[29]
-
-
 def list_changed(x):
     done = [x[0], x[1]]
     for i in range(30):
@@ -111,8 +102,7 @@ def any_distance(x):
 
 REFUSED = {
     data_decides: "loop/answers", parity: "loop/answers", modes: "loop/value",
-    grows: "loop/kind", looked_at: "loop/(number|value)", object_made_and_kept: "loop/seen", list_changed: "loop/seen",
-    any_distance: "loop/seen",
+    grows: "loop/kind", looked_at: "loop/(number|value)", list_changed: "loop/seen", any_distance: "loop/seen",
 }  # fmt: skip
 
 

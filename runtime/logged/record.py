@@ -153,8 +153,8 @@ class Logged:
         return None
 
     def again(self, recorder: Recorder, error: BaseException) -> Retry | None:
-        """Why a run that *error* has ended is made again, if it is: iteration by iteration, a loop over symbols may have
-        another end."""
+        """Why a run that *error* has ended is made again, if it is: loops over symbols may end otherwise, iteration by
+        iteration."""
         if isinstance(error, Retry):
             return error
         found = needed(recorder, self.choices, error) if isinstance(error, Exception) else None

@@ -53,8 +53,9 @@ class Begun:
 
 
 class PythonFor:
-    """A ``for`` statement that runs: ``rebinds`` is whether the copy takes its variables from here, and ``unset`` is then
-    in the place of a value for those that have none."""
+    """A ``for`` statement that runs: ``rebinds`` is whether the copy takes its variables from here.
+
+    ``unset`` is then in the place of a value that is not there."""
 
     __slots__ = ("iterator",)
     rebinds = False

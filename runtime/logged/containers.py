@@ -6,18 +6,21 @@ import enum
 import operator
 import types
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ...tracer.loops.items import item as item_of
+from ...tracer.loops.iterables import source_of
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
 from .callees import PURE_METHODS
+from .in_python import Callback, each, each_folded, each_together, reduced, together_folded
 from .kinds import PLAIN, TRACED, of_traced
 from .library_objects import LibraryObjects
 from .reads import CONTAINERS, KEYED
@@ -27,12 +30,22 @@ from .writes import WrittenItems, WrittenKeys
 _OF_SETS = frozenset(
     "add discard remove update clear difference_update intersection_update symmetric_difference_update".split()
 )
+# Of as many elements no list is made (a heuristic: kernels vectorise lists, but to record each element takes 8 us).
+_MANY = 4096
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
 
 
 def has_plain_keys(kind: type) -> bool:
     """Whether members of an enumeration are equal to themselves alone."""
     return kind.__eq__ is object.__eq__ and kind.__hash__ is enum.Enum.__hash__
+
+
+class _Begun(NamedTuple):
+    """A generator, or a ``map``, *over* the items of an iterator: all that it gives as a list, or as one value."""
+
+    gathered: Callable[[], Any]
+    folded: Callable[[Any, Any], Any]
+    over: Any
 
 
 class Containers(LibraryObjects):
@@ -198,6 +211,44 @@ class Containers(LibraryObjects):
         if found_in(kind, "__getitem__")[0] is None:
             return iter(obj)  # raises
         return self._by_items(obj)
+
+    def gathered(self, obj: Any) -> Any:
+        """*obj*, all of which is gone over at once: a list of what a generator expression, or a ``map``, would give."""
+        known = self._begun(obj)
+        return obj if known is None else known.gathered()
+
+    def folded(self, step: Any, obj: Any, value: Any) -> Any:
+        """*value* after ``value = step(value, x)`` for each x that *obj* gives."""
+        known = self._begun(obj)
+        if known is not None:
+            source = source_of(self.recorder, known.over)
+            if source is None or (source.length.constant or _MANY) >= _MANY:
+                return known.folded(step, value)
+        values = self.iterable(obj) if known is None else known.gathered()
+        return self.python(reduced)(step, values, value)
+
+    def python(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of ours, which does what a builtin does, as a copy."""
+        return self.copy_of(function)  # type: ignore[arg-type, no-any-return]
+
+    def _begun(self, obj: Any) -> _Begun | None:
+        """What *obj* would give, if that is known, and nobody has taken anything of it."""
+        kind = type(obj)
+        if kind is types.GeneratorType and id(obj) in self.begun:
+            _, at_once, folded, over = self.begun.pop(id(obj))
+            if obj.gi_frame is not None and not (obj.gi_suspended or obj.gi_running):
+                obj.close()
+                return _Begun(partial(at_once, over), partial(folded, over), over.iterator)
+        if kind is map and self.over_symbols:
+            function, *values = obj.__reduce__()[1]
+            if type(function) is Callback:
+                one = len(values) == 1
+                lists, fold = [
+                    self.python(f) for f in ((each, each_folded) if one else (each_together, together_folded))
+                ]
+                given = (function.function, *values)
+                return _Begun(partial(lists, *given), lambda *v: fold(*v, *given), values[0])
+        return None
 
     def _iterator(self, found: Any) -> Any:
         if self.reads.library(type(found)):

@@ -350,6 +350,12 @@ class LoggedFrame(FrameChoices):
     def first_iterable(self, xs: Any) -> Any:
         return Begun(self.run.iterable(xs))
 
+    def generator(self, lazily: Any, at_once: Any, folded: Any, xs: Any) -> Any:
+        made = lazily(xs)
+        if self.run.over_symbols:
+            self.run.begun[id(made)] = made, at_once, folded, xs
+        return made
+
     def loop(self, number: int, iterable: Any) -> Any:
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
         if self.run.recorder.row_inputs:

@@ -23,6 +23,7 @@ from ..state.kept_list import LENGTH
 from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
+from .in_python import Callback, added
 from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS, METACLASSES
 from .texts import format_of, has_own_text, print_, text_of
@@ -117,9 +118,7 @@ def _of_function(builtin: Any) -> Callable[..., Any]:
 
 def _callback(run: Any, function: Any) -> Any:
     """*function*, to be called by C."""
-    if function is None:
-        return None
-    return lambda *args, **kwargs: run.call(function, *args, **kwargs)
+    return None if function is None else Callback(run, function)
 
 
 def _by_order(builtin: Any) -> Callable[..., Any]:
@@ -129,7 +128,7 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
         own = own_answer(builtin) or builtin
         if key is None and len(args) == 1 and type(args[0]) in _SETS and all(type(x) is str for x in args[0]):
             args = (list(args[0]),)  # the order in which they come does not count
-        values = [run.iterable(args[0])] if len(args) == 1 else list(args)
+        values = [run.iterable(run.gathered(args[0]))] if len(args) == 1 else list(args)
         if key is not None:
             return own(*values, key=lambda x: run.handed(run.call(key, x), False), **kwargs)
         if len(args) == 1:
@@ -141,17 +140,25 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
     return call
 
 
-def _sum(run: Any, values: Any, *start: Any, **kwargs: Any) -> Any:
-    def terms() -> Any:
-        for x in run.iterable(values):
-            run.handed(x, False)
-            yield x
+_NUMBERS, _NOTHING = (int, float), object()
 
-    return sum(terms(), *start, **kwargs)  # each term is added before the next one is made
+
+def _sum(run: Any, values: Any, *start: Any, **kwargs: Any) -> Any:
+    (first,) = start or (kwargs.get("start", 0),)
+    if kwargs.keys() - {"start"} or (start and kwargs) or isinstance(first, str | bytes | bytearray):
+        return sum(run.iterable(values), *start, **kwargs)  # an error
+    if type(values) in (list, tuple) and all(type(x) in _NUMBERS for x in run.iterable(values)):
+        return sum(run.iterable(values), first)
+    return run.folded(run.python(added), values, first)
 
 
 def _reduce(run: Any, function: Any, values: Any, *start: Any) -> Any:
-    return functools.reduce(_callback(run, function), run.iterable(values), *start)
+    if len(start) != 1:
+        values = iter(run.iterable(run.gathered(values)))
+        start = (next(values, _NOTHING),)
+        if start[0] is _NOTHING:
+            return functools.reduce(function, ())  # an error
+    return run.folded(function, values, *start)
 
 
 def _partial(run: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -384,8 +391,8 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(all): lambda run, x: all(map(run.test, run.iterable(x))),
     id(print): print_, id(str): _str, id(repr): _repr, id(format): _format,
     id(dict): _dict, id(set): _set_of(set), id(frozenset): _set_of(frozenset),
-    id(list): lambda run, *x: run.made(list(*map(run.iterable, x))),
-    id(tuple): lambda run, *x: tuple(*map(run.iterable, x)),
+    id(list): lambda run, *x: run.made(list(*[run.iterable(run.gathered(one)) for one in x])),
+    id(tuple): lambda run, *x: tuple(*[run.iterable(run.gathered(one)) for one in x]),
     id(operator.is_): lambda run, a, b: run.frame.is_(a, b),
     id(operator.is_not): lambda run, a, b: not run.frame.is_(a, b),
     id(operator.contains): lambda run, a, b: run.frame.in_(b, a),

@@ -55,6 +55,7 @@ class Writing:
         self.writes: dict[int, Written] = {}  # what the run has written outside, by id of the owner
         self.class_names: set[str] = set()  # names of classes that it has written
         self.touched: set[int] = set()  # ids of containers outside that the run has read
+        self.begun: dict[int, tuple[Any, ...]] = {}  # by id: generators of copies, as of ``Transparent.generator``
         self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
         self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
 

@@ -10,12 +10,12 @@ import sys
 from functools import partial
 from typing import Any
 
-from .loops import PLACE_OF_WHOLE, Loops, LoopStatement
-from .nodes import LOAD, Place, ask, bind, constant, function, name, one_argument, place_of
+from .loops import PLACE_OF_WHOLE, Loops, LoopStatement, read_in
+from .nodes import LOAD, Place, ask, bind, constant, function, name, place_of, positional
 from .scopes import Scope, assigned_in, elements
 from .transparent import OWN
 
-_MADE, _KEY, _FIRST = OWN + "made", OWN + "key", ".0"
+_MADE, _KEY, _STEP, _FIRST = OWN + "made", OWN + "key", OWN + "step", ".0"
 _NAMES: dict[type, str] = {
     ast.ListComp: "<listcomp>",
     ast.SetComp: "<setcomp>",
@@ -25,46 +25,63 @@ _NAMES: dict[type, str] = {
 _INLINE = sys.version_info >= (3, 12)  # where ``super()`` is the function's in all but generator expressions
 
 
+class Folded:
+    """In the place of a class of nodes: a generator expression whose elements become one value."""
+
+
 class Comprehensions(Loops):
     """The rewriting of comprehensions."""
 
     def visit_ListComp(self, node: Any) -> Any:
-        at, kind = place_of(node), type(node)
-        outer, hoisted = self.scope, self.hoisted
-        first = node.generators[0].iter
+        at, first = place_of(node), node.generators[0].iter
         iterable = ask("first_iterable", [self.visit(first)], at if PLACE_OF_WHOLE else place_of(first))
+        return ast.Call(name(self._function(node, type(node)), at), [iterable], [], **at)
+
+    visit_SetComp = visit_DictComp = visit_ListComp
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        at, first = place_of(node), node.generators[0].iter
+        iterable = ask("first_iterable", [self.visit(first)], at if PLACE_OF_WHOLE else place_of(first))
+        functions = [name(self._function(node, kind), at) for kind in (ast.GeneratorExp, ast.ListComp, Folded)]
+        return ask("generator", [*functions, iterable], at)
+
+    def _function(self, node: Any, kind: type) -> str:
+        """The name of a function that makes what *node* is; or of what a generator expression would give a list, or one
+        value, by a function of it and each element."""
+        at, outer, hoisted = place_of(node), self.scope, self.hoisted
         targets = {t for g in node.generators for t in _stored(g.target)}
         self.scope = Scope(
             outer.bindings,
             outer.free,
             outer.cls,
             outer.local.union(targets),
-            outer.first if _INLINE and kind is not ast.GeneratorExp else _FIRST,
+            outer.first if _INLINE and type(node) is not ast.GeneratorExp else _FIRST,
             is_comprehension=True,
         )
         outside = [text for text in assigned_in([node], self.bindings.bound) if text not in self.scope.local]
         body: list[Any] = [ast.Nonlocal(outside, **at)] if outside else []
         if kind is ast.GeneratorExp:
-            body += self._over(node, 0, at)
+            body += self._over(node, kind, 0, at)
+        elif kind is Folded:
+            body += [*self._over(node, kind, 0, at), ast.Return(name(_MADE, at), **at)]
         else:
             empty = ast.Dict([], [], **at) if kind is ast.DictComp else ast.List([], LOAD, **at)
             made: Any = ask("made", [empty], at)
             if kind is ast.SetComp:
                 nothing = ast.Starred(ast.Tuple([], LOAD, **at), LOAD, **at)
                 made = ask("made", [ast.Set([nothing], **at)], at)
-            body += [bind(_MADE, made, at), *self._over(node, 0, at), ast.Return(name(_MADE, at), **at)]
+            body += [bind(_MADE, made, at), *self._over(node, kind, 0, at), ast.Return(name(_MADE, at), **at)]
         self.scope, self.hoisted = outer, hoisted
         text = f"{OWN}comprehension{len(self.names)}"
-        self.names[text] = _NAMES[kind]
-        hoisted.append(function(text, one_argument(_FIRST, at), body, self.line))
-        return ast.Call(name(text, at), [iterable], [], **at)
+        self.names[text] = _NAMES[type(node)]
+        given = (_FIRST, _STEP, _MADE) if kind is Folded else (_FIRST,)
+        hoisted.append(function(text, positional(given, at), body, self.line))
+        return text
 
-    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
-
-    def _over(self, node: Any, k: int, at: Place) -> list[Any]:
+    def _over(self, node: Any, kind: type, k: int, at: Place) -> list[Any]:
         """The statements of the loops from the one numbered *k* on."""
         if k == len(node.generators):
-            return self.alone(lambda: self._element(node, at))
+            return self.alone(lambda: self._element(node, kind, at))
         g = node.generators[k]
         number = self.new_loop()
         text = f"{OWN}loop{number}"
@@ -75,21 +92,22 @@ class Comprehensions(Loops):
         walruses = [t for t in assigned_in(inner, self.bindings.bound) if t not in self.scope.local]
         targets = assigned_in(of_targets, local)
         mine = tuple(assigned_in([g.target], local))
-        yields = isinstance(node, ast.GeneratorExp)
+        again = [*walruses, *[_MADE] * (kind is Folded)]
         self.loops[number] = LoopStatement(
-            (*targets, *walruses), tuple(walruses), node.lineno, node.end_lineno, mine, has_yield=yields
-        )
+            (*targets, *again), tuple(again), node.lineno, node.end_lineno, mine,
+            has_yield=kind is ast.GeneratorExp, reads=read_in(inner, mine),
+        )  # fmt: skip
 
         def statements() -> list[Any]:
             iterable = self.visit(g.iter) if k else name(_FIRST, place_of(g.iter))
             target: Any = g.target
-            body = self.rebinding(text, "symbols", walruses, at)
+            body = self.rebinding(text, "symbols", again, at)
             if not self.is_local(target):
                 where, element = place_of(target), OWN + f"element{k}"
                 body += self.stored(target, name(element, where))
                 body.append(bind(element, constant(None, where), where))
                 target = ast.Name(element, ast.Store(), **where)
-            inside = self._over(node, k + 1, at)
+            inside = self._over(node, kind, k + 1, at)
             for test in reversed(g.ifs):
                 inside = self.alone(partial(self._filtered, test, inside))
             ended = self.rebinding(text, "results", self.loops[number].assigned, at)
@@ -100,18 +118,20 @@ class Comprehensions(Loops):
     def _filtered(self, test: Any, inside: list[Any]) -> list[Any]:
         return [ast.If(self.truth(test), inside, [], **place_of(test))]
 
-    def _element(self, node: Any, at: Place) -> list[Any]:
+    def _element(self, node: Any, kind: type, at: Place) -> list[Any]:
         made = name(_MADE, at)
         if _INLINE:
             at = place_of(elements(node)[0])
             at.update({k: v for k, v in place_of(elements(node)[-1]).items() if k.startswith("end_")})
-        if isinstance(node, ast.GeneratorExp):
+        if kind is ast.GeneratorExp:
             return [ast.Expr(ast.Yield(self.visit(node.elt), **at), **at)]
+        if kind is Folded:
+            return [bind(_MADE, ask("call", [name(_STEP, at), made, self.visit(node.elt)], at), at)]
         if isinstance(node, ast.DictComp):
             key, value = self.visit(node.key), self.visit(node.value)
             kept = ask("set_item", [value, made, name(_KEY, at)], at)
             return [bind(_KEY, key, at), ast.Expr(kept, **at)]
-        method = constant("append" if isinstance(node, ast.ListComp) else "add", at)
+        method = constant("append" if kind is ast.ListComp else "add", at)
         return [ast.Expr(ask("call_method", [made, method, self.visit(node.elt)], at), **at)]
 
 

@@ -37,6 +37,7 @@ class LoopStatement:
     stored: tuple[str, ...] = ()  # names whose values the body changes in place
     ends: tuple[int, ...] = ()  # lines of the tests that end it
     binds: tuple[str, ...] = ()  # names that the condition of a `while` assigns
+    reads: tuple[str, ...] = ()  # names that the body, and the condition, read, but for those of its own functions
 
 
 class Loops(Targets):
@@ -58,7 +59,10 @@ class Loops(Targets):
         targets = tuple(assigned_in([node.target], self.bindings.bound))
         carried = tuple([text for text in self._carried(node, assigned) if text not in targets])
         ways, stored = _ways_out(node.body), written_into([node.target, *node.body])
-        self.loops[number] = LoopStatement(assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node))
+        self.loops[number] = LoopStatement(
+            assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node),
+            reads=read_in(node.body, targets),
+        )  # fmt: skip
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
         if not self.is_local(target):
@@ -88,7 +92,7 @@ class Loops(Targets):
         carried = tuple(dict.fromkeys([*self._carried(node, assigned), *binds]))
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), (), *_ways_out([node.test, *node.body]),
-            tuple(written_into([node.test, *node.body])), _ends(node), binds,
+            tuple(written_into([node.test, *node.body])), _ends(node), binds, read_in([node.test, *node.body]),
         )  # fmt: skip
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)
@@ -155,6 +159,12 @@ class Loops(Targets):
         if not left or value is None or isinstance(value, ast.Constant):
             return [*left, ast.Return(value, **at)]
         return [bind(_RESULT, value, at), *left, ast.Return(ast.Name(_RESULT, LOAD, **at), **at)]
+
+
+def read_in(parts: Sequence[Any], but: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names that are read in *parts*, but for those of a loop's target."""
+    nodes = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys([n.id for n in nodes if not isinstance(n.ctx, ast.Store) and n.id not in but]))
 
 
 def _lines(node: Any) -> tuple[int, int]:

@@ -93,8 +93,9 @@ def function(text: str, args: Any, body: list[Any], at: Place, decorators: Seque
     )
 
 
-def one_argument(text: str, at: Place) -> Any:
-    return arguments([], [ast.arg(text, None, **at)], None, [], [], None, [])
+def positional(names: Sequence[str], at: Place) -> Any:
+    """The arguments of a function that takes these."""
+    return arguments([], [ast.arg(text, None, **at) for text in names], None, [], [], None, [])
 
 
 def arguments(posonly: Any, args: Any, vararg: Any, kwonly: Any, kw_defaults: Any, kwarg: Any, defaults: Any) -> Any:

@@ -430,6 +430,13 @@ class Transparent(Patterns):
         """The iterable of a comprehension; ``loop`` gets the result."""
         return Begun(xs)
 
+    def generator(self, lazily: Any, at_once: Any, folded: Any, xs: Any, /) -> Any:
+        """A generator expression.
+
+        *lazily* makes the generator, *at_once* a list of its elements, *folded* one value of them:
+        ``value = step(value, element)``."""
+        return lazily(xs)
+
     # ---- statements
 
     def unpack(self, xs: Any, n: int, /) -> Any:

@@ -32,6 +32,7 @@ from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine
+from .quiet import Quiet, is_plain_source
 from .row_writes import value_of
 from .values import UNSET
 
@@ -133,6 +134,7 @@ class ForLoop(BoundNames):
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) is SymbolicRange
         self.may_be_none = self.uncertain and iterable.needs_positive
+        self.quiet: Quiet | None = None
         self.before: dict[str, Any] | None = None  # names that keep their values where there is no iteration
 
     def __iter__(self) -> ForLoop:
@@ -164,7 +166,7 @@ class ForLoop(BoundNames):
             self.rebinds = self.pending
             raise StopIteration
         self.at += 1
-        if self._marks(count, k):
+        if self._marks(count, k) and not self._is_quiet(sys._getframe(1), count):
             return self._marked(sys._getframe(1), k)
         if self.uncertain:
             self._stands_alone()
@@ -183,6 +185,14 @@ class ForLoop(BoundNames):
             self.final = True
             return False
         return self.uncertain or count - k >= MIN_TRIPS
+
+    def _is_quiet(self, frame: FrameType, count: int) -> bool:
+        """Whether this iteration is one of plain numbers."""
+        if self.uncertain or self.attempts or self.pieces:
+            return False
+        if self.quiet is None:
+            self.quiet = Quiet(self.recorder, frame, self.loop, count if is_plain_source(self.source) else None)
+        return self.quiet.lasts()
 
     def _marked(self, frame: FrameType, k: int) -> Any:
         """The item of iteration *k*, which is marked."""

@@ -29,6 +29,7 @@ from .iteration import Iteration, Learned
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
 from .positions import COMPARISONS, Affine, answers_alike
+from .quiet import Quiet
 
 
 def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
@@ -53,6 +54,7 @@ class WhileLoop(BoundNames):
         self.count: Affine | None = None  # how many iterations its condition allows, if that is known
         self.told: Any = None  # what it means that the loop node has stopped at its condition, and the line
         self.closed = False  # whether a loop node was made, and a question is to be asked again
+        self.quiet: Quiet | None = None
         self.acts = bool(loop.binds)  # whether the condition does more than to compute, after the last iteration, too
 
     def __iter__(self) -> WhileLoop:
@@ -65,7 +67,9 @@ class WhileLoop(BoundNames):
                 raise StopIteration
             return
         self.rebinds = self.closed = False
-        if not self.final and self.attempts < MOST_ATTEMPTS:
+        if not self.attempts and self.quiet is None:
+            self.quiet = Quiet(self.recorder, sys._getframe(1), self.loop, 0)
+        if not self.final and self.attempts < MOST_ATTEMPTS and (self.attempts or not self.quiet.lasts()):  # type: ignore[union-attr]
             iteration = Iteration(self.recorder, None, sys._getframe(1), self.loop, self.lessons, self.learned)
             iteration.begin()
             iteration.marked.earlier = self.attempts

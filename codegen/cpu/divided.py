@@ -278,8 +278,7 @@ class DividedNest(_InFrame):
 
     def _total(self, s: Statement, parts: ir.Value, chunks: ir.Value, stride: ir.Value) -> None:
         """Store the total of the *parts*, in the order of the chunks."""
-        accurate = not kept_dims(s) and s.op.prim.name == "reduce_sum" and s.out.dtype.kind in FLOAT_KINDS
-        function = total_function(self.b.module, s.op.prim.name, s.out.dtype, accurate)
+        function = total_function(self.b.module, s.op.prim.name, s.out.dtype, bool(kept_dims(s)))
         out, count = self.pointers[self.used.index(s.out)], self.numbers.count(self.b, kept_dims(s))
         self.b.call(function, [parts, stride, chunks, out, count])
 
@@ -355,35 +354,34 @@ def once_in_a_chunk(function: ir.Function) -> None:
     function.attributes.add("optnone")
 
 
-def total_function(module: ir.Module, name: str, dtype: np.dtype, accurate: bool) -> ir.Function:
+def total_function(module: ir.Module, name: str, dtype: np.dtype, many: bool) -> ir.Function:
     """``(parts, stride, chunks, out, count)``: the reduction called *name* of *count* elements of *dtype* in each
-    chunk, which are *stride* bytes from one to the next; *accurate*: what rounding takes from sums is added up."""
-    symbol = f"tg_total_{name}_{dtype.char}_{int(accurate)}"
+    chunk, which are *stride* bytes from one to the next; not *many*: of one element, where what rounding takes from
+    sums is added up.
+
+    One element of at most 64 chunks is not worth LLVM's time, which once took 40 ms to make vectors of it.
+    """
+    symbol = f"tg_total_{name}_{dtype.char}_{int(many)}"
     function = declare(module, symbol, ir.VoidType(), PTR, I64, I64, PTR, I64)
     if not function.is_declaration:
         return function
     function.linkage = "internal"
     function.attributes.add("nounwind")
     function.attributes.add("noinline")
-    if accurate:  # a number for each of at most 64 chunks
+    if not many:
         once_in_a_chunk(function)
     parts, stride, chunks, out, count = function.args
     parts.add_attribute("noalias")
     out.add_attribute("noalias")
     entry, b = ir.IRBuilder(function.append_basic_block("entry")), ir.IRBuilder(function.append_basic_block("start"))
-    kind, held = memory_type(dtype), register_type(dtype)
+    kind = memory_type(dtype)
 
     def part(chunk: ir.Value, place: ir.Value) -> ir.Value:
         base = b.gep(parts, [b.mul(chunk, stride)], source_etype=I8)
         return from_memory(b, b.load(b.gep(base, [place], source_etype=kind), typ=kind), dtype)
 
-    if accurate:
-        total, lost = [cell(entry, b, constant(dtype, 0)) for _ in range(2)]
-        with counting(b, chunks, SCALAR) as chunk:
-            after = compensated(b, b.load(total, typ=held), part(chunk, I64(0)), b.load(lost, typ=held))
-            b.store(after[0], total)
-            b.store(after[1], lost)
-        value = corrected(b, dtype, b.load(total, typ=held), b.load(lost, typ=held))
+    if not many:
+        value = _total_of_one(entry, b, name, dtype, chunks, lambda chunk: part(chunk, I64(0)))
         b.store(to_memory(b, value, dtype), out)
     else:
         with counting(b, count, SIMPLE) as e:
@@ -395,3 +393,22 @@ def total_function(module: ir.Module, name: str, dtype: np.dtype, accurate: bool
     b.ret_void()
     entry.branch(b.function.blocks[1])
     return function
+
+
+def _total_of_one(
+    entry: ir.IRBuilder, b: ir.IRBuilder, name: str, dtype: np.dtype, chunks: ir.Value,
+    part: Callable[[ir.Value], ir.Value],
+) -> ir.Value:  # fmt: skip
+    """The total of one element of each chunk."""
+    held = register_type(dtype)
+    if name != "reduce_sum" or dtype.kind not in FLOAT_KINDS:
+        total = cell(entry, b, part(I64(0)))
+        with ranging(b, I64(1), chunks, I64(1)) as chunk:
+            b.store(combined(b, name, dtype, b.load(total, typ=held), part(chunk)), total)
+        return b.load(total, typ=held)
+    total, lost = [cell(entry, b, constant(dtype, 0)) for _ in range(2)]
+    with counting(b, chunks, SCALAR) as chunk:
+        after = compensated(b, b.load(total, typ=held), part(chunk), b.load(lost, typ=held))
+        b.store(after[0], total)
+        b.store(after[1], lost)
+    return corrected(b, dtype, b.load(total, typ=held), b.load(lost, typ=held))

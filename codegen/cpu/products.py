@@ -350,5 +350,5 @@ class _DividedProduct(DividedWork):
 
     def put_together(self, parts: dict[Sym, ir.Value], chunks: ir.Value, stride: ir.Value) -> None:
         for x in self.totals:
-            together = total_function(self.b.module, "reduce_sum", x.sym.dtype, accurate=False)
+            together = total_function(self.b.module, "reduce_sum", x.sym.dtype, many=True)
             self.b.call(together, [parts[x.sym], stride, chunks, self.args[2], self.count(x.dims)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from support import (
 import tracegrad
 from tracegrad import compile_grad, config
 from tracegrad.codegen.cpu import divided as emitted
+from tracegrad.codegen.cpu import jit
 from tracegrad.codegen.cpu.program import compile_canonical
 from tracegrad.codegen.lower.canonical import canonicalise
 from tracegrad.codegen.lower.simplify import simplify
@@ -214,6 +216,18 @@ def test_a_sum_in_chunks_keeps_its_accuracy(divided):
     total = compile_grad(lambda x: np.sum(x))(x)
     assert abs(float(total) - np.sum(x.astype(float))) <= 4 * np.spacing(np.float32(1e4))
     assert np.isposinf(compile_grad(lambda x: np.sum(x))(np.where(np.arange(5000) == 7, np.inf, 1.0)))
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "prod", "all"])
+def test_a_total_of_one_element_takes_no_time_of_the_optimiser(divided, monkeypatch, name):
+    texts: list[str] = []
+    object_code = jit.object_code
+    monkeypatch.setattr(jit, "object_code", lambda text, *rest: texts.append(text) or object_code(text, *rest))
+    x = np.linspace(0.5, 1.5, ROWS)
+    of = {"all": lambda x: 2.0 * np.all(x > 0.1)}.get(name, getattr(np, name))
+    np.testing.assert_allclose(compile_grad(of)(x), of(x), rtol=1e-12)
+    totals = [line for text in texts for line in text.splitlines() if re.match(r'define .*@"tg_total_', line)]
+    assert totals and all(" optnone " in line for line in totals)
 
 
 def test_extremes_and_nan(divided):

@@ -132,7 +132,7 @@ class IndexSets:
             rows = keys // bound
             flat = (keys - rows * bound).astype(self.indices.dtype)
             return IndexSets(flat, _pointers(np.bincount(rows, minlength=len(self))))._even()
-        found = np.sort(self.indices, axis=1)
+        found = np.sort(_side_by_side([self.indices]), axis=1)
         found[:, 1:][found[:, 1:] == found[:, :-1]] = -1
         found[found < 0] = _NONE
         found.sort(axis=1)
@@ -153,6 +153,18 @@ class IndexSets:
         found = np.full((len(self), width), -1, self.indices.dtype)
         found[np.arange(width) < counts[:, None]] = self.indices
         return IndexSets(found)
+
+
+def _side_by_side(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The columns of *arrays* in one, equal ones once: the operands of a sum often depend on the same inputs."""
+    step = len(arrays[0]) // _HASHED + 1
+    kept: dict[bytes, list[np.ndarray]] = {}
+    for column in [column for rows in arrays for column in rows.T]:
+        alike = kept.setdefault(column[::step].tobytes(), [])
+        if not any(np.array_equal(column, other) for other in alike):
+            alike.append(column)
+    found = [column for alike in kept.values() for column in alike]
+    return arrays[0] if len(arrays) == 1 and len(found) == arrays[0].shape[1] else np.stack(found, axis=1)
 
 
 def _pointers(counts: np.ndarray) -> np.ndarray:
@@ -189,7 +201,7 @@ def union(sets: Sequence[IndexSets]) -> IndexSets:
         return sets[0]
     _check(sum([int(s.width * len(s)) for s in sets]))
     if all(s.indptr is None for s in sets):
-        found = IndexSets(np.concatenate([s.indices for s in sets], axis=1))
+        found = IndexSets(_side_by_side([s.indices for s in sets]))
         return found.distinct() if found.width > _WIDE or len(sets) > 2 else found
     ragged = [s.ragged() for s in sets]
     rows = np.concatenate([np.repeat(np.arange(len(s)), s.counts) for s in ragged])

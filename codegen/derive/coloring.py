@@ -73,12 +73,13 @@ def _columns(indptr: np.ndarray, indices: np.ndarray, columns: int, most: int) -
 
 
 _LONG = 100_000  # entries, from which on one order is tried
+_FEW = 5_000  # entries, up to which Python has the colours before LLVM has the machine code
 # (columns, stars): the same in machine code, where 64 colours are enough
 compiled: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
 
 def _greedy(starts: np.ndarray, rows: np.ndarray, order: np.ndarray, count: int) -> np.ndarray:
-    bits = compiled[0][0](starts, rows, order, count) if compiled else None
+    bits = compiled[0][0](starts, rows, order, count) if compiled and len(rows) > _FEW else None
     if bits is not None:
         return _numbers(bits)
     return _greedy_columns(starts.tolist(), rows.tolist(), order.tolist(), count)
@@ -110,7 +111,7 @@ def star_colored(pattern: Pattern, most: int) -> Coloring | None:
     rows, columns = pattern.rows[off], pattern.indices[off]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
     order = np.argsort(-np.diff(indptr), kind="stable")
-    words = compiled[0][1](indptr, columns, order) if compiled else None
+    words = compiled[0][1](indptr, columns, order) if compiled and len(columns) > _FEW else None
     twice: list[int] | np.ndarray
     if words is None:
         found, twice = _greedy_stars(indptr.tolist(), columns.tolist(), order.tolist())

@@ -13,6 +13,7 @@ from typing import Any
 from ...tracer.ir.aval import COMPLEX, INT
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, Var, structural
+from ...tracer.ir.late_modules import LateModule
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.elementwise import F, broadcast_to, cast
 from ...tracer.ops.shape import iota, move_axis, reshape, slice_axis
@@ -29,9 +30,10 @@ from .inner_run import run_along
 from .jacobians import CHEAPEST, FORWARD, Hessian, HessianProduct, Jacobian
 from .reverse import Vjp
 from .reverse_rewrite import cotangents_of
-from .sparse_rewrite import compressed
 from .transform import Function, rewrites, rule_of
 from .values import Values, lanes_like, numbers_of
+
+sparse = LateModule(f"{__package__}.sparse_rewrite")  # which products with Hessians do without
 
 
 @rewrites(Jacobian)
@@ -53,7 +55,7 @@ def _hessian(rule: Hessian, fn: Function, recorder: Recorder, args: tuple[Any, .
     gradients, count = [x for block in first for x in block], len(run.variables)
     matrix = None
     if len(first) == 1 and results.atoms[0].aval.size == 1 and not rule.holomorphic:
-        matrix = compressed(run.nodes, gradients, run.lanes, recorder, symmetric=True)
+        matrix = sparse.compressed(run.nodes, gradients, run.lanes, recorder, symmetric=True)
     second = by_columns(rule.name, run, gradients) if matrix is None else _blocks(matrix, gradients, run.variables)
     rows = [_in_arguments(run, mode, block) for block in second]
     trees = [in_arguments(run.call, mode, rows[k * count : (k + 1) * count]) for k in range(len(first))]
@@ -86,7 +88,7 @@ def _in_arguments(run: InnerRun, mode: Mode, blocks: Sequence[Atom]) -> Any:
 def _cheapest(name: str, run: InnerRun, results: Values) -> list[list[Atom]]:
     columns, rows, recorder = _size(run.variables), _size(results.atoms), run.recorder
     if not any(x.aval.is_complex for x in (*run.variables, *results.atoms)):
-        matrix = compressed(run.nodes, results.atoms, run.lanes, recorder, symmetric=False)
+        matrix = sparse.compressed(run.nodes, results.atoms, run.lanes, recorder, symmetric=False)
         if matrix is not None:
             return _blocks(matrix, results.atoms, run.variables)
     forward = forward_is_cheaper(columns, rows)

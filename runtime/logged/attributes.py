@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import types
+from collections import defaultdict
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
@@ -18,6 +19,7 @@ from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
+from ..state.values import is_leaf
 from .kinds import EAGER
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
@@ -215,7 +217,7 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
         found = verdict(f"{module.__name__}.{name}")
         if found is not None and hasattr(found, "read"):
             reads.depends(found)
-        elif found is not None and hasattr(found, "name"):
+        elif found is not None and hasattr(found, "name") and not is_leaf(value):
             raise not_closed(path)
     return reads.read(node, "attr", name, value, path)
 
@@ -317,9 +319,11 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         if kind in (types.FrameType, types.TracebackType, types.CodeType):
             raise not_closed(f"`.{name}` of a {kind.__name__}")
         return getattr(obj, name)
+    if kind is defaultdict and name == "default_factory":
+        return reads.read(node, "attr", name, obj.default_factory, f"{node.label}.{name}")
     if kind in CONTAINERS or (is_wrapper(obj) and name in _OF_WRAPPERS):
         return getattr(obj, name)  # a method, which the call looks at
-    if node.kind == "logger" and name in LOG_METHODS and name not in obj.__dict__:
+    if node.kind == "logger" and (name in LOG_METHODS or name == "isEnabledFor") and name not in obj.__dict__:
         reads.lacks_own(obj, name)
         return getattr(obj, name)
     if node.kind == "known" or (node.fixed and name not in DRAWING):

@@ -21,7 +21,7 @@ import numpy as np
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
 from ...tracer.ir.refusals import Refusal
-from ..state.libraries import _GENERATORS, LOCAL_TIME, verdict
+from ..state.libraries import _GENERATORS, LOCAL_TIME, TIME_ZONE, verdict
 from ..state.trust import Trust, impurity, setting_of
 from .reads import not_closed
 
@@ -81,7 +81,7 @@ def is_refused(f: Any) -> bool:
     if id(f) in _REFUSED_IDS or getattr(f, "__module__", None) in _REPORTERS:
         return True
     name = getattr(f, "__name__", "")
-    return name in _OF_CONTEXTS or name in LOCAL_TIME or (name.startswith("set") and setting_of(f) is not None)
+    return name in _OF_CONTEXTS or (name.startswith("set") and setting_of(f) is not None)
 
 
 def loses_traces(f: Any) -> bool:
@@ -148,6 +148,8 @@ def check_pure(f: Any, trust: Trust, depends: Any, drawn: bool = True) -> None:
     setting = setting_of(f)
     if setting is not None:
         depends(setting)
+    if name in LOCAL_TIME:
+        depends(TIME_ZONE)
     if isinstance(f, np.ufunc) or type(f) is type(np.sum):
         return
     if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 import types
+from collections import defaultdict
 from contextvars import Context, ContextVar
 from typing import Any
 
@@ -44,7 +46,7 @@ from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
 from .python_functions import HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
-from .texts import TEMPLATES, log, log_method
+from .texts import TEMPLATES, is_enabled, log, log_method
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -161,6 +163,8 @@ class Calls(KeptResults):
         if log_method(f):
             log(self, f, args, kwargs)
             return None
+        if f is logging.Logger.isEnabledFor:
+            return is_enabled(self, *args, **kwargs)
         if is_refused(f):
             raise self.refuse(f"{f.__module__}.{f.__name__}()")
         ours = own_answer(f)
@@ -275,6 +279,9 @@ class Calls(KeptResults):
             return self._by_generic(f, owner, *args, **kwargs)
         if type(owner) is ContextVar and f.__name__ == "get" and not kwargs:
             return self._of_context(owner, *args)
+        if type(owner) is types.GeneratorType and self.reads.node_of(owner) is None:
+            self.changes(owner)
+            return f(*args)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if is_refused(f):
@@ -383,6 +390,8 @@ class Calls(KeptResults):
             return self.handing(method, args, kwargs, False)
         if kind is np.ndarray or kind is MadeArray:
             return self._method_of_array(obj, name, args, kwargs)
+        if kind is defaultdict and name == "default_factory":
+            return self.call(load(self, obj, name), *args, **kwargs)
         if kind in BUILT or kind in CONTAINERS:
             return self.method_of_container(obj, kind, name, args, kwargs)
         if kind in EAGER:

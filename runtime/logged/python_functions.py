@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
@@ -26,7 +28,7 @@ from .callees import own_answer
 from .in_python import Callback, added
 from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS, METACLASSES
-from .texts import format_of, has_own_text, print_, text_of
+from .texts import format_of, has_own_text, print_, text_of, warn
 from .writes import WrittenItems
 
 
@@ -356,7 +358,9 @@ def _format(run: Any, x: Any, *spec: Any) -> Any:
 def _has_text(run: Any, x: Any) -> bool:
     """Whether the text of *x* is made of the run's values, or by code of the user's."""
     kind = type(x)
-    return kind in TRACED or kind in (TextOfValues, list, tuple, dict) or has_own_text(run, kind)
+    if kind in TRACED or kind in (TextOfValues, list, tuple, dict, np.ndarray) or has_own_text(run, kind):
+        return True
+    return isinstance(x, np.generic | BaseException)
 
 
 def _reversed(run: Any, x: Any) -> Any:
@@ -399,6 +403,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(operator.getitem): lambda run, a, b: run.item(a, b),
     id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
     id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
+    id(warnings.warn): warn,
     id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
     id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
     id(functools.reduce): _reduce, id(functools.partial): _partial,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.control.arms import Choices
-from ...tracer.ir.errors import OutOfMemoryError, unrecordable
+from ...tracer.ir.errors import MutationError, OnlyPythonError, OutOfMemoryError, TracegradError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
@@ -52,6 +52,7 @@ from .effects import effects_of
 from .joined import KnownReads, join
 from .reads import NotClosedError, ReadLog
 from .run import LoggedRun
+from .texts import RUNS
 from .warned import warnings_refused
 from .writes import Varies
 
@@ -74,6 +75,8 @@ class Logged:
     """The knowledge of one function's runs of converted code."""
 
     without = frozenset((TENSOR,))  # kinds of leaves that are left to the analysed front end
+    #: what any other run would come to, too, or only plain Python can answer; as if there had been no call
+    final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, OnlyPythonError)
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -117,7 +120,7 @@ class Logged:
         self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None,
         retried: Callable[[str], object] | None, look: Look | None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
-        note = ""
+        note = self.ended = ""
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
             try:
@@ -140,7 +143,9 @@ class Logged:
                         return error.options
                     self.refused[call.key] = Refusal.LOG_LEARNS(what=note)
                     return None
-            except OutOfMemoryError:  # of a device: as if there had been no call
+            except self.final as error:
+                if isinstance(error, TracegradError):
+                    unrecordable.discard(error)
                 raise
             except Exception as error:  # the analysed front end meets it, too, and may know what to do
                 self.ended = f"it raised {type(error).__name__}"
@@ -165,6 +170,12 @@ class Logged:
         with suppress(Retry):
             recorder.open_loops[-1].give_up(f"a loop over symbols can't go on ({type(error).__name__})")
         return recorder.needed
+
+    def why(self, call: Call) -> list[Reason]:
+        """The reason why the log of the last run of *call* is not closed, if it is not."""
+        found = self.refused.get(call.key)
+        ended = [Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")] if self.ended else []
+        return ended if found is None else [found]
 
     def may_close(self, call: Call) -> bool:
         """Whether such a call was refused, and may be tried once more."""
@@ -300,6 +311,9 @@ def _record(
     logged.learn(reads, before)
     found.log = snapshot
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
+
+
+RUNS.add(_record.__code__)
 
 
 def _recorder(logged: Logged, plan: StatePlan) -> Recorder:

@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from string import Formatter
 from typing import Any
 
@@ -20,8 +20,9 @@ import numpy as np
 from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.array import TracedArray
+from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import current_recorder
-from ...tracer.record.reports import _log, _outside
+from ...tracer.record.reports import _is_own, _log, _outside, filters, may_raise, warning
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
 from ..state.libraries import PRINT_OPTIONS
 from .attributes import found_in
@@ -30,6 +31,7 @@ from .reads import CONTAINERS
 
 _PROBE = "a 'text"
 _AS_TEXT = "a text is made of an integer of a loop: the run is made again, iteration by iteration"
+RUNS: set[types.CodeType] = set()  # the code of ours that makes a run
 _BRACKETS: dict[Any, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 _CONVERSIONS: dict[str, tuple[Callable[[Any], str], str]] = {
     "s": (str, "__str__"), "r": (repr, "__repr__"), "a": (ascii, ""),
@@ -44,9 +46,13 @@ def has_marks(run: Any, text: str) -> bool:
 
 def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = "__str__", spec: str = "") -> Any:
     """``make(value)``, where *make* asks *value* for its text by the method *asks*, with *spec* for a format."""
+    if type(value) is MadeArray:
+        value = value.view(np.ndarray)
     kind = type(value)
     if kind in _BRACKETS and asks and not spec and not has_known_text(value):
         return _of_parts(run, value, kind)
+    if isinstance(value, BaseException) and found_in(kind, "__str__")[0] in (BaseException, KeyError):
+        return _of_exception(run, value, kind, asks, spec)
     if has_own_text(run, kind):
         return _of_object(run, value, kind, asks, spec)
     if kind is TextOfValues:
@@ -87,6 +93,19 @@ def _of_object(run: Any, value: Any, kind: type, asks: str, spec: str) -> Any:
     if type(text) not in (str, TextOfValues):
         raise run.refuse(f"{asks} of an object of the class {kind.__qualname__}, which gives no text")
     return text
+
+
+def _of_exception(run: Any, value: BaseException, kind: type, asks: str, spec: str) -> Any:
+    """The text of an exception that the run has made: that of its arguments."""
+    if asks not in ("__str__", "__format__") or spec or run.reads.node_of(value) is not None:
+        raise run.refuse("a text that is made of values")
+    run.reads.pin(kind)
+    run.reads.names("__str__")
+    args = BaseException.args.__get__(value)  # type: ignore[attr-defined]
+    if len(args) != 1:
+        return _of_parts(run, args, tuple) if args else ""
+    made = (repr, "__repr__") if issubclass(kind, KeyError) else (str, "__str__")
+    return text_of(run, args[0], *made)
 
 
 def _of_parts(run: Any, value: Any, kind: type) -> Any:
@@ -210,12 +229,50 @@ def log(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> None:
     """A call of such a method or function: a record, which is made when the run is over."""
     owner, rest = (args[0], args[1:]) if f is vars(logging.Logger).get(f.__name__) else (logging, args)
     node = None if owner is logging else run.reads.node_of(owner)
-    if kwargs or (owner is not logging and (node is None or node.kind != "logger")):
+    if kwargs.keys() - {"extra"} or (owner is not logging and (node is None or node.kind != "logger")):
         raise run.refuse(f"logging: .{f.__name__}()")
-    for value in rest:
+    more = kwargs.get("extra", {})
+    if type(more) is not dict or run.reads.node_of(more) is not None or not all(type(name) is str for name in more):
+        raise run.refuse(f"logging: .{f.__name__}()")
+    for value in (*rest, *more.values()):
         if type(value) is not TextOfValues and type(value) not in TRACED and not has_known_text(value):
             raise run.refuse("a text that is made of values")
     run.no_carry(rest, "something is logged")
     if current_recorder() is not run.recorder:
         raise run.refuse("logging in the body of a loop")
-    _log(run.texts, owner, f.__name__, rest, {}, _outside(sys._getframe(1)))
+    _log(run.texts, owner, f.__name__, rest, {"extra": dict(more)} if more else {}, _outside(sys._getframe(1)))
+
+
+def is_enabled(run: Any, logger: Any, *args: Any, **kwargs: Any) -> Any:
+    """``logger.isEnabledFor(level)``, which is asked again in each call."""
+    node = run.reads.node_of(logger)
+    if node is None or node.kind != "logger" or kwargs or type(args[0]) is not int:
+        raise run.refuse("logging: .isEnabledFor()")
+    return run.recorder.ask_again(logger.isEnabledFor, *args)
+
+
+def warn(run: Any, message: Any, category: Any = None, stacklevel: Any = 1, **others: Any) -> None:
+    """``warnings.warn``: a warning that is given when the run is over, if the filters are those of its begin."""
+    plain = type(message) in (str, TextOfValues) and type(stacklevel) is int and not others
+    known = category is None or (
+        isinstance(category, type) and issubclass(category, Warning) and run.reads.trust.cls(category)
+    )
+    if not plain or not known or run.quiet or may_raise() or run.texts.filters is not filters():
+        raise run.refuse("a warning")
+    run.no_carry(message, "a warning is given")
+    recorder = current_recorder()
+    if recorder is None or recorder is not run.recorder:
+        raise run.refuse("a warning in the body of a loop")
+    recorder.ask_again(may_raise)
+    frames = list(_users_frames(sys._getframe(1)))
+    above = max(0, stacklevel - 1)
+    place = frames[above] if above < len(frames) else above - len(frames) + 1
+    run.texts.printed.append(warning(str(message), category, place))
+
+
+def _users_frames(frame: Any) -> Iterator[types.FrameType]:
+    """The frames of the run that are the user's, from the inner one on."""
+    while frame is not None and frame.f_code not in RUNS:
+        if not _is_own(frame):
+            yield frame
+        frame = frame.f_back

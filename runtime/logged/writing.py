@@ -13,6 +13,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.refusals import Reason
 from ...tracer.loops.python_ints import in_plain_iterations
 from ...tracer.record.recorder import Recorder, current_recorder
+from ...tracer.record.reports import filters
 from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import Texts
 from ..state.kept_list import LENGTH
@@ -50,7 +51,7 @@ class Writing:
         self.spaces: dict[int, dict[str, Any]] = {}  # id of the globals of a module -> names that are known
         self.refused: NotClosedError | None = None
         recorder.ends = self.refuse_for
-        self.texts = recorder.texts = Texts()
+        self.texts = recorder.texts = Texts(filters=filters())
         self.quiet = 0  # contexts of `warnings.catch_warnings` that are entered
         self.writes: dict[int, Written] = {}  # what the run has written outside, by id of the owner
         self.class_names: set[str] = set()  # names of classes that it has written

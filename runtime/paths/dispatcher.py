@@ -282,16 +282,20 @@ class Dispatcher:
         except Retry as retry:  # its effects have gone to copies
             return retry.options
         except OnlyPythonError as error:
-            only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
-            if error.done or only_recorded:
-                raise
-            unrecordable.discard(error)
-            if isinstance(error, HeldError):
-                return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
-            self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
-            return Live("", plain=True)  # of these arguments alone
+            return self._without_recording(endpoint, call, error)
         finally:
             snapshot.release()
+
+    def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
+        """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""
+        only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
+        if error.done or only_recorded:
+            raise error
+        unrecordable.discard(error)
+        if isinstance(error, HeldError):
+            return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
+        self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
+        return Live("", plain=True)  # of these arguments alone
 
     def _settle(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, variant: Variant | None,
@@ -624,7 +628,12 @@ class Dispatcher:
         ):
             plan.look_again()
             return self._run_once(endpoint, call, recording, Live(listed(recording.changes)))
-        return self._go_live(endpoint, call, recording, Live(listed([*plan.reasons, *recording.changes])))
+        reasons = [*plan.reasons, *recording.changes] or self._unseen(call)
+        return self._go_live(endpoint, call, recording, Live(listed(reasons)))
+
+    def _unseen(self, call: Call) -> list[Reason]:
+        """The reason why no run like *call* has a closed log, if one was tried."""
+        return []
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         """The answer to a call whose Python runs each time."""
@@ -697,7 +706,14 @@ class FunctionDispatcher(Dispatcher):
             return MISS
         alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
-        found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
+        live = found = None
+        try:
+            found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
+        except OnlyPythonError as error:
+            error.done = False
+            live = self._without_recording(endpoint, call, error)
+        if live is not None:
+            return self._plainly(endpoint, call, live)
         if found is None:
             return MISS
         if type(found) is Options:
@@ -738,6 +754,9 @@ class FunctionDispatcher(Dispatcher):
                 if not endpoint.live:
                     self.stats.live = ""
         return answer
+
+    def _unseen(self, call: Call) -> list[Reason]:
+        return [] if self.logged is None else self.logged.why(call)
 
     def analysed(self, call: Call) -> Reason | None:
         """The reason why no run like *call* has a closed log; None where one has, or none was tried."""

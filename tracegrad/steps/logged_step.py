@@ -36,6 +36,7 @@ from ..tensors import dtypes
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device
 from ..tensors.modes import STATE
+from ..tracer.ir.errors import OutOfMemoryError
 from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.settings import AUTOCAST
@@ -64,6 +65,7 @@ class LoggedStep(Logged):
     """The knowledge of one step's runs of converted code."""
 
     without = frozenset((COMPLEX_DATA, CONVERTED, DEVICE, TRACED))
+    final = (OutOfMemoryError,)
 
     def __init__(self, fn: Any) -> None:
         super().__init__(fn)

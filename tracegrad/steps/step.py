@@ -175,8 +175,7 @@ class StepDispatcher(Dispatcher):
 
     def _unseen(self, call: Call) -> list[Reason]:
         """The reason why no run like *call* has a closed log, if one was tried."""
-        reason = None if self.logged is None else self.logged.refused.get(call.key)
-        return [] if reason is None else [reason]
+        return [] if self.logged is None else self.logged.why(call)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         for found in known:

@@ -266,8 +266,18 @@ def warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = 
     recorder = current_recorder()
     assert recorder is not None
     recorder.ask_again(may_raise)
-    key = ("warn", category, above if left else (frame.f_code.co_filename, frame.f_lineno))
-    texts.printed.append(Report(found, "give", (message,), {}, None, key))
+    texts.printed.append(_report(found, message))
+
+
+def warning(message: str, category: Any, place: FrameType | int) -> Report:
+    """The report of a warning at the line of a frame, or at that number of frames above the recorded function."""
+    at = place if isinstance(place, int) else (place.f_code.co_filename, place.f_lineno, _space(place))
+    return _report(_Warning(UserWarning if category is None else category, at), message)
+
+
+def _report(found: _Warning, message: str) -> Report:
+    place = found.place if isinstance(found.place, int) else found.place[:2]
+    return Report(found, "give", (message,), {}, None, ("warn", found.category, place))
 
 
 def filters() -> Any:

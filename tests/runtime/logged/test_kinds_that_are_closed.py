@@ -1,0 +1,160 @@
+"""Kinds of things that a run may meet and stay closed: generators that are sent values, texts of errors, warnings."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tracegrad import MutationError, compile_grad
+
+X = np.array([0.5, 1.5, 2.5])
+LOG = logging.getLogger("tracegrad.tests.closed")
+
+
+def running_means(x):
+    total, count = 0.0, 0
+    while True:
+        total, count = total + (yield total / max(count, 1)), count + 1
+
+
+def sends(x):
+    means = running_means(x)
+    next(means)
+    found = [means.send(v) for v in x]
+    means.close()
+    return sum(found)
+
+
+def throws(x):
+    def parts():
+        try:
+            yield x[0]
+        except ValueError as error:
+            yield x[1] * len(str(error))
+
+    it = parts()
+    return next(it) * it.throw(ValueError("four"))
+
+
+def says_why(x):
+    try:
+        raise KeyError("left")
+    except LookupError as error:
+        return np.sum(x) * len(f"{error}") + len(str(ValueError("a", 1))) + len(str(TypeError()))
+
+
+def shows_an_array(x):
+    return np.sum(x) * len(str(np.array([1 / 3]))) + len(str(np.float64(0.1)))
+
+
+def reads_the_system(x):
+    return np.sum(x) / sys.maxsize
+
+
+@pytest.mark.parametrize("plain", [sends, throws, says_why, shows_an_array, reads_the_system])
+def test_a_run_stays_closed(plain):
+    f = compile_grad(plain)
+    for k in range(3):
+        np.testing.assert_allclose(f(X + k), plain(X + k), rtol=1e-12)
+    assert f.stats.traces == 1 and not f.stats.live
+
+
+def test_settings_of_texts_are_read_again():
+    f = compile_grad(shows_an_array)
+    assert f(X) == f(X) == shows_an_array(X)
+    with np.printoptions(precision=3):
+        assert f(X) == shows_an_array(X)
+
+
+def test_a_default_factory_is_read_as_it_is_now():
+    kept = defaultdict(lambda: 2.0)
+
+    def called(x):
+        return np.sum(x) * kept.default_factory()
+
+    def taken(x):
+        make = kept.default_factory
+        return np.sum(x) * make()
+
+    for plain in (called, taken):
+        f = compile_grad(plain)
+        kept.default_factory = lambda: 2.0
+        assert [f(X), f(X)] == [plain(X)] * 2
+        kept.default_factory = lambda: 3.0
+        assert f(X) == plain(X) == 3.0 * X.sum() and not f.stats.live
+
+
+def warn_below(depth):
+    warnings.warn("from below", DeprecationWarning, stacklevel=depth)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_a_warning_is_of_the_line_that_it_would_be_of(depth):
+    def middle(x):
+        warn_below(depth)
+        return np.sum(x)
+
+    def plain(x):
+        return middle(x) * 2.0
+
+    f, seen = compile_grad(plain), []
+    for run in (plain, f, f, f):
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            run(X)
+        seen.append([(w.category, str(w.message), w.filename, w.lineno) for w in given])
+    assert seen == [seen[0]] * 4 and len(seen[0]) == 1 and f.stats.traces == 1 and not f.stats.live
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DeprecationWarning):
+            f(X)
+
+
+def test_a_warning_with_values_of_the_run():
+    def plain(x):
+        warnings.warn(f"loss {np.sum(x):.2f}", RuntimeWarning, stacklevel=1)
+        return np.sum(x)
+
+    f = compile_grad(plain)
+    for k in range(3):
+        with pytest.warns(RuntimeWarning, match=f"loss {np.sum(X + k):.2f}"):
+            f(X + k)
+    assert f.stats.traces == 1 and not f.stats.live
+
+
+def test_a_level_of_a_log_is_asked_for_again(caplog):
+    def plain(x):
+        if LOG.isEnabledFor(logging.DEBUG):
+            LOG.debug("sum %.2f", np.sum(x), extra={"size": x.size, "first": x[0]})
+        return np.sum(x)
+
+    f = compile_grad(plain)
+    with caplog.at_level(logging.INFO, LOG.name):
+        assert f(X) == f(X) == plain(X)
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, LOG.name):
+        assert f(X) == f(X) == plain(X)
+    assert [(r.getMessage(), r.size, float(r.first)) for r in caplog.records] == [("sum 4.50", 3, 0.5)] * 3
+    assert not f.stats.live
+
+
+def test_a_refused_write_has_done_nothing():
+    kept, table = SimpleNamespace(last=None, seen=[]), np.zeros(3)
+
+    def plain(x):
+        kept.last = x[0]
+        kept.seen.append(x[1])
+        table[:2] = x[:2]
+        return np.sum(x * table)
+
+    f = compile_grad(plain)
+    for _ in range(3):
+        with pytest.raises(MutationError):
+            f(X)
+    assert kept.last is None and not kept.seen and not table.any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import logging
 import operator
@@ -20,6 +21,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
+from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
 from ..state.pins import MISSING, context_value
 from ..state.state_graph import StateNode
@@ -50,6 +52,7 @@ from .texts import TEMPLATES, is_enabled, log, log_method
 
 _GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
+_OF_DATA = frozenset("numpy detach tolist item size dim numel cpu".split())  # methods of tensors of PyTorch
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
 
 
@@ -211,6 +214,8 @@ class Calls(KeptResults):
     def _as_array(self, value: Any, f: Any) -> Any:
         """An object of the user's that gives an array, for a function of NumPy's: what its ``__array__`` gives."""
         kind, of = type(value), str(getattr(f, "__module__", None) or type(f).__module__).partition(".")[0]
+        if isinstance(value, enum.Enum) and (of in ("numpy", "scipy", "math") or f in (int, float)):
+            return self.as_number(value, "__float__", "__int__", "__index__")
         if of not in ("numpy", "scipy") or self.reads.library(kind) or isinstance(value, type):
             return value
         others = [found_in(kind, name)[0] for name in ("__array_ufunc__", "__array_function__", "__array_interface__")]
@@ -287,7 +292,8 @@ class Calls(KeptResults):
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()")
         self.handed(owner, False)
-        check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
+        if f.__name__ not in _OF_DATA or not is_data(type(owner)):
+            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)

@@ -15,6 +15,7 @@ import numpy as np
 from ...tracer.loops.items import item as item_of
 from ...tracer.loops.iterables import source_of
 from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
@@ -32,6 +33,8 @@ _OF_SETS = frozenset(
 )
 # Of as many elements no list is made (a heuristic: kernels vectorise lists, but to record each element takes 8 us).
 _MANY = 4096
+_MOST_KEYS = 64  # of which a traced number is asked whether it is one of them
+NO_KEY = object()  # which no container has
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
 
 
@@ -64,6 +67,10 @@ class Containers(LibraryObjects):
             return obj[index]
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
+            if type(index) is TracedInt and issubclass(kind, dict) and kind is not defaultdict:
+                index = self.known_key(obj, index)
+                if index is NO_KEY and kind is not Counter:
+                    raise self.refuse("a traced number that is no key")
             if node is None:
                 if self.loops:
                     found = item_of(self.recorder, obj, index)
@@ -135,13 +142,30 @@ class Containers(LibraryObjects):
                     raise self.refuse("a slice of objects")
             return index
         if kind in PLAIN:
-            return self.handed(index, False)
+            return self.handed(self.as_number(index), False)
         if kind in CONTAINERS or self.reads.library(kind):
             if issubclass(kind, dict):
                 self.check_key(index)
             elif not self.reads.library(type(index)):
-                return self.special(index, "__index__")
+                return self.as_number(index) if isinstance(index, enum.Enum) else self.special(index, "__index__")
         return index
+
+    def as_number(self, x: Any, *names: str) -> Any:
+        """A member of an enumeration of numbers or texts (``IntEnum``) as the value that it is, for code which takes it
+        for that: its class has no methods of these *names* of its own.  Anything else as it is."""
+        if not isinstance(x, enum.Enum):
+            return x
+        kind, value = type(x), x.__dict__.get("_value_")
+        base: Any = next((base for base in (int, float, str) if base is type(value) and isinstance(x, base)), None)
+        if base is None or self.reads.library(kind) or base.__eq__(x, value) is not True:
+            return x
+        for name in names:
+            self.reads.names(name)
+            if found_in(kind, name)[0] not in (base, object, None):
+                return x
+        self.reads.pin(kind)
+        node = self.reads.node_of(x)
+        return value if node is None else self.reads.read(node, "attr", "_value_", value, f"{node.label}.value")
 
     def check_text(self, value: Any) -> None:
         """An error where more than showing it is done with a text that is made of values."""
@@ -355,7 +379,16 @@ class Containers(LibraryObjects):
         for key, count in [*pairs, *more.items()]:
             self.set_key(obj, key, self.call(operator.add, count, self.item(obj, key)))
 
+    def known_key(self, obj: Any, key: Any) -> Any:
+        """The one among the keys or elements of *obj* that *key* is, where that is a traced number, which is asked for
+        it; NO_KEY if it is none of them."""
+        now = self.current(obj) if type(key) is TracedInt else ()
+        if type(key) is not TracedInt or len(now) > _MOST_KEYS or not all(type(known) in (int, str) for known in now):
+            return key
+        return next((known for known in now if type(known) is int and self.test(key == known)), NO_KEY)
+
     def has_key(self, obj: dict[Any, Any], key: Any) -> bool:
+        key = self.known_key(obj, key)
         self.check_key(key)
         if self.reads.node_of(obj) is not None:
             self.is_this(key)
@@ -380,6 +413,8 @@ class Containers(LibraryObjects):
             if base is not None:
                 if base is tuple:
                     return len(x) > 0
+                if isinstance(x, enum.Enum) and (number := self.as_number(x, name)) is not x:
+                    return bool(number)
                 truth = self.special(x, name)
                 if type(truth) not in (bool, int, *TRACED) or (
                     type(truth) is int and (name == "__bool__" or truth < 0)

@@ -70,6 +70,9 @@ class LibraryObjects(Handing):
 
     def settle_objects(self) -> None:
         """Note what libraries have put into the twins; an error where that has no place outside."""
+        for node, copy in self.reads.data:
+            if not node.extra(copy):
+                raise self.refuse(f"`{node.label}`, which the run changes")
         for made, node, before, copies, arrays in self._before:
             same = all(np.array_equal(kept, shown, equal_nan=kept.dtype.kind in "fc") for kept, shown in arrays)
             if not same or not all(is_as_it_was(*copy) for copy in copies):

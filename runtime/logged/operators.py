@@ -77,6 +77,7 @@ class FrameOperators(Transparent):
             if kind in (dict,) or issubclass(kind, dict):
                 return run.has_key(b, a)
             if kind in (set, frozenset):
+                a = run.known_key(b, a)
                 for x in (a, *(b := run.current(b))):
                     run.check_key(x)
                 return a in b
@@ -97,6 +98,7 @@ class FrameOperators(Transparent):
 
     def _operate(self, plain: Callable[[Any, Any], Any], name: str, reflected: str, a: Any, b: Any) -> Any:
         run = self.run
+        a, b = run.as_number(a, name, reflected), run.as_number(b, name, reflected)
         mine, theirs = type(a), type(b)
         own, others = self._users(mine), self._users(theirs)
         if not own and not others:

@@ -123,6 +123,30 @@ def _callback(run: Any, function: Any) -> Any:
     return None if function is None else Callback(run, function)
 
 
+class _InOrder:
+    """An object of the user's, for code in C that compares it by the methods of its class."""
+
+    __slots__ = ("run", "value")
+
+    def __init__(self, run: Any, value: Any) -> None:
+        self.run, self.value = run, value
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.run.test(self.run.frame.lt(self.value, _alone(other))))
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.run.test(self.run.frame.gt(self.value, _alone(other))))
+
+
+def _alone(x: Any) -> Any:
+    return x.value if type(x) is _InOrder else x
+
+
+def in_order(run: Any, x: Any) -> Any:
+    """*x*, to be compared with others by code in C."""
+    return _InOrder(run, x) if run.is_users(x) else run.handed(x, False)
+
+
 def _by_order(builtin: Any) -> Callable[..., Any]:
     """``sorted``, ``min`` and ``max``: of numbers and the like, or by a key of these."""
 
@@ -132,9 +156,11 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
             args = (list(args[0]),)  # the order in which they come does not count
         values = [run.iterable(run.gathered(args[0]))] if len(args) == 1 else list(args)
         if key is not None:
-            return own(*values, key=lambda x: run.handed(run.call(key, x), False), **kwargs)
+            return own(*values, key=lambda x: in_order(run, run.call(key, x)), **kwargs)
         if len(args) == 1:
             values = [list(values[0])]
+        if any(map(run.is_users, values[0] if len(args) == 1 else values)):
+            return own(*values, key=lambda x: in_order(run, x), **kwargs)
         for x in values[0] if len(args) == 1 else values:
             run.handed(x, False)
         return own(*values, **kwargs)

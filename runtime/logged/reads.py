@@ -26,14 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.shown_names import CALLED_AS
+from ...tracer.bytecode.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
 from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state
-from ..state.data_objects import plain_form
+from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
 from ..state.libraries import ENVIRONMENT
@@ -164,6 +164,7 @@ class ReadLog:
         self.trust = trust
         self._stand_in, self._contents = stand_in, contents
         self.inputs: list[StateNode] = []
+        self.data: list[tuple[StateNode, Any]] = []  # nodes of data of other libraries, and the run's copies
         self.varying: set[str] = set()  # labels of the numbers that are numbers of the run
         self._shown: dict[int, Any] = {}  # id of an array outside -> the traced one
         self._edges: dict[Place, Any] = {}  # what is shown of each place
@@ -181,7 +182,7 @@ class ReadLog:
 
     def library(self, cls: type) -> bool:
         """Whether *cls* is a library's, whose objects and code are not followed."""
-        return cls not in OPENED and cls.__module__ != "dataclasses" and self.trust.cls(cls)
+        return cls not in OPENED and cls.__module__ != "dataclasses" and (self.trust.cls(cls) or is_data(cls))
 
     def unread(self, value: Any) -> set[str]:
         """The attributes of a library's object that its methods read only where they draw numbers."""
@@ -418,9 +419,18 @@ class ReadLog:
             return made
         if kind in _BY_IDENTITY and self._is_plain_c(value):
             return Leaf(value, False)
+        if type(value.__self__ if kind is types.BuiltinFunctionType else value) in OBJECTS:  # which never change
+            self._in_this_process(label)
+            self.shows(value, stand_in(value))
+            return Leaf(value, False)
         if kind is types.BuiltinFunctionType and type(value.__self__) in CONTAINERS:
             made = node("adder", value, label, label)
             self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
+            return made
+        if kind is types.BuiltinFunctionType and type(value.__self__) is np.ndarray:
+            made = node("adder", value, label, label)
+            owner = self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
+            self.shows(value, getattr(owner, value.__name__))
             return made
         if kind in (property, staticmethod, classmethod, functools.cached_property):
             made = node("const", value, label, label)
@@ -538,6 +548,8 @@ class ReadLog:
             return self._walker.node("known", value, label, label)
         if kind is ContextVar:
             return self._walker.node("known", value, label, label)
+        if is_data(kind):
+            return self._data(value, label)
         store, top = dict_of(value), kind.__module__.partition(".")[0]
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
         if top not in ("numpy", "scipy") or not plain or self.over:
@@ -553,6 +565,20 @@ class ReadLog:
             self.twin(made, as_twin)
         finally:
             self._as_they_are -= not as_twin
+        return made
+
+    def _data(self, value: Any, label: str) -> StateNode:
+        """Data of pandas, xarray, PyTorch or JAX, which the run needs as it is: compared by its contents; as a copy."""
+        try:
+            contents, shown = DataContents(value), copy_of(value)
+        except Exception:  # on a device, lazy, or of a dtype that NumPy has not
+            raise not_closed(f"`{label}`, data that can't be compared") from None
+        if contents.size > MAX_DATA:
+            raise not_closed(f"`{label}`, data of more than {MAX_DATA >> 20} MiB")
+        made = self._walker.node("data", value, label, label, extra=contents)
+        self.shows(value, shown)
+        made.fixed = shown is value
+        self.data.append((made, shown))
         return made
 
     # ---- the reads of other runs, too (``joined.py``)

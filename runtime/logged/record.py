@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.control.arms import Choices
-from ...tracer.ir.errors import MutationError, OnlyPythonError, OutOfMemoryError, TracegradError, unrecordable
+from ...tracer.ir.errors import (
+    MutationError,
+    OnlyPythonError,
+    OutOfMemoryError,
+    ShapeError,
+    TracegradError,
+    unrecordable,
+)
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
@@ -40,6 +47,7 @@ from ..record.arguments import positional_names
 from ..record.call_key import DATA, OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import differentiated, leaf_names, name_of, unlabelled
+from ..record.held_values import holds_traced, refuse_held
 from ..record.outputs import leaf_text, returned
 from ..record.record import decided, needed, stand_in_of, traced_argument
 from ..record.recording import Look, Recording, UserRun
@@ -76,7 +84,7 @@ class Logged:
 
     without = frozenset((TENSOR,))  # kinds of leaves that are left to the analysed front end
     #: what any other run would come to, too, or only plain Python can answer; as if there had been no call
-    final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, OnlyPythonError)
+    final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, ShapeError, OnlyPythonError)
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -146,7 +154,10 @@ class Logged:
             except self.final as error:
                 if isinstance(error, TracegradError):
                     unrecordable.discard(error)
-                raise
+                if getattr(error, "final", True):
+                    raise
+                self.ended = f"it raised {type(error).__name__}"
+                return None
             except Exception as error:  # the analysed front end meets it, too, and may know what to do
                 self.ended = f"it raised {type(error).__name__}"
                 return None
@@ -276,7 +287,7 @@ def _record(
             raise by_labels(again, labels) from (None if again is error else error)
         recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out
-        check(run, recorder, out, labels)
+        check(run, recorder, out, labels, name_of(fn) if mode.kind == VALUE else "")
         given.check_twins(out)
         integers.refuse()
         run.check_ways()
@@ -360,8 +371,9 @@ def _leaves(integers: Integers, call: Call, names: Sequence[str]) -> tuple[list[
     return leaves, inputs
 
 
-def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str]) -> None:
-    """An error unless all that the run has done is in its log."""
+def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str], name: str = "") -> None:
+    """An error unless all that the run has done is in its log.  *name*: that of the function, where plain Python may
+    answer in its place."""
     if run.refused is not None:
         raise run.refused
     again = needed(recorder, recorder.choices, None)
@@ -381,10 +393,10 @@ def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str]) 
     if run.writes and calls_python(recorder.nodes):
         raise run.refuse("code that runs on the host, beside what is written")
     run.settle_objects()
-    _check_result(run, out)
+    _check_result(run, out, name)
 
 
-def _check_result(run: LoggedRun, out: Any) -> None:
+def _check_result(run: LoggedRun, out: Any, name: str) -> None:
     """An error unless the result consists of values and of what can be made again."""
     stack, arrays = [out], []
     while stack:
@@ -396,6 +408,8 @@ def _check_result(run: LoggedRun, out: Any) -> None:
             if not value.flags.writeable:
                 raise run.refuse("an array from outside in the result")
             arrays.append(id(value))
+        elif kind is types.GeneratorType and name and holds_traced([value]):
+            raise refuse_held(name, value)
         elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in (*STAND_INS, TextOfValues):
             raise run.refuse(f"a result of the class {kind.__qualname__}")
     if len(set(arrays)) < len(arrays):

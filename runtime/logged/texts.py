@@ -20,6 +20,7 @@ import numpy as np
 from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.array import TracedArray
+from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import _is_own, _log, _outside, filters, may_raise, warning
@@ -177,6 +178,8 @@ def _by_conversion(run: Any, conversion: str, value: Any) -> Any:
         return text_of(run, value, *_CONVERSIONS[conversion])
     if type(value) is TracedArray and not value.shape:
         return text_of(run, value, lambda x: x.mark(sys._getframe(), "%", conversion), "")
+    if type(value) is TracedInt and conversion[0] not in "#- +" and conversion[-1] in "deEfFgG":
+        return format_of(run, value, "", conversion)  # the same, of an integer
     if type(value) not in (int, float, bool):
         raise run.refuse("a text that is made of values")
     return f"%{conversion}" % value

@@ -20,7 +20,7 @@ from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from .choices import changes_in_arm
-from .kinds import EAGER, is_held, is_number, item_key
+from .kinds import EAGER, PLAIN, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed
 from .writes import Varies, Written, WrittenElements, WrittenItems, WrittenKeys, WrittenNames
 
@@ -83,6 +83,11 @@ class Writing:
     def method_of_tensor(self, t: Any, name: str, args: Any, kwargs: Any) -> Any:
         """``t.name(*args, **kwargs)`` of an eager tensor."""
         raise NotImplementedError
+
+    def is_users(self, x: Any) -> bool:
+        """Whether *x* is an object of a class of the user's."""
+        kind = type(x)
+        return not (kind in PLAIN or kind in CONTAINERS or isinstance(x, type) or self.reads.library(kind))
 
     def copy_of(self, fn: types.FunctionType) -> Any:
         """The converted copy of a function of the user's."""

@@ -69,6 +69,14 @@ def is_data(kind: Any) -> bool:
     return _reader(kind) is not None
 
 
+def copy_of(value: Any) -> Any:
+    """A copy of an object that holds data, with memory of its own."""
+    kind: Any = type(value)
+    if _reader(kind) is _arrays_of_torch:
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return value if _is_jax(kind) else value.copy(deep=True)
+
+
 class DataContents:
     """The data that an object holds, as they were when this was made.  Called with an object, it tells whether that one
     holds the same; ``token`` is equal for the same contents."""

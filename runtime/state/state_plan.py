@@ -242,8 +242,8 @@ class StatePlan:
             self.asks_int_identity = any(map(asks_int_identity, codes))
             self.asks_truth_identity = any(map(asks_truth_identity, codes))
             self.sets_float_errors = any(map(sets_float_errors, codes))
-            spaces = {id(code): fn.__globals__ for fn in functions for code in nested(fn.__code__)}
-            self._asks = any(asks(code, spaces.get(id(code), {})) for code in codes)
+            named = [(code, fn.__globals__) for fn in functions for code in nested(fn.__code__)]
+            self._asks = any(asks(code, space) for code, space in named) or any(asks(code, {}) for code in codes)
             self.type_holders = _holders_of_type(graph, self._trust)
         self._codes = graph.codes
         return Snapshot(*digest(graph), graph)

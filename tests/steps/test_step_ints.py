@@ -131,7 +131,7 @@ def test_ints_of_steps_are_numbers_of_the_run(name):
 
 @pytest.mark.parametrize("ask", [
     lambda n, x: x[n % 2], lambda n, x: sum(x.sum() for _ in range(n % 5)), lambda n, x: x.sum(dim=n % 2),
-    lambda n, x: x * len(f"{n}"), lambda n, x: x * {0: 2.0, 1: 3.0}[n % 2], lambda n, x: x.sum() * 2**n,
+    lambda n, x: x * len(f"{n}"), lambda n, x: x * {0: 2.0, 1: 3.0, None: 0.0}[n % 2], lambda n, x: x.sum() * 2**n,
 ])  # fmt: skip
 def test_ints_that_a_step_asks_for_are_compared_by_value(ask):
     x = torch.tensor(np.linspace(0, 1, 6).reshape(2, 3))

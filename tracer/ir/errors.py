@@ -108,9 +108,12 @@ class DifferentiationError(TracegradError, TypeError):
 
 
 class MutationError(UnrecordableError, ValueError):
-    """A write that the caller would see (or would wrongly not see): into an input or a captured array."""
+    """A write that the caller would see (or would wrongly not see): into an input or a captured array.  *final*: in
+    any other run, too."""
 
     __module__ = "tracegrad"
+
+    final = False
 
 
 class BadIndexError(TracegradError, IndexError):

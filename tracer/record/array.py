@@ -180,10 +180,12 @@ class TracedArray(metaclass=_StandIn):
         of a choice, where that is taken; *chosen*: so *value* is already."""
         storage = self._storage
         if storage.owner is not None:
-            raise MutationError.here(
+            error = MutationError.here(
                 f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
                 "or use x = x + ... instead of x += ..."
             )
+            error.final = True
+            raise error
         if self._uncertain:
             raise MutationError.here(_UNCERTAIN.format("writes", "may be a copy in NumPy"))
         current = current_recorder()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import sys
 import warnings
@@ -10,6 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse.linalg
+from agreement import numerical_gradient
 
 from tracegrad import MutationError, compile_grad
 
@@ -158,3 +161,99 @@ def test_a_refused_write_has_done_nothing():
         with pytest.raises(MutationError):
             f(X)
     assert kept.last is None and not kept.seen and not table.any()
+
+
+class Side(enum.IntEnum):
+    LEFT = 0
+    RIGHT = 2
+
+
+class Rate(float, enum.Enum):
+    SLOW = 0.5
+
+
+class Odd(enum.IntEnum):
+    ONE = 1
+
+    def __mul__(self, other):
+        return other * 10
+
+
+def by_members(x):
+    table = [1.0, 2.0, 3.0]
+    return x[Side.RIGHT] * Side.RIGHT + x[0] * Rate.SLOW + table[Side.RIGHT] + x[1] ** Side.RIGHT + np.sum(x) / Odd.ONE
+
+
+def by_methods(x):
+    return Odd.ONE * x[0] + (Side.LEFT or 3.0) + float(Side.RIGHT) + (1.0 if Side.RIGHT > 1 else 2.0)
+
+
+class Scored:
+    def __init__(self, name, score):
+        self.name, self.score = name, score
+
+    def __lt__(self, other):
+        return self.score < other.score
+
+
+def in_order(x):
+    found = [Scored("a", x[0]), Scored("b", 2.0), Scored("c", x[2])]
+    first, *_, last = sorted(found)
+    return first.score * 2.0 + last.score + min(found).score * len(max(found, key=lambda one: one).name)
+
+
+OUTER = np.array([2.0, 3.0, 4.0])
+scaled = OUTER.dot
+
+
+def by_a_bound_method(x):
+    return scaled(x) ** 2
+
+
+@pytest.mark.parametrize("plain", [by_members, by_methods, in_order, by_a_bound_method])
+def test_numbers_that_are_members_and_objects_in_order(plain):
+    f = compile_grad(plain)
+    for x in (X, 2 * X, X[::-1].copy()):
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, plain(x), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), rtol=1e-5)
+    assert not f.stats.live
+
+
+def test_an_array_of_a_bound_method_is_an_input():
+    f = compile_grad(by_a_bound_method)
+    assert f(X) == f(X) == pytest.approx(by_a_bound_method(X))
+    OUTER[0] += 1.0
+    assert f(X) == pytest.approx(by_a_bound_method(X)) and f.stats.traces == 1
+
+
+def test_a_count_that_is_looked_for_among_keys():
+    kept = SimpleNamespace(count=0, rates={2: 0.5, 4: 0.25})
+    seen = {1, 3}
+
+    def plain(x):
+        kept.count += 1
+        rate = kept.rates[kept.count] if kept.count in kept.rates else kept.rates.get(kept.count, 1.0)
+        return np.sum(x) * rate + (kept.count in seen)
+
+    f = compile_grad(plain)
+    found = []
+    for run in (plain, f):
+        kept.count = 0
+        found.append([float(run(X)) for _ in range(9)])
+    assert found[0] == found[1] and not f.stats.live and f.stats.traces <= 6
+
+
+def test_factors_from_outside():
+    factors = scipy.sparse.linalg.splu(scipy.sparse.diags([1.0, 4.0, -1.5], [-1, 0, 1], shape=(3, 3), format="csc"))
+    solve = factors.solve
+
+    def plain(x):
+        return np.sum(factors.solve(x) ** 2) + np.sum(solve(np.sin(x)))
+
+    f = compile_grad(plain)
+    for k in range(3):
+        value, gradient = f.value_and_grad(X + k)
+        np.testing.assert_allclose(value, plain(X + k), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (X + k,)), rtol=1e-5)
+    assert f.stats.traces == 1 and not f.stats.live

@@ -46,7 +46,7 @@ from .generated import call_generated
 from .kept_results import KeptResults
 from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
-from .python_functions import HANDLERS
+from .python_functions import CLASS_METHODS, HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
 from .texts import TEMPLATES, is_enabled, log, log_method
 
@@ -242,6 +242,8 @@ class Calls(KeptResults):
             return self._call_bound(f, owner, args, kwargs)
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()")
+        if isinstance(owner, type) and (owner, f.__name__) in CLASS_METHODS:
+            return CLASS_METHODS[owner, f.__name__](self, *args, **kwargs)
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
@@ -358,6 +360,9 @@ class Calls(KeptResults):
                 return self._call_own(ours, cls, args, kwargs)
             check_pure(cls, reads.trust, reads.depends)
             return self._natively(cls, args, kwargs, takes_callbacks(cls))
+        by_value = isinstance(cls, enum.EnumType) and len(args) == 1 and not kwargs and is_leaf(args[0])
+        if by_value and found_in(cls, "_missing_")[0] in (enum.Enum, enum.Flag):
+            return self.member(cls, cls(args[0]))
         if type(cls).__call__ is not type.__call__:
             raise self.refuse(f"the class {cls.__qualname__}, whose metaclass makes its objects")
         reads.pin(cls)

@@ -14,12 +14,12 @@ import numpy as np
 
 from ...tracer.loops.items import item as item_of
 from ...tracer.loops.iterables import source_of
-from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
-from .attributes import found_in
+from .attributes import found_in, load
 from .callees import PURE_METHODS
 from .in_python import Callback, each, each_folded, each_together, reduced, together_folded
 from .kinds import PLAIN, TRACED, of_traced
@@ -35,6 +35,7 @@ _OF_SETS = frozenset(
 _MANY = 4096
 _MOST_KEYS = 64  # of which a traced number is asked whether it is one of them
 NO_KEY = object()  # which no container has
+_TRACED_KEYS = frozenset((TracedInt, TracedArray))
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
 
 
@@ -67,7 +68,7 @@ class Containers(LibraryObjects):
             return obj[index]
         if kind in CONTAINERS:
             node = self.reads.node_of(obj)
-            if type(index) is TracedInt and issubclass(kind, dict) and kind is not defaultdict:
+            if type(index) in _TRACED_KEYS and issubclass(kind, dict) and kind is not defaultdict:
                 index = self.known_key(obj, index)
                 if index is NO_KEY and kind is not Counter:
                     raise self.refuse("a traced number that is no key")
@@ -100,6 +101,8 @@ class Containers(LibraryObjects):
             place = operator.index(index)
             return self.part(node, "item", place + len(obj) if place < 0 else place, found)
         if isinstance(obj, type):
+            if isinstance(obj, enum.EnumType) and type(index) is str:
+                return self.member(obj, obj[index])
             if not self.reads.trust.cls(obj):
                 raise self.refuse(f"an item of the class {obj.__qualname__}")
             return cast(Any, obj)[index]  # `list[int]`
@@ -149,6 +152,12 @@ class Containers(LibraryObjects):
             elif not self.reads.library(type(index)):
                 return self.as_number(index) if isinstance(index, enum.Enum) else self.special(index, "__index__")
         return index
+
+    def member(self, kind: Any, found: Any) -> Any:
+        """The member *found* of an enumeration, as the run has it."""
+        if kind.__members__.get(found.name) is not found:
+            raise self.refuse(f"a member of {kind.__qualname__} without a name")
+        return load(self, kind, found.name)
 
     def as_number(self, x: Any, *names: str) -> Any:
         """A member of an enumeration of numbers or texts (``IntEnum``) as the value that it is, for code which takes it
@@ -222,6 +231,8 @@ class Containers(LibraryObjects):
             if kind in (set, frozenset):
                 return list(obj)
             return self.contents(obj, node)
+        if isinstance(obj, enum.EnumType):
+            return [self.member(obj, x) for x in list[Any](obj)]
         if self.reads.library(kind):
             self.check_text(obj)
             if self.reads.node_of(obj) is not None:
@@ -382,6 +393,8 @@ class Containers(LibraryObjects):
     def known_key(self, obj: Any, key: Any) -> Any:
         """The one among the keys or elements of *obj* that *key* is, where that is a traced number, which is asked for
         it; NO_KEY if it is none of them."""
+        if type(key) is TracedArray and key.aval.dtype.kind in "iu" and class_of(key) is not np.ndarray:
+            return key._concrete("item").item()
         now = self.current(obj) if type(key) is TracedInt else ()
         if type(key) is not TracedInt or len(now) > _MOST_KEYS or not all(type(known) in (int, str) for known in now):
             return key

@@ -7,6 +7,7 @@ import copyreg
 import enum
 import functools
 import inspect
+import itertools
 import operator
 import types
 import warnings
@@ -116,6 +117,49 @@ def _of_function(builtin: Any) -> Callable[..., Any]:
         return run.made((own or builtin)(_callback(run, function), *[run.iterable(x) for x in args]))
 
     return call
+
+
+def _of_itertools(function: Any) -> Callable[..., Any]:
+    """An iterator of ``itertools``: over what is outside as the run has it, with calls and questions as the run does
+    them."""
+
+    def given(run: Any, x: Any) -> Any:
+        if type(x) in PLAIN:
+            return x
+        if not callable(x):
+            return run.iterable(x)
+        callback = Callback(run, x)
+        return (lambda value: run.test(callback(value))) if function in _BY_QUESTION else callback
+
+    def call(run: Any, *args: Any, **kwargs: Any) -> Any:
+        own = own_answer(function) or function
+        values = [given(run, x) for x in args]
+        if function is itertools.accumulate and len(args) == 1 and "func" not in kwargs:
+            values.append(Callback(run, operator.add))
+        named = {name: x if name in ("fillvalue", "initial") else given(run, x) for name, x in kwargs.items()}
+        return run.made(own(*values, **named))
+
+    return call
+
+
+def _chain_from_iterable(run: Any, values: Any) -> Any:
+    return run.made(itertools.chain.from_iterable(map(run.iterable, run.iterable(values))))
+
+
+def _starmap(run: Any, function: Any, values: Any) -> Any:
+    return run.made(itertools.starmap(Callback(run, function), map(run.iterable, run.iterable(values))))
+
+
+def _compress(run: Any, values: Any, selectors: Any) -> Any:
+    return run.made(itertools.compress(run.iterable(values), map(run.test, run.iterable(selectors))))
+
+
+_BY_QUESTION = (itertools.takewhile, itertools.dropwhile, itertools.filterfalse)
+_ITERTOOLS = (
+    *_BY_QUESTION, itertools.accumulate, itertools.chain, itertools.combinations,
+    itertools.combinations_with_replacement, itertools.cycle, itertools.islice, itertools.pairwise,
+    itertools.permutations, itertools.product, itertools.tee, itertools.zip_longest,
+)  # fmt: skip
 
 
 def _callback(run: Any, function: Any) -> Any:
@@ -432,7 +476,10 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(warnings.warn): warn,
     id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
     id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
+    **{id(f): _of_itertools(f) for f in _ITERTOOLS}, id(itertools.starmap): _starmap,
+    id(itertools.compress): _compress,
     id(functools.reduce): _reduce, id(functools.partial): _partial,
 }  # fmt: skip
+CLASS_METHODS: dict[tuple[type, str], Callable[..., Any]] = {(itertools.chain, "from_iterable"): _chain_from_iterable}
 
 FOR_THE_USER.add(__file__)

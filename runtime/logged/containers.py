@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ...tracer.loops.items import item as item_of
+from ...tracer.loops.items import length
 from ...tracer.loops.iterables import source_of
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
@@ -418,7 +419,7 @@ class Containers(LibraryObjects):
         if kind in PLAIN:
             return bool(x)
         if kind in CONTAINERS:
-            return bool(self.current(x))
+            return bool(length(self.recorder, self.current(x)))
         if self.reads.library(kind):
             return bool(x)
         for name in ("__bool__", "__len__"):

@@ -334,7 +334,7 @@ _OF_KINDS = (
 def _copy(run: Any, x: Any) -> Any:
     kind = type(x)
     if kind in CONTAINERS:
-        return x if kind in (tuple, frozenset) else run.made(run.shallow(x) if run.reads.node_of(x) else copy.copy(x))
+        return x if kind in (tuple, frozenset) else run.made(copy.copy(run.shallow(x)))
     if _is_copied_by_parts(run, x, "__deepcopy__"):
         return _copied(run, x, None)
     if not run.reads.library(kind) and type(found_in(kind, "__copy__")[1]) is types.FunctionType:
@@ -390,7 +390,7 @@ def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
     if id(x) in memo:
         return memo[id(x)][0]
     if kind in (list, dict, deque, set):
-        now = run.shallow(x) if run.reads.node_of(x) is not None else x
+        now = run.shallow(x)
         if kind is set:
             return run.handing(copy.deepcopy, (now,), {}, False)
         made: Any = run.made(kind() if kind is not deque else deque(maxlen=x.maxlen))

@@ -192,6 +192,7 @@ class Writing:
         """A container outside as a new one with what is in it; anything else as it is."""
         kind, node = type(obj), self.reads.node_of(obj)
         if kind not in CONTAINERS or node is None:
+            self.looked_at(obj)
             return obj
         if kind is frozenset:
             return obj.copy()

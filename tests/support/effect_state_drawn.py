@@ -7,10 +7,12 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from effect_state_grammar import BLOCKS, COMMON, HEAD, KINDS, RESULTS, STATE_RESULTS, Kind
+from effect_state_grammar import COMMON, HEAD, RESULTS, STATE_RESULTS, Kind
+from effect_state_python import EVERY_KIND, FAMILIES
 
 CALLS = 8
 POINTS = ([0.5, 1.0, 1.5], [1.2, 0.3, 0.9], [0.1, 2.0, 0.7], [1.5, 1.1, 0.4])
+FORMS = "longer", "ints"
 HOLE = re.compile(r"\b(NUM|INT|ARR|TEST)\b")
 PLACES = {
     "function": "def f(x, k, log, cache):\n{body}",
@@ -30,7 +32,8 @@ class Node:
         for line in self.text.split("\n"):
             if line.strip() in ("{0}", "{1}"):
                 inside = self.blocks[int(line.strip()[1])] or [Node("pass")]
-                yield from ("    " + part for node in inside for part in node.lines())
+                margin = line.partition("{")[0] + "    "
+                yield from (margin + part for node in inside for part in node.lines())
             else:
                 yield line
 
@@ -42,6 +45,7 @@ class Call:
     mode: str  # "value", "grad", "value_and_grad"
     change: str = ""
     alias: bool = False  # h and st are the arguments, too
+    form: str = ""  # of x, instead of three floats: "longer", "ints"
 
 
 @dataclass
@@ -59,7 +63,7 @@ class EffectProgram:
         text = "\n".join([*self.body_lines(), *(call.change for call in self.calls)])
         aliased = {"lists", "keys"} if any(call.alias for call in self.calls) else set()
         return [
-            k for k in self.kinds if k in aliased or any(re.search(rf"\b{n}\b", text) for n in KINDS[k].names.split())
+            k for k in self.kinds if k in aliased or any(re.search(rf"\b{n}\b", text) for n in EVERY_KIND[k].names.split())
         ]
 
     def body_lines(self) -> list[str]:
@@ -72,8 +76,8 @@ class EffectProgram:
     def source(self, side: str = "") -> str:
         """The text of the program; *side* tells the modules of the two apart."""
         used = self.used
-        setup = "\n".join(KINDS[k].setup for k in used)
-        rebound = " ".join(KINDS[k].rebound for k in used if k != "arguments").split()
+        setup = "\n".join(EVERY_KIND[k].setup for k in used)
+        rebound = " ".join(EVERY_KIND[k].rebound for k in used if k != "arguments").split()
         rebound += ["log", "cache"] if "arguments" in used else []
         inside = [name for name in rebound if name not in ("log", "cache")]
         declared = [f"GLOBAL {', '.join(inside)}"] if inside else []
@@ -109,8 +113,8 @@ class EffectProgram:
 
 
 class _Draw:
-    def __init__(self, choose: random.Random, kinds: list[Kind]) -> None:
-        self.choose, self.kinds, self.loops = choose, kinds, 0
+    def __init__(self, choose: random.Random, kinds: list[Kind], blocks: list[str], inner: list[str]) -> None:
+        self.choose, self.kinds, self.blocks, self.inner, self.loops = choose, kinds, blocks, inner, 0
 
     def fill(self, text: str, depth: int = 0) -> str:
         return HOLE.sub(lambda hole: self.expression(hole[0], depth), text)
@@ -128,7 +132,7 @@ class _Draw:
         roll = self.choose.random()
         if roll < 0.22 and depth < 2:
             self.loops += 1
-            text = self.fill(self.choose.choice(BLOCKS)).replace("LOOP", f"w{self.loops}")
+            text = self.fill(self.choose.choice(self.inner if depth else self.blocks)).replace("LOOP", f"w{self.loops}")
             count = sum(f"{{{k}}}" in text for k in (0, 1))
             return Node(text, [self.nodes(self.choose.randint(1, 2), depth + 1) for _ in range(count)])
         own = [s for k in self.kinds for s in k.statements]
@@ -139,18 +143,21 @@ class _Draw:
         return [self.node(depth) for _ in range(count)]
 
 
-def drawn(choose: random.Random, seed: int, steps: bool, without: Collection[str] = ()) -> EffectProgram:
-    """A program whose state is of no kind in *without*, where "results" are those that are no number."""
-    pool = [k for k in KINDS if k not in without and KINDS[k].only != ("arrays" if steps else "tensors")]
+def drawn(
+    choose: random.Random, seed: int, steps: bool, without: Collection[str] = (), family: str = ""
+) -> EffectProgram:  # fmt: skip
+    """A program of a *family* whose state is of no kind in *without*, where "results" are those that are no number."""
+    known, blocks, inner = FAMILIES[family]
+    pool = [k for k in known if k not in without and EVERY_KIND[k].only != ("arrays" if steps else "tensors")]
     kinds = choose.sample(pool, choose.choice([1, 1, 2, 2, 3]))
-    draw = _Draw(choose, [KINDS[k] for k in kinds])
+    draw = _Draw(choose, [EVERY_KIND[k] for k in kinds], blocks, inner)
     body = draw.nodes(choose.randint(1, 6))
-    reads = [e for k in kinds for e in KINDS[k].nums]
+    reads = [e for k in kinds for e in EVERY_KIND[k].nums]
     if choose.random() < 0.7:
         body.append(Node(draw.fill(f"s = s + 0.1 * {draw.fill(choose.choice(reads))}" if reads else "s = s + NUM")))
     result = "s"
     if choose.random() < 0.3 and "results" not in without:
-        names = {n for k in kinds for n in KINDS[k].names.split()}
+        names = {n for k in kinds for n in EVERY_KIND[k].names.split()}
         own = [r for r in STATE_RESULTS if set(re.findall(r"\b[A-Za-z]\w*", r)) & names]
         result = choose.choice(own) if own and choose.random() < 0.5 else choose.choice(RESULTS)
     modes = (
@@ -158,12 +165,14 @@ def drawn(choose: random.Random, seed: int, steps: bool, without: Collection[str
         if result == "s" and not steps
         else ["value"]
     )
-    changes = [c for k in kinds for c in KINDS[k].changes]
+    changes = [c for k in kinds for c in EVERY_KIND[k].changes]
     points, ks = choose.sample(range(len(POINTS)), 2), choose.choice([[1], [1, 2], [0, 1, 2, 3]])
     calls = []
     for index in range(CALLS):
         change = choose.choice(changes) if changes and index > 1 and choose.random() < 0.3 else ""
         alias = {"lists", "keys"} <= set(kinds) and choose.random() < 0.3
         calls.append(Call(choose.choice(points), choose.choice(ks), choose.choice(modes), change, alias))
+        if family and not steps and calls[-1].mode == "value" and choose.random() < 0.1:
+            calls[-1].form = choose.choice(FORMS)
     kinds = list(dict.fromkeys([*kinds, "arguments"]))
     return EffectProgram(seed, kinds, choose.choice(list(PLACES)), body, result, calls, steps)

@@ -5,7 +5,7 @@ A kind has a set-up, a few lists of expressions, statements, and changes that ot
 ``NUM``, ``ARR``, ``INT``, ``TEST`` stand for any expression of that type (a number, an array of three, an int of the run,
 a question), ``GLOBAL`` for ``global`` or ``nonlocal``, ``MOD`` for the name of a module that is made on the fly,
 ``LOOP`` for a variable of this loop alone.  Entries
-are separated by lines or " | "; ``\\n`` begins a new line, ``{0}`` is a block.  ``effect_state_programs.py`` draws from it.
+are separated by lines or " | " (``\\|`` is an operator); ``\\n`` begins a new line, ``{0}`` is a block.  ``effect_state_programs.py`` draws from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Pair = namedtuple("Pair", "loss x")
 
 def entries(text: str) -> list[str]:
     parts = [part.strip() for line in text.strip().splitlines() for part in line.split(" | ")]
-    return [part.replace("\\n", "\n") for part in parts if part]
+    return [part.replace("\\n", "\n").replace("\\|", "|") for part in parts if part]
 
 
 @dataclass

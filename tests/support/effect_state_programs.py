@@ -3,6 +3,7 @@
     python tests/support/effect_state_programs.py 0 1000            # hunt: each failing program, made minimal
     python tests/support/effect_state_programs.py 4711 1            # one seed again, with its source
     python tests/support/effect_state_programs.py 0 1000 steps      # the same as tracegrad.compile steps of tensors
+    python tests/support/effect_state_programs.py 0 1000 python     # of a family (``effect_state_python.FAMILIES``)
     python tests/support/effect_state_programs.py 0 1000 -nan,texts,results    # without these kinds
 
 A program is a function of a few random statements over state of one to three kinds (``effect_state_grammar.py`` and
@@ -30,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from effect_state_drawn import POINTS, Call, EffectProgram, Node, drawn
+from effect_state_python import FAMILIES
 from leftovers import leftovers
 from same_state import difference
 from with_source import code_of
@@ -42,12 +44,13 @@ DIRECTION = np.array([0.6, -0.3, 0.7])
 LARGEST = 1e8  # numbers beyond say little
 
 
-def program(seed: int, steps: bool = False, without: Collection[str] = ()) -> EffectProgram:
+def program(seed: int, steps: bool = False, without: Collection[str] = (), family: str = "") -> EffectProgram:
     """The program of a seed: one whose first calls plain Python does not refuse."""
-    choose = random.Random(seed if not steps else f"steps {seed}")
+    choose = random.Random(f"{family}steps {seed}" if steps else f"{family} {seed}" if family else seed)
     for attempt in range(60):
-        made = drawn(choose, seed, steps, without)
-        with contextlib.suppress(SyntaxError), contextlib.closing(World.of(made, "_0")) as world:  # quotes in f-strings
+        made = drawn(choose, seed, steps, without, family)
+        quiet = contextlib.redirect_stdout(io.StringIO())
+        with quiet, contextlib.suppress(SyntaxError), contextlib.closing(World.of(made, "_0")) as world:  # f-strings
             if attempt > 40 or not isinstance(world.call(made.calls[0], world.f), Exception):
                 return made
     raise AssertionError(f"no program for seed {seed}")
@@ -63,6 +66,7 @@ class World:
         self.case, self.space, self.module = case, vars(module), module
         self.f: Any = self.space["f"]
         self.side = side
+        self.printed = io.StringIO()  # in the last call
 
     @classmethod
     def of(cls, case: EffectProgram, side: str) -> World:
@@ -81,14 +85,17 @@ class World:
     def call(self, call: Call, run: Callable[..., Any], point: Any = None) -> Any:
         """The result of a call, or the exception."""
         x = np.array(POINTS[call.point]) if point is None else point
+        if call.form:
+            x = np.append(x, 0.6) if call.form == "longer" else (x * 2).astype(int)
         if self.case.steps:
             x = tracegrad.tensor(x)
         names = ("h", "st") if call.alias else ("log", "cache")
         found = [self.named(n) for n in names]
         log, cache = ([] if found[0] is None else found[0]), ({} if found[1] is None else found[1])
         try:
-            result = run(x, call.k, log, cache)
-            return _taken(result)
+            with contextlib.redirect_stdout(io.StringIO()) as self.printed:
+                result = run(x, call.k, log, cache)
+                return _taken(result)
         except Exception as error:
             return error
 
@@ -134,7 +141,7 @@ def _taken(result: Any) -> Any:
 @dataclass
 class Verdict:
     # "identity": what is returned shares other objects with the state; "grown": numbers that are too large to tell
-    kind: str = ""  # "wrong", "state", "leak", "gradient", "error", "identity", "refused", "grown"
+    kind: str = ""  # "wrong", "state", "leak", "gradient", "error", "identity", "printed", "refused", "grown"
     text: str = ""
     live: str = ""
     calls: int = 0
@@ -192,7 +199,8 @@ def _compared(plain: World, mine: World, want: Any, got: Any, where: str) -> Ver
         want, got = ([e.args if type(e).__name__ == "Bad" else None, vars(e)] for e in (want, got))
     found = difference(mine.state(got), plain.state(want))
     if not found:
-        return Verdict()
+        said, text = mine.printed.getvalue(), plain.printed.getvalue()
+        return Verdict("" if said == text else "printed", f"{where}: {said!r}, and plain Python {text!r}")
     if wrong := difference({"result": got}, {"result": want}):
         return Verdict("wrong", f"{where}: {wrong}")
     of_state = difference(mine.state(), plain.state())
@@ -320,6 +328,7 @@ def quietly(case: EffectProgram) -> Verdict:
 
 def main() -> int:
     first, count, steps = int(sys.argv[1]), int(sys.argv[2]), "steps" in sys.argv
+    family = next((word for word in sys.argv[3:] if word in FAMILIES), "")
     without = [kind for given in sys.argv[3:] if given.startswith("-") for kind in given[1:].split(",")]
     config.cache = False
     optimiser.level = 0  # what LLVM makes of kernels is no part of this
@@ -327,7 +336,7 @@ def main() -> int:
     by_kind: Counter[str] = Counter()
     start = time.perf_counter()
     for seed in range(first, first + count):
-        case = program(seed, steps, without)
+        case = program(seed, steps, without, family)
         verdict = within(30, lambda case=case: quietly(case)) or hanging(case)
         totals += Counter(programs=1, calls=verdict.calls, live=bool(verdict.live), **{verdict.kind or "right": 1})
         if verdict.kind == "refused":

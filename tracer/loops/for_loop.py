@@ -80,7 +80,8 @@ class PlainLoop:
         self.recorder, self.iterable = recorder, iterable
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.iterable)
+        iterable, self.iterable = self.iterable, None  # which ends with the statement, as Python's does
+        return iter(iterable)
 
     def leave(self) -> None:
         """The loop is left before its end."""

@@ -89,11 +89,13 @@ class Containers(LibraryObjects):
                     return self.part(node, "key", index, obj[index])
             tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
             if type(index) is int and -len(tail) <= index < 0:
-                return tail[index]
+                return item_of(self.recorder, tail, index)
             if kind in (defaultdict, Counter) and not self.has_key(obj, index):
                 return self._missing(obj, node, kind, index)
-            if (now := self.current(obj)) is not obj:
-                return now[index]
+            if (now := self.now(obj)) is not obj:
+                return item_of(self.recorder, now, index)
+            if kind is not list or not (type(index) is int and index >= 0):  # which nothing that is appended is
+                self.looked_at(obj)
             found = obj[index]
             if issubclass(kind, dict):
                 return self.part(node, "key", index, found)

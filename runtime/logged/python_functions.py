@@ -40,6 +40,8 @@ def _len(run: Any, x: Any) -> int:
         entry = run.writes.get(id(x))
         if not isinstance(entry, WrittenItems) or entry.whole is None:
             found = run.reads.read(node, LENGTH, LENGTH, len(x), f"len({node.label})")
+            if entry is None:
+                run.looked_at(x)
             return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
         return length(run.recorder, run.current(x))

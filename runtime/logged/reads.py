@@ -31,6 +31,7 @@ from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import limit_of
+from ...tracer.record.recorder import current_recorder
 from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
@@ -126,8 +127,13 @@ def is_wrapper(value: Any) -> bool:
 
 
 def not_closed(what: str) -> NotClosedError:
-    """The error for something that the log does not hold, in the words of a user."""
-    return NotClosedError(Refusal.LOG_UNSEEN(what=what))
+    """The error for something that the log does not hold, in the words of a user.  It ends the run of converted code
+    that is under way, whatever becomes of it there (``finally: return``)."""
+    reason, recorder = Refusal.LOG_UNSEEN(what=what), current_recorder()
+    ends = None if recorder is None else recorder.outermost().ends
+    error = NotClosedError(reason) if ends is None else ends(reason)
+    assert isinstance(error, NotClosedError)
+    return error
 
 
 NUMBERS = (int, float, np.float64, np.float32)  # that may be numbers of the run

@@ -157,6 +157,12 @@ class Writing:
 
     def current(self, obj: Any) -> Any:
         """A container outside as the run has it: itself where nothing was written into it."""
+        found = self.now(obj)
+        self.looked_at(found)
+        return found
+
+    def now(self, obj: Any) -> Any:
+        """The same, for a part of it to be read, or changed."""
         node = self.reads.node_of(obj)
         if node is None:
             return obj
@@ -216,9 +222,12 @@ class Writing:
         found = self.writes.setdefault(id(obj), WrittenItems(obj))
         assert isinstance(found, WrittenItems)
         if id(obj) in self._shown:  # it may be iterated over
-            self.current(obj)
+            self.now(obj)
             self.changes(obj)
         target = found.tail if found.whole is None else found.whole
+        for loop in self.loops:
+            if id(obj) in loop.read:
+                loop.read[id(target)] = target
         self.append_to(target, value)
 
     def set_key(self, obj: Any, key: Any, value: Any) -> None:
@@ -355,8 +364,8 @@ class Writing:
         return obj
 
     def looked_at(self, obj: Any) -> None:
-        """A list of the run's is read."""
-        if self.loops and type(obj) is list:
+        """A list or deque is read."""
+        if self.loops and type(obj) in (list, deque):
             self.loops[-1].reads(obj)
 
     # ---- when the run is over

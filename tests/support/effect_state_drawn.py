@@ -63,7 +63,9 @@ class EffectProgram:
         text = "\n".join([*self.body_lines(), *(call.change for call in self.calls)])
         aliased = {"lists", "keys"} if any(call.alias for call in self.calls) else set()
         return [
-            k for k in self.kinds if k in aliased or any(re.search(rf"\b{n}\b", text) for n in EVERY_KIND[k].names.split())
+            k
+            for k in self.kinds
+            if k in aliased or any(re.search(rf"\b{n}\b", text) for n in EVERY_KIND[k].names.split())
         ]
 
     def body_lines(self) -> list[str]:

@@ -21,7 +21,7 @@ from .python_ints import counted
 from .row_writes import value_of
 from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
-_A_PART = "what a loop has taken of another array"
+A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
 
 
@@ -51,6 +51,7 @@ class After:
         known = not wanted.stops and of.length is not None and not of.length.slopes
         self.count: int | None = of.length.offset if known else None  # of the iterations, if it is known
         self.memo: dict[int, Any] = {}  # by the id of what an iteration ends with: the array after the loop
+        self.parts_taken: set[int] = set()  # ids of the buffers of which lists get views
         # the containers after it, which are those of the iteration where they are not made anew
         self.made: dict[int, Any] = {of.ended.numbers[id(x)]: x for x in of.ended.found}
 
@@ -92,8 +93,9 @@ class After:
             found = self.memo[id(end)] = TracedArray(atom, self.of.recorder)
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
-            if type(end) is TracedArray and kind.shape and (end._steps or self.of.is_old(end._storage)):
-                found._storage.owner = _A_PART
+            taken = type(end) is TracedArray and (end._steps or id(end._storage) in self.parts_taken)
+            if type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
+                found._storage.owner = A_PART
         return found
 
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:

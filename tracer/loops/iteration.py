@@ -225,7 +225,7 @@ class Iteration:
             if isinstance(result, Reason):
                 return result
             made[name] = result
-        lists = Lists(self.marked, self.length, parts, wanted)
+        lists = Lists(self.marked, self.length, parts, wanted, after)
         if lists.reason is not None:
             return lists.reason
         results = cut(self.marked, wanted)

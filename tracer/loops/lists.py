@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ir.graph import Atom, Pair, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.shape import concat, reshape
 from ..record.array import TracedArray, class_of, to_atom
-from ..record.stacked_rows import rows_of
+from ..record.stacked_rows import rows_of, stand_in
+from .after import A_PART, After
+from .identities import unmarked
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
@@ -18,16 +22,22 @@ from .values import NUMBERS
 
 
 class Lists:
-    """The lists to which *marked* has appended, if their elements can be stacked; else the ``reason`` why not."""
+    """The lists to which *marked* has appended, if their elements can be stacked; else the ``reason`` why not.  *after*
+    knows which arrays the elements are: an array that is made in the iteration is another one each time, and one that
+    is in several lists, or in a name after the loop, is one."""
 
-    def __init__(self, marked: Marked, length: Affine | None, parts: Cut, wanted: Wanted) -> None:
-        self.marked, self.length, self.home = marked, length, marked.recorder
+    def __init__(self, marked: Marked, length: Affine | None, parts: Cut, wanted: Wanted, after: After) -> None:
+        self.marked, self.length, self.home, self.after = marked, length, marked.recorder, after
         self.reason: Reason | None = None
+        self.count = 0 if length is None else length.constant or 0
         self.rows: list[list[tuple[Any, int]]] = []  # of each list: the values, and where the stack of each is
+        self._forms: dict[int, Affine] = {}  # of Python integers, by the id of the value
+        self._at: dict[int, int] = {}  # by the id of a value: where its stack is
+        self._given: dict[int, tuple[Any, int, Sequence[Any]]] = {}  # by it: it, the same, and what was appended before
+        self._columns: dict[int, Sequence[Any]] = {}  # what it is in all iterations
         if not marked.appends:
             return
-        count = None if length is None else length.constant
-        if count is None or wanted.stops:
+        if length is None or length.constant is None or wanted.stops:
             self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
             return
         for target, *values in marked.appends.values():
@@ -44,6 +54,23 @@ class Lists:
                 earlier = target[-len(values) + k :: -len(values)][1 : 1 + marked.earlier]
                 found.append((value, self._place(value, earlier, parts, wanted)))
             self.rows.append(found)
+        self._note_parts()
+
+    def _note_parts(self) -> None:
+        """Note the arrays of which the lists get views, or other views than names have: they are not written after."""
+        appended = {id(x): x for row in self.rows for x, _ in row if type(x) is TracedArray}
+        arrays: dict[int, Any] = {}
+        for x in appended.values():
+            if x._steps:
+                self.after.parts_taken.add(id(x._storage))
+            if arrays.setdefault(id(x._storage), x) is not x and self._is_new(x):
+                self.reason = Refusal.LOOP_SEEN(what="two views of an array are appended", site=self.marked.site)
+
+    def _is_new(self, value: Any) -> bool:
+        """Whether *value* is an array that is another one in each iteration."""
+        if type(value) is not TracedArray or class_of(value) is not np.ndarray:
+            return False
+        return bool(value._storage.born >= self.marked.serial) and value._storage.owner is None
 
     def _place(self, value: Any, earlier: Sequence[Any], parts: Cut, wanted: Wanted) -> int:
         """Where the rows of *value* are among those that are wanted; -1 where it is the same each time, or a whole
@@ -57,9 +84,14 @@ class Lists:
             self.reason = Refusal.LOOP_SEEN(
                 what="an array that is written is appended to a list", site=self.marked.site
             )
-        if not parts.depends(atom) or self._form(value) is not None:
+        form = self.marked.form(atom) if value.aval.weak else None  # of a Python integer
+        if form is not None:
+            self._forms[id(value)] = form
+        if not parts.depends(atom) or form is not None:
             return -1
-        at = len(wanted.rows)
+        if id(value) in self._at:
+            return self._at[id(value)]
+        at = self._at[id(value)] = len(wanted.rows)
         starts: dict[Atom, Atom] = {c.symbol: c.before for c in self.marked.carries}
         before = [to_atom(x) if isinstance(x, (*NUMBERS, TracedArray)) else None for x in earlier]
         before = [x if x is None else starts.get(x, x) for x in before]
@@ -71,10 +103,6 @@ class Lists:
             wanted.earlier.append([x for x in before if x is not None] if None not in before else ())
         return at
 
-    def _form(self, value: Any) -> Affine | None:
-        """The form of a Python integer."""
-        return self.marked.form(value.atom) if type(value) is TracedArray and value.aval.weak else None
-
     def _integers(self, form: Affine, count: int) -> list[Any]:
         recorder, number = self.marked.recorder, self.marked.number
         found = [form.at(number, Affine(k)) for k in range(count)]
@@ -82,41 +110,97 @@ class Lists:
 
     def extend(self, results: LoopResults) -> None:
         """Have the lists hold what all iterations have appended."""
-        recorder = self.marked.recorder
-        for (target, *values), rows in zip(self.marked.appends.values(), self.rows, strict=True):
-            assert self.length is not None
-            count = self.length.constant or 0
+        lists = [(target, rows) for (target, *_), rows in zip(self.marked.appends.values(), self.rows, strict=True)]
+        for target, rows in lists:
+            for loop in self.home.open_loops:
+                if id(target) not in loop.made:
+                    loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
             before = self.marked.folded if any(at >= 0 for _, at in rows) else 0
-            woven = self._woven(rows, results, count + before)
-            if woven is not None:
-                del target[-len(values) * (1 + before) :]
-                target.extend(woven)
-                continue
-            columns: list[Sequence[Any]] = []
             for k, (value, at) in enumerate(rows):
-                if at < 0:
-                    earlier = target[-len(values) + k :: -len(values)][1 : 1 + before][::-1]
-                    form = self._form(value)
-                    columns.append([*earlier, *([value] * count if form is None else self._integers(form, count))])
-                    continue
-                stack: Atom = results.stacked[at]
-                if isinstance(value.atom, Pair):
-                    stack = Pair(stack, results.stacked[at + 1], value.atom.aval.dtype)
-                columns.append(rows_of(stack, value, count + before, recorder))
-            del target[-len(values) * (1 + before) :]
-            if len(columns) == 1:
-                target.extend(columns[0])
-            else:
-                for each in zip(*columns, strict=True):
-                    target.extend(each)
+                earlier = target[-len(rows) + k :: -len(rows)][1 : 1 + before][::-1]
+                self._given.setdefault(id(value), (value, at, earlier))
+            del target[-len(rows) * (1 + before) :]
+        several = len(self._at) < sum(at >= 0 for _, rows in lists for _, at in rows)
+        every = [
+            (None if several else self._woven(rows, results)) or [self._column(value, results) for value, _ in rows]
+            for _, rows in lists
+        ]
+        for (target, _), columns in zip(lists, every, strict=True):
+            for each in columns if len(columns) == 1 else zip(*columns, strict=True):
+                target.extend(each)
 
-    def _woven(self, rows: Sequence[tuple[Any, int]], results: LoopResults, count: int) -> list[Any] | None:
+    def _column(self, value: Any, results: LoopResults) -> Sequence[Any]:
+        """What *value* is in all iterations."""
+        known = self._columns.get(id(value))
+        if known is None:
+            known = self._columns[id(value)] = self._made(*self._given[id(value)], results)
+        return known
+
+    def _made(self, value: Any, at: int, earlier: Sequence[Any], results: LoopResults) -> Sequence[Any]:
+        """The same; iterations before this one have appended *earlier*."""
+        if at < 0:
+            form = self._forms.get(id(value))
+            if form is not None:
+                return [*earlier, *self._integers(form, self.count)]
+            if not self._is_new(value):
+                return [*earlier, *[value] * self.count]
+            again = [self._again(value) for _ in range(self.count - 1)]
+            return [*earlier, *again, self.after.memo.get(id(value), value)]
+        leaf = self.after.identities.stand_ins.get(id(value))
+        end = None if leaf is None else self.after.identities.ends[id(leaf)]
+        if leaf is not None and id(end) in self._given and self._is_new(end):  # each is what was appended before
+            first = unmarked(self.home, earlier[0]) if earlier else leaf.before
+            column = self._column(end, results)
+            self._is_last(value, column, -2)
+            return [first, *column[:-1]]
+        stack: Atom = results.stacked[at]
+        if isinstance(value.atom, Pair):
+            stack = Pair(stack, results.stacked[at + 1], value.atom.aval.dtype)
+        rows = rows_of(stack, value, len(earlier) + self.count, self.home)
+        self._is_last(value, rows, -1)
+        if leaf is not None:
+            stand_in(rows, self._from_before(value, earlier))
+        return rows
+
+    def _from_before(self, value: Any, earlier: Sequence[Any]) -> dict[int, Any]:
+        """The arrays and NaNs from before the loop that *value* is, by the numbers of the iterations."""
+        found = dict(enumerate(unmarked(self.home, x) for x in earlier))
+        for k in range(self.count):
+            old = self.after.identities.after(value, k + 1)
+            if old is None:
+                break
+            found[len(earlier) + k] = old
+        return {k: x for k, x in found.items() if (class_of(x) is np.ndarray if type(x) is TracedArray else x != x)}
+
+    def _is_last(self, value: Any, rows: list[Any], k: int) -> None:
+        """Have row *k* be the array that a name or place has after the loop, if *value* is one array with that."""
+        last = self.after.memo.get(id(value))
+        if value._steps:
+            for row in rows:
+                row._storage.owner = A_PART
+        if last is not None and class_of(value) is np.ndarray and len(rows) >= -k:
+            storage = rows[k]._storage
+            storage.atom, storage.owner, last._storage = last._storage.atom, last._storage.owner, storage
+            rows[k] = last
+
+    def _again(self, value: TracedArray) -> TracedArray:
+        """Another array like *value*, which another iteration has made."""
+        found = TracedArray(value.atom, self.home)
+        found._storage.c_order, found._storage.array0d = value.known_c_order(), True
+        return found
+
+    def _woven(self, rows: Sequence[tuple[Any, int]], results: LoopResults) -> list[Sequence[Any]] | None:
         """The rows of one stack, where several values of one kind are appended in turn."""
         like = rows[0][0]
         if len(rows) < 2 or not all(at >= 0 and type(x) is TracedArray and x.aval == like.aval for x, at in rows):
             return None
         if like.aval.is_complex or len({class_of(x) for x, _ in rows}) > 1:
             return None
-        shape = like.aval.shape
+        if any(id(x) in self.after.identities.stand_ins for x, _ in rows):
+            return None
+        shape, count = like.aval.shape, self.count + len(self._given[id(like)][2])
         parts = [reshape(results.stacked[at], (count, 1, *shape)) for _, at in rows]
-        return list(rows_of(reshape(concat(parts, 1), (count * len(rows), *shape)), like, count * len(rows), self.home))
+        found = rows_of(reshape(concat(parts, 1), (count * len(rows), *shape)), like, count * len(rows), self.home)
+        for k, (value, _) in enumerate(rows):
+            self._is_last(value, found, k - len(rows))
+        return [found]

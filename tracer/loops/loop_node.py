@@ -50,7 +50,11 @@ def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[LoopResults, list
     written = _written(body, conditions, before)
     if before or written:
         body = IterationBody(parts, written, before, by_symbol)
-    return _NodeMaker(body, conditions).make()
+    found, flags = _NodeMaker(body, conditions).make()
+    if before and conditions and found.taken is not None and parts.recorder.value(found.taken) < 0:
+        marked.folded = 0  # in an iteration before, a question had another answer
+        return _NodeMaker(IterationBody(parts), conditions).make()
+    return found, flags
 
 
 def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> list[PlacewiseArray]:

@@ -5,7 +5,7 @@ whole list finds the stack (``stack_of``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,19 @@ from .array import TracedArray, class_of
 from .buffers import Storage
 
 _FEW = 4  # rows that are not worth a look
+_NEAR = 4  # rows among which one is looked for that knows what stands in place of another one
+
+
+Others = dict[int, tuple[Storage, int]]  # buffers in the places of rows, by the rows' numbers, and their versions
 
 
 class RowStorage(Storage):
-    """The buffer of row ``k`` of a stack, whose value is made when it is first asked for."""
+    """The buffer of row ``k`` of a stack, whose value is made when it is first asked for.  ``others``: of the stack."""
 
-    __slots__ = ("k", "made", "stack", "weak")
+    __slots__ = ("k", "made", "others", "stack", "weak")
 
-    def __init__(self, stack: Atom, k: int, like: TracedArray, home: Any) -> None:
-        self.stack, self.k, self.weak = stack, k, like.aval.weak
+    def __init__(self, stack: Atom, k: int, like: TracedArray, home: Any, others: Others) -> None:
+        self.stack, self.k, self.weak, self.others = stack, k, like.aval.weak, others
         self.made: Atom | None = None
         self.owner = None
         self.version = 0
@@ -57,35 +61,58 @@ def _row(stack: Atom, k: int) -> Atom:
 def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any) -> list[TracedArray]:
     """The rows of *stack* as arrays of the kind of *like*."""
     shown = Var(Aval(like.aval.dtype, like.aval.shape, like.aval.weak))  # for shape and dtype; a value is made later
-    found = []
+    found: list[TracedArray] = []
+    others: Others = {}
     for k in range(count):
         row = TracedArray.__new__(TracedArray)
-        row._storage = RowStorage(stack, k, like, recorder)
+        row._storage = RowStorage(stack, k, like, recorder, others)
         row._steps, row._atom, row._version, row._uncertain = (), shown, -1, False
         row._recorder = recorder
         found.append(row)
     return found
 
 
+def stand_in(rows: list[Any], values: Mapping[int, Any]) -> None:
+    """Put *values* in the places of *rows*, which are equal to them: the values are objects that others have, too."""
+    others = rows[0]._storage.others
+    for k, value in values.items():
+        rows[k] = value
+        if type(value) is TracedArray and not value._steps:
+            others[k] = value._storage, value._storage.version
+
+
 def _run(items: Sequence[Any], start: int) -> int:
     """The number of *items* from *start* on that are rows of one stack, in order and unwritten."""
-    first = _row_storage(items[start])
+    first = _row_of(items, start)
     if first is None:
         return 0
     count = 1
-    while start + count < len(items):
-        other = _row_storage(items[start + count])
-        if other is None or other.stack is not first.stack or other.k != first.k + count:
-            break
+    while start + count < len(items) and _row_of(items, start + count, first, count):
         count += 1
     return count
 
 
-def _row_storage(item: Any) -> RowStorage | None:
+def _row_of(items: Sequence[Any], at: int, first: tuple[Atom, int] | None = None, count: int = 0) -> Any:
+    """(the stack, the number of the row in it) of an item; None where it is none, or not *count* after *first*."""
+    item = items[at]
     if type(item) is not TracedArray or item._steps:
         return None
     storage = item._storage
-    return storage if type(storage) is RowStorage and not storage.version else None
+    if type(storage) is RowStorage and not storage.version:
+        found = storage.stack, storage.k
+    else:  # it stands for a row, which those after it know
+        near = next((k for k in range(at + 1, min(at + _NEAR, len(items))) if _is_row(items[k])), None)
+        if near is None:
+            return None
+        row = items[near]._storage
+        if row.others.get(row.k - near + at) != (storage, storage.version):
+            return None
+        found = row.stack, row.k - near + at
+    return found if first is None or (found[0] is first[0] and found[1] == first[1] + count) else None
+
+
+def _is_row(item: Any) -> bool:
+    return type(item) is TracedArray and type(item._storage) is RowStorage
 
 
 def _part(stack: Atom, start: int, count: int) -> Atom:
@@ -104,8 +131,8 @@ def stack_of(items: Sequence[Any], atom_of: Any) -> Atom | None:
     while k < len(items):
         count = _run(items, k)
         if count > 1:
-            storage = items[k]._storage
-            parts.append(_part(storage.stack, storage.k, count))
+            stack, row = _row_of(items, k)
+            parts.append(_part(stack, row, count))
         else:
             atom, count = atom_of(items[k]), 1
             parts.append(reshape(cast(atom, atom.aval.dtype), (1, *atom.aval.shape)))

@@ -450,7 +450,7 @@ def _reversed(run: Any, x: Any) -> Any:
 
 
 _SETS = (set, frozenset)
-_REVERSED = {*PLAIN, dict, set, frozenset}  # that `reversed` may look at, or that it refuses
+_REVERSED = {*PLAIN, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
     id(issubclass): _issubclass, id(type): _type, id(callable): _callable,

@@ -15,7 +15,7 @@ SETUP = """
 import types
 from collections import deque
 import numpy as np
-h, h2, log = [], [0.5, 1.0], []
+h, h2, log, d = [], [0.5, 1.0], [], dict(a=0.5, b=1.0, c=2.0)
 box = types.SimpleNamespace(now=None, array=np.ones(3), last=deque([1.0, 2.0], 4), v=0.5, n=0)
 def f(x):
     s, y, z, q, p, n = np.sum(x * x), x * 2, x * 3, [], [], 0
@@ -38,7 +38,7 @@ def as_in_python(body: str, setup: str = "", calls: int = 3) -> None:
     for k in range(calls):
         x, other = (np.array([0.5, 1.0, 1.5]) + k for _ in range(2))
         states = [
-            {**{name: world[name] for name in ("h", "h2", "log", "box")}, "result": function(given), "x": given}
+            {**{name: world[name] for name in ("h", "h2", "log", "d", "box")}, "result": function(given), "x": given}
             for world, function, given in ((mine, f, x), (plain, plain["f"], other))
         ]
         found = difference(states[0], states[1])

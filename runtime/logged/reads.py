@@ -227,10 +227,10 @@ class ReadLog:
         """The run gets *shown* for a part of an argument."""
         self._edges[_place(owner, how, key)] = shown
 
-    def stores(self) -> set[int]:
-        """The ids of the dicts that have the names of the objects and modules that were found."""
+    def stores(self) -> Counter[int]:
+        """The ids of the dicts that have the names of the objects and modules that were found, and of how many."""
         named = [n.obj for n in self._walker.memo.values() if n.kind in _NAMED]
-        return {id(store) for store in map(dict_of, named) if store is not None}
+        return Counter(id(store) for store in map(dict_of, named) if store is not None)
 
     def ids(self) -> set[int]:
         """The ids of the objects that were found."""

@@ -417,3 +417,5 @@ class Writing:
             )
             if isinstance(entry, WrittenNames) and self.reads.node_of(store) is not None:
                 raise self.refuse("an assignment of an attribute, which is found in a dict, too")
+            if isinstance(entry, WrittenNames) and store is not entry.owner and stores[id(store)] > 1:
+                raise self.refuse("an assignment of an attribute, which another object has, too")

@@ -19,3 +19,16 @@ READS = (
 def test_dicts(read):
     for change in CHANGES:
         as_in_python(f"{change}\nn = {read}\nd.clear()\nd.update(a=0.5, b=1.0, c=2.0)", calls=2)
+
+
+ONE_STORE = """
+class Borg:
+    common = {"v": 0.5}
+    def __init__(self): self.__dict__ = self.common
+one, two = Borg(), Borg()
+"""
+
+
+@pytest.mark.parametrize("body", ["one.v += 1.0\ns = s + two.v", "one.v += s\ntwo.v += s\nh.append(one.v)", "one.v += s"])
+def test_objects_with_one_dict_of_attributes(body):
+    as_in_python(f"{body}\nlog.append(two.v)", ONE_STORE)

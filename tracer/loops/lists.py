@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,14 @@ from .row_writes import value_of
 from .values import NUMBERS
 
 
+class Appended(NamedTuple):
+    """A value, where the stack of it is (-1: there is none), and what iterations before have appended in its place."""
+
+    value: Any
+    at: int
+    earlier: Sequence[Any]
+
+
 class Lists:
     """The lists to which *marked* has appended, if their elements can be stacked; else the ``reason`` why not.  *after*
     knows which arrays the elements are: an array that is made in the iteration is another one each time, and one that
@@ -33,8 +41,8 @@ class Lists:
         self.rows: list[list[tuple[Any, int]]] = []  # of each list: the values, and where the stack of each is
         self._forms: dict[int, Affine] = {}  # of Python integers, by the id of the value
         self._at: dict[int, int] = {}  # by the id of a value: where its stack is
-        self._given: dict[int, tuple[Any, int, Sequence[Any]]] = {}  # by it: it, the same, and what was appended before
-        self._columns: dict[int, Sequence[Any]] = {}  # what it is in all iterations
+        self._given: dict[int, Appended] = {}  # by the same
+        self._columns: dict[int, list[Any]] = {}  # what it is in all iterations
         if not marked.appends:
             return
         if length is None or length.constant is None or wanted.stops:
@@ -110,49 +118,58 @@ class Lists:
 
     def extend(self, results: LoopResults) -> None:
         """Have the lists hold what all iterations have appended."""
-        lists = [(target, rows) for (target, *_), rows in zip(self.marked.appends.values(), self.rows, strict=True)]
-        for target, rows in lists:
+        lists = []
+        for (target, *_), rows in zip(self.marked.appends.values(), self.rows, strict=True):
             for loop in self.home.open_loops:
                 if id(target) not in loop.made:
                     loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
             before = self.marked.folded if any(at >= 0 for _, at in rows) else 0
+            given = []
             for k, (value, at) in enumerate(rows):
-                earlier = target[-len(rows) + k :: -len(rows)][1 : 1 + before][::-1]
-                self._given.setdefault(id(value), (value, at, earlier))
+                given.append(Appended(value, at, target[-len(rows) + k :: -len(rows)][1 : 1 + before][::-1]))
+                self._given[id(value)] = given[-1]
             del target[-len(rows) * (1 + before) :]
-        several = len(self._at) < sum(at >= 0 for _, rows in lists for _, at in rows)
+            lists.append((target, given))
+        several = len(self._at) < sum(x.at >= 0 for _, given in lists for x in given)
         every = [
-            (None if several else self._woven(rows, results)) or [self._column(value, results) for value, _ in rows]
-            for _, rows in lists
+            (None if several else self._woven(given, results)) or [self._column(x, results) for x in given]
+            for _, given in lists
         ]
         for (target, _), columns in zip(lists, every, strict=True):
             for each in columns if len(columns) == 1 else zip(*columns, strict=True):
                 target.extend(each)
 
-    def _column(self, value: Any, results: LoopResults) -> Sequence[Any]:
-        """What *value* is in all iterations."""
-        known = self._columns.get(id(value))
-        if known is None:
-            known = self._columns[id(value)] = self._made(*self._given[id(value)], results)
-        return known
-
-    def _made(self, value: Any, at: int, earlier: Sequence[Any], results: LoopResults) -> Sequence[Any]:
-        """The same; iterations before this one have appended *earlier*."""
+    def _column(self, given: Appended, results: LoopResults) -> Sequence[Any]:
+        """What *given* is in all iterations."""
+        value, at, earlier = given
         if at < 0:
             form = self._forms.get(id(value))
-            if form is not None:
-                return [*earlier, *self._integers(form, self.count)]
-            if not self._is_new(value):
-                return [*earlier, *[value] * self.count]
+            return [*earlier, *(self._same(value) if form is None else self._integers(form, self.count))]
+        if id(value) not in self._columns:
+            self._columns[id(value)] = self._rows(given, results)
+        return self._columns[id(value)]
+
+    def _same(self, value: Any) -> list[Any]:
+        """What *value*, which is equal in all iterations, is in this one and those after it."""
+        if not self._is_new(value):
+            return [value] * self.count
+        if id(value) not in self._columns:
             again = [self._again(value) for _ in range(self.count - 1)]
-            return [*earlier, *again, self.after.memo.get(id(value), value)]
+            self._columns[id(value)] = [*again, self.after.memo.get(id(value), value)]
+        return self._columns[id(value)]
+
+    def _rows(self, given: Appended, results: LoopResults) -> list[Any]:
+        """What *given*, which differs, is in all iterations."""
+        value, at, earlier = given
         leaf = self.after.identities.stand_ins.get(id(value))
         end = None if leaf is None else self.after.identities.ends[id(leaf)]
         if leaf is not None and id(end) in self._given and self._is_new(end):  # each is what was appended before
-            first = unmarked(self.home, earlier[0]) if earlier else leaf.before
-            column = self._column(end, results)
+            old = [unmarked(self.home, x) for x in earlier[:1]] or [leaf.before]
+            column = self._column(self._given[id(end)], results)
+            if self._given[id(end)].at < 0:
+                old, column = [*[unmarked(self.home, x) for x in earlier], leaf.before], self._same(end)
             self._is_last(value, column, -2)
-            return [first, *column[:-1]]
+            return [*old, *column[:-1]]
         stack: Atom = results.stacked[at]
         if isinstance(value.atom, Pair):
             stack = Pair(stack, results.stacked[at + 1], value.atom.aval.dtype)
@@ -172,7 +189,7 @@ class Lists:
             found[len(earlier) + k] = old
         return {k: x for k, x in found.items() if (class_of(x) is np.ndarray if type(x) is TracedArray else x != x)}
 
-    def _is_last(self, value: Any, rows: list[Any], k: int) -> None:
+    def _is_last(self, value: Any, rows: Any, k: int) -> None:
         """Have row *k* be the array that a name or place has after the loop, if *value* is one array with that."""
         last = self.after.memo.get(id(value))
         if value._steps:
@@ -189,18 +206,18 @@ class Lists:
         found._storage.c_order, found._storage.array0d = value.known_c_order(), True
         return found
 
-    def _woven(self, rows: Sequence[tuple[Any, int]], results: LoopResults) -> list[Sequence[Any]] | None:
+    def _woven(self, rows: Sequence[Appended], results: LoopResults) -> list[Sequence[Any]] | None:
         """The rows of one stack, where several values of one kind are appended in turn."""
         like = rows[0][0]
-        if len(rows) < 2 or not all(at >= 0 and type(x) is TracedArray and x.aval == like.aval for x, at in rows):
+        if len(rows) < 2 or not all(at >= 0 and type(x) is TracedArray and x.aval == like.aval for x, at, _ in rows):
             return None
-        if like.aval.is_complex or len({class_of(x) for x, _ in rows}) > 1:
+        if like.aval.is_complex or len({class_of(x) for x, *_ in rows}) > 1:
             return None
-        if any(id(x) in self.after.identities.stand_ins for x, _ in rows):
+        if any(id(x) in self.after.identities.stand_ins for x, *_ in rows):
             return None
-        shape, count = like.aval.shape, self.count + len(self._given[id(like)][2])
-        parts = [reshape(results.stacked[at], (count, 1, *shape)) for _, at in rows]
+        shape, count = like.aval.shape, self.count + len(rows[0].earlier)
+        parts = [reshape(results.stacked[at], (count, 1, *shape)) for _, at, _ in rows]
         found = rows_of(reshape(concat(parts, 1), (count * len(rows), *shape)), like, count * len(rows), self.home)
-        for k, (value, _) in enumerate(rows):
+        for k, (value, *_) in enumerate(rows):
             self._is_last(value, found, k - len(rows))
         return [found]

@@ -35,6 +35,8 @@ ONE_OR_MORE = {
     "of an inner loop": "z = np.tanh(x)\nfor i in range(17):\n    h.append(z)",
     "of a short inner loop": "z = np.tanh(x)\nfor i in range(2):\n    h.append(z)",
     "views": "q.append(np.tanh(x)[:2])",
+    "one number in two lists": "q.append(0)\nq.append(s * j)\np.append(0)",
+    "one that is equal each time, and the one before": "q.append(y)\ny = np.tanh(x)\np.append(y)\nq.append(s * j)",
     "numbers": "q.append(2 * j + 1)\nq.append(s * j)",
 }
 READ = {

@@ -29,6 +29,8 @@ one, two = Borg(), Borg()
 """
 
 
-@pytest.mark.parametrize("body", ["one.v += 1.0\ns = s + two.v", "one.v += s\ntwo.v += s\nh.append(one.v)", "one.v += s"])
+@pytest.mark.parametrize(
+    "body", ["one.v += 1.0\ns = s + two.v", "one.v += s\ntwo.v += s\nh.append(one.v)", "one.v += s"]
+)
 def test_objects_with_one_dict_of_attributes(body):
     as_in_python(f"{body}\nlog.append(two.v)", ONE_STORE)

@@ -94,7 +94,7 @@ class Containers(LibraryObjects):
                 return self._missing(obj, node, kind, index)
             if (now := self.now(obj)) is not obj:
                 return item_of(self.recorder, now, index)
-            if kind is not list or not (type(index) is int and index >= 0):  # which nothing that is appended is
+            if kind is not list or not (type(index) is int and 0 <= index < len(obj)):  # no element that is appended
                 self.looked_at(obj)
             found = obj[index]
             if issubclass(kind, dict):

@@ -8,7 +8,8 @@ from small_worlds import as_in_python
 CHANGES = ("d.popitem()", "d['e'] = s", "d['a'] = d.pop('a') + s", "del d['b']", "d.update(f=1.0)", "d['b'] = s", "")
 READS = (
     "next(reversed(d), 'z')", "list(reversed(d.items()))", "next(iter(d))", "sorted(d)", "max(d)", "list(d)[-1]",
-    "[*d]", "dict(d)", "d | {'z': 1.0}", "{**d}", "len(d)", "'b' in d", "list(d.values())", "d.copy()", "sum(d.values())",
+    "[*d]", "dict(d)", "d | {'z': 1.0}", "{**d}", "len(d)", "'b' in d", "list(d.values())", "d.copy()",
+    "sum(d.values())",
     "[key for key in d]", "tuple(d.items())", "dict.fromkeys(d, 1.0)", "list(map(str, d))", "list(zip(d, d.values()))",
     "min(d, key=d.get)", "set(d)", "d == {'a': 0.5}", "any(key == 'e' for key in d)", "list(enumerate(d))",
     "d.keys() & {'a', 'e'}", "d.keys() - {'a'}", "d.items() >= {'a': 0.5}.items()", "'-'.join(d)", "f'{len(d)}'",

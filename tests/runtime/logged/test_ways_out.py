@@ -40,10 +40,16 @@ def test_a_return_in_finally_hides_no_refusal():
 
 
 STOPPING = {
-    "continued": "    if j % 3 == 1:\n        continue\n    n += 1\n    if box.v > 1.0:\n        return [s]",
-    "continued, a number outside": "    if j % 3 == 1:\n        continue\n    box.n += 1\n    if box.v > 1.0:\n        break",
-    "continued, a sum": "    if j % 3 == 1:\n        continue\n    s = s + 0.5\n    n += 1\n    if s > 1e9:\n        break",
-    "at an answer": "    if j % 4 == 2:\n        n += 2\n    if j % 5 == 3:\n        s = s * 0.5\n    if j == 30:\n        break",
+    "continued": ("    if j % 3 == 1:\n        continue\n    n += 1\n    if box.v > 1.0:\n        return [s]"),
+    "continued, a number outside": (
+        "    if j % 3 == 1:\n        continue\n    box.n += 1\n    if box.v > 1.0:\n        break"
+    ),
+    "continued, a sum": (
+        "    if j % 3 == 1:\n        continue\n    s = s + 0.5\n    n += 1\n    if s > 1e9:\n        break"
+    ),
+    "at an answer": (
+        "    if j % 4 == 2:\n        n += 2\n    if j % 5 == 3:\n        s = s * 0.5\n    if j == 30:\n        break"
+    ),
 }
 
 

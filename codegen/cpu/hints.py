@@ -14,6 +14,7 @@ import llvmlite.ir as ir
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
 SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
+PLAIN = "plain"  # LLVM unrolls it if it knows the number of iterations; else that is much code, and no faster
 REPEATED = (
     "repeated"  # a loop that is no faster unrolled on a CPU; on a device, what is small stays in registers by that
 )
@@ -26,6 +27,7 @@ _HINTS = {
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
     UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
     ROLLED: '!{!"llvm.loop.unroll.disable"}',
+    PLAIN: '!{!"llvm.loop.unroll.runtime.disable"}',
     REPEATED: '!{!"llvm.loop.unroll.disable"}',
 }
 

@@ -23,7 +23,7 @@ from ..schedule.loop_tree import Loop, ScheduleItem, Statement, loops_of, statem
 from ..schedule.schedule import SHORT, interior, short
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
-from .hints import REPEATED, SCALAR, SIMPLE, UNROLLED, give_hint
+from .hints import PLAIN, REPEATED, SCALAR, SIMPLE, UNROLLED, give_hint
 from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
@@ -231,8 +231,7 @@ class ItemEmitter(ValueEmitter):
         inner = loops_of(loop)
         if inner:  # loops of many turns, again for each of this one's, are much code and no faster
             hint = REPEATED if len(inner) > 1 and any(item.dim not in self.program.static for item in inner) else ""
-        if hint:
-            give_hint(back, hint)
+        give_hint(back, hint or PLAIN)
         b.position_at_end(after)
 
     def _turn(self, loop: Loop, i: ir.Value, home: ir.Block, body: ir.Block) -> ir.Block:

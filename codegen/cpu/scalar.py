@@ -20,7 +20,7 @@ from ...tracer.ir.aval import BFLOAT16, COMPLEX, FLOAT16, FLOAT_KINDS, HALF
 from ...tracer.ops.special import UfuncOutput
 from . import vecmath
 from .c_functions import CFunction, c_function
-from .hints import give_hint
+from .hints import PLAIN, give_hint
 from .symbols import ufunc_symbols
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -332,7 +332,7 @@ def cell(entry: ir.IRBuilder, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
 
 
 @contextmanager
-def ranging(b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = "") -> Iterator[ir.Value]:
+def ranging(b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = PLAIN) -> Iterator[ir.Value]:
     """A context for a loop over *first*, *first* + *step*, ... below *end*, none of them negative: code written inside
     is its body."""
     before, body, after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
@@ -344,8 +344,7 @@ def ranging(b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hin
     following = b.add(i, step, flags=("nuw", "nsw"))
     i.add_incoming(following, b.block)
     back = b.cbranch(b.icmp_signed("<", following, end), body, after)
-    if hint:
-        give_hint(back, hint)
+    give_hint(back, hint)
     b.position_at_end(after)
 
 
@@ -354,7 +353,7 @@ def least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.icmp_signed("<", x, y), x, y)
 
 
-def counting(b: ir.IRBuilder, n: ir.Value, hint: str = "") -> AbstractContextManager[ir.Value]:
+def counting(b: ir.IRBuilder, n: ir.Value, hint: str = PLAIN) -> AbstractContextManager[ir.Value]:
     """A context for a loop over 0 <= i < n."""
     return ranging(b, I64(0), n, I64(1), hint)
 

@@ -35,7 +35,10 @@ class Coloring:
 
 def columns_colored(pattern: Pattern, most: int) -> Coloring | None:
     """Column colours for forward mode; None where more than *most* are needed."""
-    found = _columns(pattern.indptr, pattern.indices, pattern.shape[1], most)
+    counts = np.diff(pattern.indptr)
+    if counts.max(initial=0) > most:  # the columns of a row all differ
+        return None
+    found = _columns(*transposed(pattern.indptr, pattern.indices, pattern.shape[1]), len(counts), most)
     if found is None:
         return None
     return Coloring(int(found.max(initial=-1)) + 1, found, pattern.rows, found[pattern.indices])
@@ -44,8 +47,9 @@ def columns_colored(pattern: Pattern, most: int) -> Coloring | None:
 def rows_colored(pattern: Pattern, most: int) -> Coloring | None:
     """Row colours for reverse mode, as column colours of the transpose: entry k is in element ``rows[k]`` of the
     product from the left with the seed of colour ``colors[k]``."""
-    indptr, indices = transposed(pattern.indptr, pattern.indices, pattern.shape[1])
-    found = _columns(indptr, indices, pattern.shape[0], most)
+    if np.bincount(pattern.indices).max(initial=0) > most:
+        return None
+    found = _columns(pattern.indptr, pattern.indices, pattern.shape[1], most)
     if found is None:
         return None
     return Coloring(int(found.max(initial=-1)) + 1, found, pattern.indices, found[pattern.rows])
@@ -58,14 +62,12 @@ def transposed(indptr: np.ndarray, indices: np.ndarray, columns: int) -> tuple[n
     return np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=columns))]), rows[order]
 
 
-def _columns(indptr: np.ndarray, indices: np.ndarray, columns: int, most: int) -> np.ndarray | None:
-    if np.diff(indptr).max(initial=0) > most:  # the columns of a row all differ
-        return None
-    starts, rows = transposed(indptr, indices, columns)
+def _columns(starts: np.ndarray, rows: np.ndarray, count: int, most: int) -> np.ndarray | None:
+    """The colour of each column, of which *rows* are those from ``starts[k]`` on, of *count*."""
     best: np.ndarray | None = None
-    orders = [np.argsort(-np.diff(starts), kind="stable"), np.arange(columns)]
-    for order in orders[: 1 if len(indices) > _LONG else 2]:
-        found = _greedy(starts, rows, order, len(indptr) - 1)
+    orders = [np.argsort(-np.diff(starts), kind="stable"), np.arange(len(starts) - 1)]
+    for order in orders[: 1 if len(rows) > _LONG else 2]:
+        found = _greedy(starts, rows, order, count)
         if best is None or found.max(initial=-1) < best.max(initial=-1):
             best = found
     assert best is not None

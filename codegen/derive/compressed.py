@@ -112,7 +112,9 @@ def symmetric(pattern: Pattern) -> Pattern:
     rows, columns = pattern.rows.astype(np.int64), pattern.indices.astype(np.int64)
     size = pattern.shape[0]
     keys = np.sort(np.concatenate([rows * size + columns, columns * size + rows]))
-    return _of_keys(keys[_fresh(keys)], pattern.shape, pattern.relies_on)
+    keys = keys[_fresh(keys)]
+    rows = keys // max(size, 1)
+    return _of_entries(rows, keys - rows * size, pattern.shape, pattern.relies_on)
 
 
 def _fresh(keys: np.ndarray) -> np.ndarray:
@@ -120,11 +122,13 @@ def _fresh(keys: np.ndarray) -> np.ndarray:
     return np.append(True, keys[1:] != keys[:-1])[: len(keys)]
 
 
-def _of_keys(keys: np.ndarray, shape: tuple[int, int], relies_on: dict[Var, np.ndarray]) -> Pattern:
-    rows = keys // max(shape[1], 1)
-    kind = np.int32 if max(len(keys), shape[1]) < 2**31 else np.int64
+def _of_entries(
+    rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], relies_on: dict[Var, np.ndarray]
+) -> Pattern:
+    """The pattern with these entries, row by row."""
+    kind = np.int32 if max(len(rows), shape[1]) < 2**31 else np.int64
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(kind)
-    return Pattern(shape, indptr, (keys - rows * shape[1]).astype(kind), relies_on)
+    return Pattern(shape, indptr, columns.astype(kind), relies_on)
 
 
 def jacobian_program(
@@ -144,26 +148,35 @@ def jacobian_program(
     columns = np.concatenate([c for _, c in copies]) if copies else np.zeros(0, np.int64)
     # each entry is made of the entries of the local Jacobian: at these rows, in these columns of `wrt`
     terms = _taken(local, origin)
-    keep = columns[local.indices[terms.entry]] >= 0
-    row, entry = terms.row[keep], terms.entry[keep]
-    keys = row * shape[1] + columns[local.indices[entry]]
-    order = np.argsort(keys, kind="stable")
-    keys, entry = keys[order], entry[order]
+    row, entry, column = terms.row, terms.entry, columns[local.indices[terms.entry]]
+    if column.min(initial=0) < 0:
+        row, entry, column = [x[column >= 0] for x in (row, entry, column)]
+    keys = row * shape[1] + column
+    if np.any(keys[1:] < keys[:-1]):
+        order = np.argsort(keys, kind="stable")
+        keys, row, entry, column = [x[order] for x in (keys, row, entry, column)]
     first = _fresh(keys)
-    pattern = _of_keys(keys[first], shape, {**known_values.asked, **local.relies_on})
+    pattern = _of_entries(row[first], column[first], shape, {**known_values.asked, **local.relies_on})
     reverse = rows_colored(local, most)
     limit = most if reverse is None else min(most, int(reverse.count * REVERSE_COST))
     forward = columns_colored(pattern, limit)
     if reverse is not None and forward is None:
-        number = np.cumsum(first) - 1  # of the entry that a term belongs to
-        turn = np.arange(len(keys)) - np.flatnonzero(first)[number]
-        places = np.full((int(turn.max(initial=0)) + 1, pattern.nnz), -1, np.int64)
-        places[turn, number] = reverse.colors[entry] * len(columns) + reverse.rows[entry]
+        found = reverse.colors[entry] * len(columns) + reverse.rows[entry]
+        places = found[None] if first.all() else _in_turns(first, found)
         return SparseProgram(pattern, "reverse", reverse, inner, sources, [v for v, _ in copies], places)
     if forward is None:
         return None
     places = forward.colors * shape[0] + forward.rows
     return SparseProgram(pattern, "forward", forward, nodes, outputs, wrt, places[None])
+
+
+def _in_turns(first: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """The places *found* of the terms of each entry, one below the other, else -1; *first*: where an entry begins."""
+    number = np.cumsum(first) - 1  # of the entry that a term belongs to
+    turn = np.arange(len(first)) - np.flatnonzero(first)[number]
+    places = np.full((int(turn.max(initial=0)) + 1, int(first.sum())), -1, np.int64)
+    places[turn, number] = found
+    return places
 
 
 def dense_program(nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[Var]) -> SparseProgram:

@@ -79,6 +79,9 @@ class IndexSets:
             return nothing(len(rows))
         if self.indptr is None:
             _check(len(rows) * self.indices.shape[1])
+            evenly = _evenly(rows)
+            if evenly is not None:
+                return IndexSets(self.indices[evenly])
             found = self.indices[rows]
             if len(rows) and rows.min() < 0:
                 found[rows < 0] = -1
@@ -153,6 +156,15 @@ class IndexSets:
         found = np.full((len(self), width), -1, self.indices.dtype)
         found[np.arange(width) < counts[:, None]] = self.indices
         return IndexSets(found)
+
+
+def _evenly(rows: np.ndarray) -> slice | None:
+    """*rows* as a slice, if they are one from the first to the last: a view need not be copied."""
+    if len(rows) < 2 or rows[0] < 0 or rows[1] <= rows[0]:
+        return None
+    step, end = int(rows[1] - rows[0]), int(rows[-1]) + 1
+    even = rows[-1] == rows[0] + step * (len(rows) - 1) and np.all(np.diff(rows) == step)
+    return slice(int(rows[0]), end, step) if even else None
 
 
 def _side_by_side(arrays: Sequence[np.ndarray]) -> np.ndarray:

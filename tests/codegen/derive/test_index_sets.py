@@ -26,3 +26,13 @@ def test_unions_of_sets_that_have_much_in_common(rows, held):
     found = union(sets if held == "array" else [sets[0].ragged(), *sets[1:]])
     assert as_sets(found) == wanted
     assert as_sets(found.distinct()) == wanted
+
+
+@pytest.mark.parametrize(
+    "rows", [[2], [1, 3, 5, 7], [0, 1, 2], [3, 3, 3], [5, 3, 1], [0, 2, 3, 6], [-1, 0, 1], [2, 4, -1], []]
+)
+def test_rows_that_are_taken(rows):
+    sets = IndexSets(np.arange(16, dtype=np.int32).reshape(8, 2))
+    wanted = [set() if k < 0 else {2 * k, 2 * k + 1} for k in rows]
+    assert as_sets(sets.taken(np.array(rows, np.int64))) == wanted
+    assert as_sets(sets.ragged().taken(np.array(rows, np.int64))) == wanted

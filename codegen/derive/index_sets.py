@@ -136,7 +136,10 @@ class IndexSets:
             flat = (keys - rows * bound).astype(self.indices.dtype)
             return IndexSets(flat, _pointers(np.bincount(rows, minlength=len(self))))._even()
         found = np.sort(_side_by_side([self.indices]), axis=1)
-        found[:, 1:][found[:, 1:] == found[:, :-1]] = -1
+        again = found[:, 1:] == found[:, :-1]
+        if found[:, :1].min(initial=0) >= 0 and not again.any():
+            return IndexSets(found)
+        found[:, 1:][again] = -1
         found[found < 0] = _NONE
         found.sort(axis=1)
         counts = (found < _NONE).sum(1)
@@ -241,9 +244,9 @@ def stacked(sets: Sequence[IndexSets]) -> IndexSets:
     return IndexSets(np.concatenate([s.indices for s in ragged]), _pointers(counts))
 
 
-def as_csr(sets: IndexSets, columns: int) -> Any:
-    """(indptr, indices) of the sparse matrix with these rows: sorted, nothing twice."""
-    found = sets.distinct().ragged()
-    assert found.indptr is not None
-    kind = np.int32 if max(len(found.indices), columns) < _NONE else np.int64
-    return found.indptr.astype(kind), found.indices.astype(kind)
+def as_csr(blocks: Sequence[IndexSets], columns: int) -> Any:
+    """(indptr, indices) of the sparse matrix with the rows of these, one after the other: sorted, nothing twice."""
+    found = [block.distinct().ragged() for block in blocks]
+    indices = np.concatenate([x.indices for x in found])
+    kind = np.int32 if max(len(indices), columns) < _NONE else np.int64
+    return _pointers(np.concatenate([x.counts for x in found])).astype(kind), indices.astype(kind)

@@ -93,7 +93,7 @@ def pattern_of(
             if isinstance(sets, Everything):
                 return None
             rows.append(union(sets) if sets else nothing(out.aval.size))
-        indptr, indices = as_csr(stacked(rows or [nothing(0)]), columns)
+        indptr, indices = as_csr(rows or [nothing(0)], columns)
     except TooManyError:
         return None
     return Pattern((sum([o.aval.size for o in outputs]), columns), indptr, indices, analysis.known.asked)
@@ -314,7 +314,7 @@ class Analysis:
             return ()
         if isinstance(sets, Everything) or isinstance(made_of, Everything):
             return EVERYTHING
-        indptr, results = as_csr(union(made_of), count)
+        indptr, results = as_csr([union(made_of)], count)
         order = np.argsort(results, kind="stable")
         places = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[order]
         ends = np.append(0, np.cumsum(np.bincount(results, minlength=count)))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from effect_state_grammar import KINDS
 from effect_state_programs import Call, EffectProgram, Node, minimal, program, quietly
+from effect_state_python import EVERY_KIND
 from selection import seeds
 
 from tracegrad.runtime.launch.kernel_cache import kernels
@@ -42,6 +43,18 @@ def test_effect_state_steps(start):
     kernels.clear()
 
 
+@pytest.mark.parametrize("start", seeds(30, quick=10, block=BLOCK))
+@pytest.mark.parametrize("family", ["long", "python", "all"])
+def test_effect_state_families(family, start):
+    """With loops that are long enough for loop nodes, and with Python's own constructs."""
+    for seed in range(start, start + BLOCK):
+        case = program(seed, family=family)
+        verdict = quietly(case)
+        if verdict.failed:
+            pytest.fail(f"seed {seed}: {verdict.kind}: {verdict.text}\n{case.text}", pytrace=False)
+    kernels.clear()
+
+
 # ---- the tools themselves ------------------------------------------------------------------------------------------
 
 
@@ -61,10 +74,10 @@ def one(kind, *statements, result="s", mode="value", changes=()):
     return EffectProgram(0, [kind], "function", [Node(s) for s in statements], result, calls)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_every_statement_is_python(kind):
     """None is there that plain Python can't run, which would be judged by its exception alone."""
-    for text in (*KINDS[kind].statements, *KINDS[kind].changes):
+    for text in (*EVERY_KIND[kind].statements, *EVERY_KIND[kind].changes):
         for word, value in (("NUM", "s"), ("INT", "k"), ("ARR", "y"), ("TEST", "(s > 0)")):
             text = text.replace(word, value)
         compile(one(kind, text).source("_0"), "one.py", "exec")

@@ -341,6 +341,11 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
     if kind is types.FunctionType and node.kind == "function" and not node.extra:
         if (written := run.written(obj, name)) is not MISSING:
             return written
-        if name in obj.__dict__:
-            return reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
+        if name not in obj.__dict__ and not hasattr(kind, name):
+            reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+            return getattr(obj, name)  # raises
+    if kind in (types.FunctionType, functools.partial) and name in obj.__dict__:
+        return reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
+    if kind is types.MethodType and not hasattr(kind, name):
+        return load(run, reads.read(node, "attr", "__func__", obj.__func__, node.label), name)
     raise not_closed(f"`.{name}` of `{node.label}`")

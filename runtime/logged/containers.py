@@ -143,12 +143,11 @@ class Containers(LibraryObjects):
     def index(self, kind: type, index: Any) -> Any:
         """An index or key of an object of the class *kind*, about which code in C may ask nothing that is unseen."""
         if type(index) is slice:
-            for part in (index.start, index.stop, index.step):
-                if type(part) not in PLAIN:
-                    raise self.refuse("a slice of objects")
-            return index
+            parts = index.start, index.stop, index.step
+            return index if all(type(x) in PLAIN for x in parts) else slice(*map(self._as_index, parts))
         if kind in PLAIN:
-            return self.handed(self.as_number(index), False)
+            given = type(index)([self._as_index(x) for x in index]) if type(index) is tuple else self._as_index(index)
+            return self.handed(given, False)
         if kind in CONTAINERS or self.reads.library(kind):
             if issubclass(kind, dict):
                 self.check_key(index)
@@ -161,6 +160,13 @@ class Containers(LibraryObjects):
         if kind.__members__.get(found.name) is not found:
             raise self.refuse(f"a member of {kind.__qualname__} without a name")
         return load(self, kind, found.name)
+
+    def _as_index(self, x: Any) -> Any:
+        """A part of an index of an array: of an object of the user's, the number that it stands for."""
+        if type(x) is slice:
+            return self.index(list, x)
+        x = self.as_number(x)
+        return self.special(x, "__index__") if self.is_users(x) and found_in(type(x), "__index__")[0] else x
 
     def as_number(self, x: Any, *names: str) -> Any:
         """A member of an enumeration of numbers or texts (``IntEnum``) as the value that it is, for code which takes it
@@ -206,10 +212,25 @@ class Containers(LibraryObjects):
     def special(self, obj: Any, name: str, *args: Any) -> Any:
         """A special method of an object of the user's class."""
         base, raw = found_in(type(obj), name)
+        if isinstance(obj, enum.Flag) and raw is vars(enum.Flag).get(name):
+            return self._of_flags(raw, obj, *args)
         if base is None or type(raw) is not types.FunctionType or self.reads.library(base):
             raise self.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
         self.reads.read_class(base, name, raw)
         return self.call(raw, obj, *args)
+
+    def _of_flags(self, method: Any, *flags: Any) -> Any:
+        """A method of ``enum.Flag``, which goes by the values of the members."""
+        for flag in flags:
+            node = self.reads.node_of(flag)
+            if not isinstance(flag, enum.Flag):
+                raise self.refuse(f"{method.__name__} of a flag and of what is none")
+            if node is not None:
+                self.reads.read(node, "attr", "_value_", flag.__dict__["_value_"], f"{node.label}.value")
+        self.reads.pin(type(flags[0]))
+        self.reads.names(method.__name__)
+        found = method(*flags)
+        return self.seen(found, type(found).__name__) if isinstance(found, enum.Flag) else found
 
     # ---- iteration
 

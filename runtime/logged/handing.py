@@ -94,14 +94,14 @@ class Handing(Writing):
                 raise self.refuse("a function that is handed to a library")
             call = functools.partial(call_jitted, self, value, source)
             return functools.update_wrapper(lambda *args, **kwargs: call(args, kwargs), value)
+        if kind is functools.partial:
+            return self._partial(value, callbacks, depth)
         node = self.reads.node_of(value)
         if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
             return value
         if node is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.library(kind):
-            if kind is functools.partial:
-                return self._partial(value, callbacks, depth)
             if (setting := leaf_setting(value)) is not None:
                 self.reads.depends(setting)
             if hasattr(kind, "__next__"):
@@ -123,10 +123,13 @@ class Handing(Writing):
         return value if same else tuple.__new__(type(value), found)
 
     def _partial(self, value: functools.partial[Any], callbacks: bool, depth: int) -> Any:
-        if self.reads.node_of(value) is not None or not callbacks:
+        if not callbacks:
             raise self.refuse("a partial that is handed to a library")
-        function, args = [self.handed(part, True, depth + 1) for part in (value.func, value.args)]
-        keywords = {name: self.handed(part, True, depth + 1) for name, part in value.keywords.items()}
+        parts, node = (value.func, value.args, value.keywords), self.reads.node_of(value)
+        if node is not None:
+            names = "func", "args", "keywords"
+            parts = tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
+        function, args, keywords = [self.handed(part, True, depth + 1) for part in parts]
         return functools.partial(function, *args, **keywords)
 
     def is_ours(self, f: types.FunctionType) -> bool:

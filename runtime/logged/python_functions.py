@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import decimal
 import enum
 import functools
 import inspect
 import itertools
+import logging
 import operator
 import types
 import warnings
@@ -23,6 +25,7 @@ from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ...tracer.record.shown_text import TextOfValues
 from ..state.kept_list import LENGTH
+from ..state.libraries import DECIMAL
 from ..state.rebuild import slots
 from .attributes import found_in, load
 from .callees import own_answer
@@ -294,6 +297,17 @@ def _filter_warnings(function: Any) -> Callable[..., Any]:
     return call
 
 
+def _get_logger(run: Any, name: Any = None) -> Any:
+    if not (name is None or type(name) is str):
+        raise run.refuse("logging.getLogger()")
+    return run.seen(logging.getLogger(name), f"logging.getLogger({'' if name is None else repr(name)})")
+
+
+def _get_context(run: Any) -> Any:
+    run.reads.depends(DECIMAL)
+    return decimal.getcontext().copy()  # into which nothing is written
+
+
 def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 1:
         return run.made(dict(*args, **kwargs))
@@ -475,7 +489,8 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(operator.getitem): lambda run, a, b: run.item(a, b),
     id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
     id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
-    id(warnings.warn): warn,
+    id(warnings.warn): warn, id(logging.getLogger): _get_logger,
+    id(decimal.getcontext): _get_context,
     id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
     id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
     **{id(f): _of_itertools(f) for f in _ITERTOOLS}, id(itertools.starmap): _starmap,

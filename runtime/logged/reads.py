@@ -24,12 +24,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import optree
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.record.integers import limit_of
 from ...tracer.record.recorder import current_recorder
 from ..cuda.arrays import as_device
@@ -37,7 +39,7 @@ from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
 from ..state.kept_list import LENGTH
-from ..state.libraries import ENVIRONMENT
+from ..state.libraries import ENVIRONMENT, LOCALE
 from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
@@ -68,6 +70,7 @@ _BY_IDENTITY = (
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
+_NEVER_CHANGE = frozenset((ShapeDtypeStruct, optree.PyTreeSpec))  # classes of libraries
 _NAMED = ("instance", "pinned", "module", "library", "argument")  # kinds of nodes whose parts have names
 _MAX_NODES = 20_000
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change
@@ -325,6 +328,10 @@ class ReadLog:
         """The answer depends on a setting of a library."""
         self._walker.depends(setting)
 
+    def shows_locale(self) -> None:
+        """A number is written as the locale says."""
+        self.depends(LOCALE)
+
     # ---- values
 
     def visit(self, value: Any, label: str) -> tuple[Leaf | StateNode, Any]:
@@ -540,7 +547,7 @@ class ReadLog:
         self._instances[id(made)] = set(), set()
         return made
 
-    def _of_library(self, value: Any, kind: type, label: str) -> StateNode:
+    def _of_library(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         """An object of a library's class, all of which is what its attributes hold."""
         self._in_this_process(label)
         if (source := python_of(value)) is not None:
@@ -558,7 +565,9 @@ class ReadLog:
             return self._data(value, label)
         store, top = dict_of(value), kind.__module__.partition(".")[0]
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
-        if top not in ("numpy", "scipy") or not plain or self.over:
+        if kind in _NEVER_CHANGE:
+            return Leaf(value, False)
+        if top not in ("numpy", "scipy", "statistics") or not plain or self.over:
             raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
         as_twin = kind.__module__.startswith(_OF_DATA) and not self._as_they_are
         made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))

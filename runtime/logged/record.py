@@ -21,7 +21,6 @@ from ...tracer.ir.errors import (
     MutationError,
     OnlyPythonError,
     OutOfMemoryError,
-    ShapeError,
     TracegradError,
     unrecordable,
 )
@@ -37,7 +36,7 @@ from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers
 from ...tracer.record.recorder import Recorder, recording
-from ...tracer.record.retry import Options, Retry, chosen_anew
+from ...tracer.record.retry import MAX_RUNS, Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
 from ...tracer.reroll.roll import roll
 from ..config import config
@@ -64,7 +63,8 @@ from .texts import RUNS
 from .warned import warnings_refused
 from .writes import Varies
 
-_MOST_RUNS = 16
+_MOST_RUNS = MAX_RUNS
+_AS_THEY_ARE = "numbers outside are asked for: the run is made again with these as they are"
 _MOST_TRIES = 2  # of calls like one whose log was not closed: the first one may have read a file
 _PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
 
@@ -84,7 +84,7 @@ class Logged:
 
     without = frozenset((TENSOR,))  # kinds of leaves that are left to the analysed front end
     #: what any other run would come to, too, or only plain Python can answer; as if there had been no call
-    final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, ShapeError, OnlyPythonError)
+    final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, OnlyPythonError)
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -101,6 +101,7 @@ class Logged:
         self.rows_apart: set[Any] = set()
         self.uncounted: set[tuple[int, str]] = set()
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
+        self.inputs: set[str] = set()  # labels of the numbers outside that are inputs of the last run
         self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
@@ -128,14 +129,18 @@ class Logged:
         self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None,
         retried: Callable[[str], object] | None, look: Look | None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
-        note = self.ended = ""
+        note, tried = "", frozenset[str]()
         for _ in range(_MOST_RUNS):
             unrecordable.clear()
+            self.ended = ""
             try:
                 found = self._record(call, mode, plan, others, look)
                 self.refused.pop(call.key, None)
                 return found
             except NotClosedError as error:
+                if error.lasting and (tried := self._numbers_as_they_are(tried)):
+                    note = _AS_THEY_ARE
+                    continue
                 if error.lasting:
                     self.refused[call.key] = error.reason
                     self.tries[call.key] = self.tries.get(call.key, 0) + 1
@@ -158,7 +163,10 @@ class Logged:
                     raise
                 self.ended = f"it raised {type(error).__name__}"
                 return None
-            except Exception as error:  # the analysed front end meets it, too, and may know what to do
+            except Exception as error:  # a run of Python's meets it, too, and may know what to do
+                if tried := self._numbers_as_they_are(tried):
+                    note = _AS_THEY_ARE
+                    continue
                 self.ended = f"it raised {type(error).__name__}"
                 return None
             finally:
@@ -181,6 +189,16 @@ class Logged:
         with suppress(Retry):
             recorder.open_loops[-1].give_up(f"a loop over symbols can't go on ({type(error).__name__})")
         return recorder.needed
+
+    def _numbers_as_they_are(self, tried: frozenset[str]) -> frozenset[str]:
+        """The numbers outside that the last run had as inputs, which the next one is to have as they are; none where
+        that was *tried*, and has not helped."""
+        if tried:
+            self.contents -= tried
+            return frozenset()
+        found = frozenset(self.inputs - self.contents)
+        self.contents |= found
+        return found
 
     def why(self, call: Call) -> list[Reason]:
         """The reason why the log of the last run of *call* is not closed, if it is not."""
@@ -257,6 +275,7 @@ def _record(
 
     before = {} if others is None else logged.numbers
     reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
+    logged.inputs = reads.varying
     if backend is not None:  # arrays outside are used where they lie
         reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
     recorder.from_outside = reads.met

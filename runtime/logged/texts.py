@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 import types
+from _string import formatter_field_name_split
 from collections.abc import Callable, Iterator
 from string import Formatter
 from typing import Any
@@ -123,7 +124,9 @@ def _of_parts(run: Any, value: Any, kind: type) -> Any:
 
 def format_of(run: Any, value: Any, conversion: str, spec: Any) -> Any:
     """The text of a value in an f-string."""
-    if type(spec) is not str or spec.endswith("n"):
+    if type(spec) is str and spec.endswith("n") and has_known_text(value):
+        run.reads.shows_locale()
+    elif type(spec) is not str or spec.endswith("n"):
         raise run.refuse("a text that is made of values")
     if not conversion:
         return text_of(run, value, lambda x: format(x, spec), "__format__", spec)
@@ -141,10 +144,13 @@ def _filled_in(run: Any, template: str, *args: Any, **kwargs: Any) -> Any:
         found.append(text)
         if field is None:
             continue
-        if not (field == "" or field.isdecimal() or field.isidentifier()) or "{" in (spec or ""):
+        if "{" in field or "{" in (spec or ""):
             raise run.refuse("a text that is made of values")
-        value = kwargs[field] if field.isidentifier() else args[int(field or count)]
-        count += field == ""
+        first, parts = formatter_field_name_split(field)
+        value = args[count if first == "" else first] if type(first) is int or first == "" else kwargs[first]
+        for is_attribute, name in parts:
+            value = run.frame.attr(value, name) if is_attribute else run.item(value, name)
+        count += first == ""
         found.append(format_of(run, value, conversion or "", spec or ""))
     return marked(run, "".join(found))
 
@@ -237,13 +243,20 @@ def log(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> None:
     more = kwargs.get("extra", {})
     if type(more) is not dict or run.reads.node_of(more) is not None or not all(type(name) is str for name in more):
         raise run.refuse(f"logging: .{f.__name__}()")
-    for value in (*rest, *more.values()):
-        if type(value) is not TextOfValues and type(value) not in TRACED and not has_known_text(value):
-            raise run.refuse("a text that is made of values")
-    run.no_carry(rest, "something is logged")
+    rest, more = [_kept(run, value) for value in rest], {name: _kept(run, value) for name, value in more.items()}
+    run.no_carry(more, "something is logged")
     if current_recorder() is not run.recorder:
         raise run.refuse("logging in the body of a loop")
-    _log(run.texts, owner, f.__name__, rest, {"extra": dict(more)} if more else {}, _outside(sys._getframe(1)))
+    _log(run.texts, owner, f.__name__, tuple(rest), {"extra": dict(more)} if more else {}, _outside(sys._getframe(1)))
+
+
+def _kept(run: Any, value: Any, depth: int = 0) -> Any:
+    """A value that is logged, as it is now."""
+    if type(value) is TextOfValues or type(value) in TRACED or has_known_text(value):
+        return value
+    if type(value) not in (list, tuple) or run.reads.node_of(value) is not None or depth > 10:
+        raise run.refuse("a text that is made of values")
+    return type(value)([_kept(run, part, depth + 1) for part in value])
 
 
 def is_enabled(run: Any, logger: Any, *args: Any, **kwargs: Any) -> Any:

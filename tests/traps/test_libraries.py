@@ -41,6 +41,7 @@ import scipy.stats
 from packaging import version as versions
 
 from tracegrad import compile_grad
+from tracegrad.runtime.logged import reads
 from tracegrad.runtime.state import libraries, walk
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
@@ -383,7 +384,9 @@ def test_a_setting_is_read_again(case):
 )  # fmt: skip
 def test_numbers_as_they_are_written_in_the_locale(plain, monkeypatch):
     places = []
-    monkeypatch.setattr(walk, "LOCALE", libraries.LibrarySetting("the locale", lambda: len(places)))
+    setting = libraries.LibrarySetting("the locale", lambda: len(places))
+    monkeypatch.setattr(walk, "LOCALE", setting)
+    monkeypatch.setattr(reads, "LOCALE", setting)
     f = compile_grad(plain)
     for _ in range(4):
         f(X)

@@ -150,6 +150,7 @@ class LoggedStep(Logged):
 
         there = capture.device is not CPU
         reads = StepReads(stands_for, self.contents, self.varying, before, arguments, there)
+        self.inputs = reads.varying
         reads.facts = facts
         reads.begin(self.fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
         run = StepRun(reads, recorder)

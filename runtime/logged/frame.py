@@ -29,7 +29,6 @@ from .kinds import BUILT, EAGER, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
 from .texts import format_of, marked
-from .turns import LoggedFor, LoggedWhile
 from .writes import DELETED
 
 
@@ -361,14 +360,14 @@ class LoggedFrame(FrameChoices):
         if self.run.recorder.row_inputs:
             return PythonFor(iter(over))
         if not self.run.over_symbols:
-            return PythonFor(iter(over)) if self._is_fixed() else LoggedFor(iter(over), self.run)
+            return PythonFor(iter(over))
         return begin(self.run.recorder, over, self.loops[number])
 
     def while_loop(self, number: int) -> Any:
         if self.run.recorder.row_inputs:  # whose rows may end at different iterations
             return _PythonWhile(self.test)
         if not self.run.over_symbols:
-            return super().while_loop(number) if self._is_fixed() else LoggedWhile(self.run)
+            return super().while_loop(number)
         return begin_while(self.run.recorder, self.loops[number])
 
     def is_of(self, x: Any, abstract: type) -> bool:

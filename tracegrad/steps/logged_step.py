@@ -44,6 +44,7 @@ from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import Integers
 from ..tracer.record.retry import Options, Retry
 from .device_program import has_leaves_on_host, is_given_there
+from .loop_tape import LoopTape
 from .outside import Outside
 from .state_visitors import tensor_facts
 from .step_autograd import derive
@@ -154,6 +155,7 @@ class LoggedStep(Logged):
         reads.facts = facts
         reads.begin(self.fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
         run = StepRun(reads, recorder)
+        capture.tape = recorder.tape = LoopTape(capture)
         run.capture, capture.log, capture.names = capture, run, ChainMap(arguments, reads.tensors)
         self.begin(run, integers)
         given = Given(reads, call, leaves, positional_names(self.fn))

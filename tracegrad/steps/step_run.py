@@ -38,7 +38,6 @@ class StepRun(LoggedRun):
 
     reads: StepReads
     contexts = frozenset((*LoggedRun.contexts, "tracegrad.tensors.modes", "tracegrad.tensors.autocast"))
-    over_symbols = False
     capture: Any = None
 
     def varies(self, found: Any, value: Any) -> bool:

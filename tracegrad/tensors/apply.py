@@ -52,6 +52,8 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
             raise not_complex(op, error, raws) from None
     else:
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
+        if capture.tape is not None and capture.tape.open:
+            raws = capture.tape.operands(operands, raws)
         out = capture.computed(op, (*raws, *statics))
         if capture.places:
             capture.note_place(raws, out)
@@ -151,7 +153,7 @@ def record(
     if cls is None:
         cls = op.node_class = node_class(op.name)
     kept: tuple[Any, ...] = tuple([r._data for r in results])
-    if kept[0].size > LARGE or any(type(x) is _ndarray and x.size > LARGE for x in raws):
+    if STATE.capture is None and (kept[0].size > LARGE or any(type(x) is _ndarray and x.size > LARGE for x in raws)):
         raws, kept = _what_is_read(op, statics, edges, raws, kept)
     node = cls(op, statics, tuple(edges), tuple(outs), raws, kept, tuple(versions))
     for k, r in enumerate(results):

@@ -97,6 +97,7 @@ class Capture:
         self._numbers: dict[Any, TracedArray] = {}
         self.replaced: set[Any] = set()  # places of numbers that hold their stand-ins
         self.rescheduled: set[int] = set()  # ids of groups whose numbers a scheduler has set
+        self.tape: Any = None  # that of loops over symbols (``tracegrad/steps/loop_tape.py``)
         self.log: Any = None  # the run whose reads are logged, in which this happens
         self.outside: Any = (
             None  # ``Outside``: the optimizers and schedulers of a step (``tracegrad/steps/outside.py``)
@@ -214,6 +215,8 @@ class Capture:
 
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
+        if self.recorder.open_loops:  # each iteration has its own
+            self.recorder.open_loops[-1].refuse_seen("random numbers are drawn")
         self.streams.setdefault(id(generator), (generator, generator._stream.bit_generator.state))
         with unwatched():  # the draw is known here, and is no reason not to replay
             array = np.asarray(draw())

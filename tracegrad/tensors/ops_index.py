@@ -26,6 +26,7 @@ from .messages import READ_ONLY
 from .modes import STATE
 from .on_device import check_positions, compute, different_devices, moved_beside, repeats
 from .op import EagerOp
+from .ops_pick import PUT, picked, taken_apart
 from .ops_basic import complex_operand, copy_, fill_, no_complex_value, to_dtype
 from .signature import method
 from .tensor import METHODS, Tensor, make, raw
@@ -182,7 +183,9 @@ def _classified(item: Any) -> Any:
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """``t[index]``: a view for basic indices, otherwise a new tensor."""
-    kind = type(index)
+    kind, capture = type(index), STATE.capture
+    if capture is not None and capture.tape is not None and (parts := taken_apart(index)) is not None:
+        return picked(self, *parts, capture.tape)
     if kind is int:
         shape = self._data.shape
         if shape and -shape[0] <= index < shape[0]:
@@ -254,6 +257,10 @@ def unrecorded(t: Tensor, *others: Any) -> bool:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """``t[index] = value``, through a view for basic indices."""
+    capture = STATE.capture
+    if capture is not None and capture.tape is not None and (parts := taken_apart(index)) is not None:
+        _put_at(self, *parts, value, capture.tape)
+        return
     found = _Index(self._data, index)
     value = _value(self, value)
     try:
@@ -266,6 +273,16 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             _set_view(apply_view(found.op, self, (tuple(found.code),)), value)
     except (ValueError, IndexError) as error:
         raise _translated(error) from None
+
+
+def _put_at(t: Tensor, code: Any, positions: Any, value: Any, tape: Any) -> None:
+    """``t[index] = value`` at positions that follow from an iteration."""
+    value = _value(t, value)
+    if isinstance(value, Tensor):
+        if tape.is_row(value, t, code, positions):  # ``t[i] += 1`` has written there already
+            return
+        value = to_dtype(value, t.dtype) if value.dtype != t.dtype else value
+    inplace(PUT, t, (value, *positions), (code,))
 
 
 def _translated(error: Exception) -> Exception:

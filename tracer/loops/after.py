@@ -65,7 +65,7 @@ class After:
             leaves = self.values[name]
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
-            return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made)
+            return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
         if start is not None:
             return lambda _: value
         return self._last(name, value)
@@ -124,7 +124,7 @@ class After:
             else (lambda _, x=leaf: x)
             for leaf, atom, before in zip(leaves, atoms, befores, strict=True)
         ]
-        return lambda results: put_together(pattern, iter([make(results) for make in made]), self.made)
+        return lambda results: put_together(pattern, iter([make(results) for make in made]), self.made, True)
 
     def _last_leaf(self, leaf: TracedArray, atom: Atom, before: Atom | None) -> Callable[[LoopResults], Any]:
         kind = like(leaf)

@@ -22,6 +22,7 @@ from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
+from .holders import array_of
 from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
@@ -53,6 +54,7 @@ class Learned:
     places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
+    holders: dict[int, Any] = field(default_factory=dict)  # objects that stay what they are, and whose tape goes on
 
 
 class Iteration:
@@ -92,11 +94,14 @@ class Iteration:
         self.marked.statement = self.loop
         for name in sorted(self.lessons.written):
             value = found.get(name)
-            if type(value) is TracedArray and value.aval.shape:
-                self._carry_buffer(value._storage)
+            array = array_of(value)
+            if type(array) is TracedArray and (array.aval.shape or array is not value):
+                self._carry_buffer(array._storage)
         self.marked.grows.update({key: count for key, (_, count) in self.learned.grows.items()})
         for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
+        if self.recorder.tape is not None:
+            self.recorder.tape.begun(self)
         for place in self.learned.places.values():
             if place.known():
                 for outer in self.recorder.open_loops[:-1]:
@@ -202,6 +207,8 @@ class Iteration:
         reasons = [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons += [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
         reasons.append(self._written(found))
+        if self.recorder.tape is not None:
+            reasons.append(self.recorder.tape.objection(self))
         if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
             reasons.insert(0, Refusal.LOOP_ANSWERS(site=self.marked.site))
         reasons.insert(0, self.marked.reason)
@@ -242,14 +249,16 @@ class Iteration:
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
+            if self.recorder.tape is not None:
+                self.recorder.tape.ended(self)
         for outer in self.recorder.open_loops:
             outer.made.update({id(x): x for x in after.made.values() if id(x) not in self.ended.numbers})
         for key, place in self.places.items():
-            if isinstance(place, Element):
-                continue
             for outer in self.recorder.open_loops:
-                outer.wrote(place.owner, place.key)
-            place.set(every[key])
+                if isinstance(place, WrittenPlace):
+                    outer.wrote(place.owner, place.key)
+            if not isinstance(place, Element):
+                place.set(every[key])
         return tuple([every[name] for name in self.loop.assigned])
 
     def give_up(self, frame: FrameType) -> None:
@@ -364,7 +373,8 @@ class Iteration:
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
         for storage in more:
             self.learned.buffers[id(storage)] = storage
-            names = [n for n, v in found.items() if type(v) is TracedArray and v._storage is storage]
+            arrays = {n: array_of(v) for n, v in found.items()}
+            names = [n for n, v in arrays.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
         if grown:  # a length, or a position from its end, is known now
             return Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)

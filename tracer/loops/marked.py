@@ -69,6 +69,8 @@ class Marked:
         loops = self.recorder.open_loops
         if self in loops:
             del loops[loops.index(self) :]
+        if self.recorder.tape is not None:
+            self.recorder.tape.closed(self)
         if self.looked_at >= 0 and self.recorder.observer is not None:
             self.recorder.observer.postpone()
 

@@ -16,6 +16,7 @@ from ..ir.graph import Atom
 from ..record.array import TracedArray, class_of, to_atom, wrap
 from ..record.recorder import current_recorder
 from ..record.undecided import Number, Undecided
+from .holders import HOLDERS, Holder
 
 NUMBERS = (float, complex, np.floating, np.complexfloating, np.integer)
 UNSET = object()  # in the place of the value of a local variable that has none, which the code of a loop then deletes
@@ -74,6 +75,21 @@ class Changeable:
         return self.numbers.setdefault(id(value), len(self.found) - 1)
 
 
+class Held(NamedTuple):
+    """An object that holds an array of the kind ``like``.  ``value``: the one that was taken apart."""
+
+    facts: Any
+    like: Like
+    value: Any
+    holder: Holder
+
+    def made(self, array: TracedArray, ended: bool) -> Any:
+        """The object that holds *array* in its place: in the iteration, or once the loop has *ended*."""
+        if array is self.holder.array(self.value):
+            return self.value
+        return self.holder.end(self.value, array) if ended else self.holder.begin(self.value, array)
+
+
 class OfRanks(NamedTuple):
     """A number whose class depends on data (``record/undecided.py``): its value and its rank are leaves."""
 
@@ -98,6 +114,13 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Changeable) -> A
     if kind is TracedArray or isinstance(value, NUMBERS):
         leaves.append(value)
         return like(value)
+    if kind in HOLDERS:
+        holder = HOLDERS[kind]
+        facts = holder.facts(value)
+        if facts is None:
+            return PlainValue(value)
+        leaves.append(holder.array(value))
+        return Held(facts, like(leaves[-1]), value, holder)
     if kind is Undecided:
         number = value.number
         leaves += wrap(number.value), wrap(number.rank)
@@ -140,8 +163,11 @@ def _is_outside(value: Any) -> bool:
     return recorder is not None and id(value) in recorder.outermost().from_outside
 
 
-def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any]) -> Any:
-    """The value with *pattern* and the numbers *leaves*.  *made*: containers that can be changed, by their numbers."""
+def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any], ended: bool = False) -> Any:
+    """The value with *pattern* and the numbers *leaves*, in the iteration or once the loop has *ended*.  *made*:
+    containers that can be changed, by their numbers."""
+    if isinstance(pattern, Held):
+        return pattern.made(next(leaves), ended)
     if isinstance(pattern, PlainValue):
         return pattern.value
     if isinstance(pattern, OfRanks):
@@ -153,12 +179,12 @@ def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any]) -> A
     if not isinstance(pattern, Parts):
         return next(leaves)
     if issubclass(pattern.kind, tuple):
-        return tuple.__new__(pattern.kind, [put_together(p, leaves, made) for p in pattern.items])
+        return tuple.__new__(pattern.kind, [put_together(p, leaves, made, ended) for p in pattern.items])
     found: Any = pattern.kind() if pattern.kind in (list, dict) else object.__new__(pattern.kind)
     if pattern.number is not None:
         made[pattern.number] = found  # which may be in itself
     for name, part in zip(pattern.names, pattern.items, strict=True):
-        item = put_together(part, leaves, made)
+        item = put_together(part, leaves, made, ended)
         if pattern.kind is list:
             found.append(item)
         elif pattern.kind is dict:
@@ -180,6 +206,8 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, PlainValue):
         x, y = a.value, b.value
         return x is y or (type(x) is type(y) and isinstance(x, _IMMUTABLE) and bool(x == y))
+    if isinstance(a, Held):
+        return a[:2] == b[:2]
     if isinstance(a, Parts):
         same = a[:2] == b[:2] and a.number == b.number and len(a.items) == len(b.items)
         return same and all(map(alike, a.items, b.items))

@@ -25,6 +25,7 @@ from ..ops.shape import reshape
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from .for_loop import MOST_ATTEMPTS, BoundNames, can_mark, note_refusal
+from .holders import array_of
 from .iteration import Iteration, Learned
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
@@ -97,6 +98,7 @@ class WhileLoop(BoundNames):
     def test(self, condition: Any) -> bool:
         """Whether the loop goes on, which *condition* says."""
         iteration = self.iteration
+        condition = array_of(condition)
         if iteration is None:
             asked = len(self.recorder.guards)
             self.ended = not condition

@@ -192,6 +192,7 @@ class Recorder(Builder):
         self.plain_loops: dict[int, Any] = {}  # by id: loop statements that are recorded iteration by iteration
         self.uncounted: set[tuple[int, str]] = set()  # (id of a loop statement, name) of integers that do not count
         self.lessons: dict[Any, Any] = {}  # what runs of loop statements have taught, for the next ones
+        self.tape: Any = None  # the tape of eager code, which is told of iterations that are marked (loops/holders.py)
 
     def in_another_thread(self) -> UnsupportedError:
         """The error for an operation in a thread that is not the recording's, which may have no order with its own. The

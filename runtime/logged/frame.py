@@ -14,7 +14,7 @@ import numpy as np
 from ...tracer.convert.transparent import OWN, Begun, PythonFor, PythonWhile
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
-from ...tracer.loops.items import set_item
+from ...tracer.loops.items import set_item, without_slices
 from ...tracer.loops.while_loop import begin_while
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
@@ -269,7 +269,7 @@ class LoggedFrame(FrameChoices):
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
-        if kind in (TracedArray, MadeArray, np.ndarray):
+        if kind in (TracedArray, MadeArray, np.ndarray) or kind in EAGER:
             value = self.run.handed(value, False)
         if type(index) not in PLAIN or type(index) is slice:
             index = self.run.index(kind, index)
@@ -279,6 +279,9 @@ class LoggedFrame(FrameChoices):
             self.run.array_changed(obj)
         if kind is TracedArray or kind is MadeArray:
             set_item(self.run.recorder, value, obj, index)
+            return
+        if kind in EAGER:
+            obj[without_slices(self.run.recorder, index, obj.shape) if self.run.loops else index] = value
             return
         outside = self.run.reads.node_of(obj) is not None
         if outside and kind in KEYED:

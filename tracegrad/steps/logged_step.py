@@ -110,6 +110,7 @@ class LoggedStep(Logged):
 
         :raises ElsewhereError: where the other one is to be tried."""
         recorder = recorder_of_tensors((), not there)
+        recorder.plain_loops, recorder.uncounted = self.plain_loops, self.uncounted
         place = device("cuda", current_device()) if there else CPU
         if there:
             recorder.backend = require_cuda("a step on the device")

@@ -9,7 +9,7 @@ separated by ``stop_gradient`` (``LoopTape.operands``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..nn.parameter import Parameter
@@ -69,6 +69,18 @@ class GradPlace(NamedTuple):
 
     def set(self, value: Any) -> None:
         self.capture.write_grad(self.owner, value)
+
+
+class Origin(NamedTuple):
+    """An edge of the tape, and the version of the tensor that was read there."""
+
+    edge: Any
+    out: int
+    version: Any
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return id(self.edge), self.out
 
 
 class _Known(NamedTuple):
@@ -301,30 +313,38 @@ class LoopTape:
         """Have the tensors of *ends*, whose histories in the iteration are given, be results of one node."""
         recorder, first = self.capture.recorder, self._first(taped)
         try:
-            frontier = dict(self._frontier(first, taped, [node for _, node, _ in ends if node is not None]))
+            found = [self._frontier(first, taped, node) for _, node, _ in ends]
         except _RefusedError:
             in_plain_iterations(recorder, iteration.loop, _REFUSED)
+        for (t, made, _), origin in zip(ends, found, strict=True):
+            if origin is None:
+                t._node, t._out, t._requires = _freed_node(t, made), 0, True
+        ends = [end for end, origin in zip(ends, found, strict=True) if origin is not None]
+        if not ends:
+            return
         outputs = [raw(t).atom for t, *_ in ends]
-        if any(isinstance(x, Pair) for x in (*outputs, *frontier)):
-            in_plain_iterations(recorder, iteration.loop, _REFUSED)
-        canon = {}
-        for atom, edge in frontier.items():
-            if canon.setdefault(self._plain(taped, atom), edge)[:2] != edge[:2]:
+        canon: dict[Atom, Origin] = {}
+        for atom, edge in [pair for origin in found if origin is not None for pair in origin]:
+            known = canon.setdefault(self._plain(taped, atom), edge)
+            if isinstance(atom, Pair) or known.key != edge.key:
                 in_plain_iterations(recorder, iteration.loop, _REFUSED)
+        if any(isinstance(x, Pair) for x in outputs):
+            in_plain_iterations(recorder, iteration.loop, _REFUSED)
         nodes, inputs = self._part(taped, recorder.nodes[first.marked.nodes :], outputs, canon)
         edges = [canon.get(self._plain(taped, x)) for x in inputs]
+        met = {edge.key for edge in edges if edge is not None}
         for atom, edge in canon.items():
-            if edge not in edges and isinstance(atom, Var):
+            if edge.key not in met and isinstance(atom, Var):
                 inputs.append(atom)
                 edges.append(edge)
         op = LoopOp(Graph(inputs, nodes, outputs))
         arrays = tuple([TracedArray(x, recorder) for x in inputs])
         results = tuple([raw(t) for t, *_ in ends])
-        versions = [None if edge is None else edge[2] for edge in edges]
+        versions = [None if edge is None else edge.version for edge in edges]
         versions += [(t._counter, t._counter[0]) for t, *_ in ends]
         node = node_class(op.name)(
-            op, (), tuple([None if e is None else e[0] for e in edges]), tuple([0 if e is None else e[1] for e in edges]),
-            arrays, results, tuple(versions),
+            op, (), tuple([None if e is None else e.edge for e in edges]),
+            tuple([0 if e is None else e.out for e in edges]), arrays, results, tuple(versions),
         )  # fmt: skip
         node.site = taped.marked.site
         for k, (t, made, _) in enumerate(ends):
@@ -334,10 +354,12 @@ class LoopTape:
             t._out, t._requires = 0, True
 
     def _frontier(
-        self, first: TapedIteration, taped: TapedIteration, nodes: Sequence[TapeNode]
-    ) -> Iterator[tuple[Atom, tuple[Any, int, Any]]]:
-        """What the tape of the iterations from *first* to *taped* leads to before them: atoms, and their origins."""
-        seen, stack = set(nodes), list(nodes)
+        self, first: TapedIteration, taped: TapedIteration, node: TapeNode | None
+    ) -> list[tuple[Atom, Origin]] | None:
+        """What the tape of the iterations from *first* to *taped*, which ends with *node*, leads to before them: atoms,
+        and their origins.  None where a backward has freed it."""
+        assert node is not None
+        seen, stack, found = {node}, [node], []
         written = {*first.marked.written, *taped.marked.written}
         while stack:
             node = stack.pop()
@@ -345,9 +367,11 @@ class LoopTape:
                 symbol = first.starts[node]
                 before = next((c.before for c in first.marked.carries if c.symbol is symbol), symbol)
                 if node.edges[0] is not None:
-                    yield before, (node.edges[0], node.edge_outs[0], node.versions[0])
+                    found.append((before, Origin(node.edges[0], node.edge_outs[0], node.versions[0])))
                 continue
-            if node.freed or not node.plain or node.op is None:
+            if node.freed:
+                return None
+            if not node.plain or node.op is None:
                 raise _RefusedError
             if any(map(node.overwritten, range(len(node.versions)))):
                 _check_saved(node)
@@ -362,7 +386,8 @@ class LoopTape:
                 own = not isinstance(edge, TapeNode) and first.is_new(edge, self.capture)
                 if type(x) is not TracedArray or id(x._storage) in written or own:
                     raise _RefusedError
-                yield x.atom, (edge, node.edge_outs[k], node.versions[k])
+                found.append((x.atom, Origin(edge, node.edge_outs[k], node.versions[k])))
+        return found
 
     def _plain(self, taped: TapedIteration, x: Atom) -> Atom:
         """*x* without aliases of it."""
@@ -404,6 +429,14 @@ def _check_saved(node: TapeNode) -> None:
         check_versions(node, node.op.vjp(tuple(map(aval_of, node.inputs)), node.statics, wants, False))
     except RuntimeError:
         raise _RefusedError from None
+
+
+def _freed_node(t: Tensor, made: TapeNode | None) -> TapeNode:
+    """The node of *t*, through whose history a backward has gone."""
+    assert made is not None
+    node = node_class(made.label)(ALIAS, ((),), *origins([t]), (raw(t),), (raw(t),), (None, None))
+    node.freed = True
+    return node
 
 
 def _row_node(whole: Tensor, t: Tensor, k: int) -> TapeNode:

@@ -141,6 +141,7 @@ class Capture:
             var = self.recorder.add_input(for_kernel(t._data), name)
             traced = TracedArray(var, self.recorder)
             traced._storage.array0d = True
+            traced._storage.born = 0  # it was there before any iteration of a loop
             traced._storage.c_order = bool(t._data.flags.c_contiguous)
             self.put(traced, device_of(t._data))
             if t._data.dtype.kind == "c":  # a view of its lanes

@@ -59,7 +59,8 @@ class WrittenPlace(NamedTuple):
     @property
     def name(self) -> str:
         kind = type(self.owner).__name__
-        return f"{kind}[{self.key!r}]" if self.is_item else f"{kind}.{self.key}"
+        shown = repr(self.key) if isinstance(self.key, (int, str, type(None))) else "..."
+        return f"{kind}[{shown}]" if self.is_item else f"{kind}.{self.key}"
 
     def known(self) -> bool:
         """Whether it is one that can be carried."""

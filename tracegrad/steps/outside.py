@@ -296,9 +296,11 @@ class Outside:
 
     def shown(self, t: Tensor) -> partial[str] | None:
         """The text of *t*, made by the run and without history, where it shows the memory of a tensor from outside."""
-        base = self._capture.raw(t if t._base is None else t._base)
+        base, chain = self._capture.raw(t if t._base is None else t._base), t._chain
+        if self._capture.is_alias(t):
+            base, chain = self._capture.shown_by(t)
         root = next((r for r in self._capture.roots if r.traced is base and r.owner is None), None)
-        return None if root is None or t._requires else partial(self._shown, root.tensor, t._chain)
+        return None if root is None or t._requires else partial(self._shown, root.tensor, chain)
 
     def _shown(self, t: Tensor, chain: Any, source: Source, texts: Sequence[str]) -> str:
         shown = f"{source.constant(detach)}({self.text_of(t, source, texts)})"

@@ -307,13 +307,14 @@ class Capture:
             self._shows[id(t)] = weakref.ref(t), *self.shown_by(other)
 
     def shown_by(self, t: Tensor) -> tuple[TracedArray, tuple[Any, ...]]:
-        """(the array of the run's whose memory *t* shows, the operations that lead from it to *t*)."""
+        """(the array of the run's, or of a tensor from outside, that *t* shows, the operations that lead from it to *t*)."""
         known = self._shows.get(id(t))
         if known is not None and known[0]() is t:
             return known[1:]
-        if t._base is None or type(t._base._data) is not TracedArray:
+        base = t._base
+        if base is None:
             return t._data, ()
-        array, chain = self.shown_by(t._base)
+        array, chain = self.shown_by(base) if type(base._data) is TracedArray else (self.raw(base), ())
         return array, (*chain, *t._chain)
 
     def is_alias(self, t: Tensor) -> bool:

@@ -9,7 +9,7 @@ separated by ``stop_gradient`` (``LoopTape.operands``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from ..nn.parameter import Parameter
@@ -330,7 +330,7 @@ class LoopTape:
                 in_plain_iterations(recorder, iteration.loop, _REFUSED)
         if any(isinstance(x, Pair) for x in outputs):
             in_plain_iterations(recorder, iteration.loop, _REFUSED)
-        nodes, inputs = self._part(taped, recorder.nodes[first.marked.nodes :], outputs, canon)
+        nodes, inputs = self._part(taped, outputs, canon)
         edges = [canon.get(self._plain(taped, x)) for x in inputs]
         met = {edge.key for edge in edges if edge is not None}
         for atom, edge in canon.items():
@@ -398,9 +398,11 @@ class LoopTape:
         return x
 
     def _part(
-        self, taped: TapedIteration, nodes: Sequence[Node], outputs: Sequence[Atom], frontier: Any
+        self, taped: TapedIteration, outputs: Sequence[Atom], frontier: Container[Atom]
     ) -> tuple[list[Node], list[Var]]:
-        """(the *nodes* between *frontier* and *outputs*, what they read)"""
+        """(the nodes between *frontier* and *outputs*, what they read).  Those that no iteration makes anew may have
+        been recorded before the loop."""
+        nodes = self.capture.recorder.nodes
         active = {x for node in nodes for x in (*node.inputs, *node.outs) if self._plain(taped, x) in frontier}
         given = set(active)
         for node in nodes:

@@ -26,8 +26,7 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     if mode.kind == VALUE:
         args, kwargs = call.arguments
         return fn(*args, **kwargs)
-    with recorder.in_full():
-        return _gradient(fn, mode, call, recorder)
+    return _gradient(fn, mode, call, recorder)
 
 
 def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:

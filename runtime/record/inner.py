@@ -60,7 +60,7 @@ def run_within(
     stacked: Sequence[Atom] | None = None,
 ) -> InnerRun:  # fmt: skip
     """Run *fn* on the arguments of *call*, with variables in place of its leaves *wrt*, which have their values, or are
-    one row of each of *stacked*, whose value nobody may learn.  The observer of loops is off (``Recorder.in_full``)."""
+    one row of each of *stacked*, whose value nobody may learn."""
     leaves = list(call.leaves)
     start, first_guard, variables = len(recorder.nodes), len(recorder.guards), list[Var]()
     for place, k in enumerate(wrt):
@@ -72,7 +72,8 @@ def run_within(
     found = InnerRun(recorder, call, wrt, variables, start, first_guard)
     if stacked is not None:
         recorder.row_inputs.append(rows_by_lane(variables, stacked))
-    with recorder.differentiating(found.lanes), InnerFunction(recorder) as part:
+    part = InnerFunction(recorder)
+    with recorder.differentiating(found.lanes):
         try:
             found.out = unlabelled(fn(*given.args, **given.kwargs))
         finally:

@@ -47,7 +47,7 @@ from ...tracer.record.reports import filters
 from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.shown_text import Texts
 from ...tracer.record.undecided import Undecided
-from ...tracer.reroll.loop_monitor import follow_loops
+from ...tracer.reroll.loop_monitor import note_questions
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
@@ -143,7 +143,7 @@ def _record(
     recorder.plain_truths, recorder.asks_identity = plan.asks_truth_identity, plan.asks_identity
     as_recorded = look is not None and look.as_recorded
     if not in_pieces and not as_recorded and not plan.sets_float_errors:
-        follow_loops(recorder)
+        note_questions(recorder)
     recorder.known_capacities, recorder.rolls = capacities, not in_pieces
     recorder.trusts = plan.trusts
     recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.graph.nodes)

@@ -19,8 +19,7 @@ def run_rule(rule: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     recorder = current_recorder()
     if recorder is None:  # a call over tensors, which are recorded in another way
         raise _given_tensors(rule.name)
-    with recorder.in_full():
-        return rule(fn, recorder, args, kwargs)
+    return rule(fn, recorder, args, kwargs)
 
 
 def call_of(

@@ -151,23 +151,22 @@ def _fit(what: str, shape: Sequence[int], core: Core, sizes: dict[str, int], kno
 def _batched(func: Callable[..., Any], args: Sequence[Any], otypes: Any, signature: str | None) -> Any:
     """``np.vectorize`` within a recording; None where Python asks for the value of an element, and all is as before."""
     recorder = require_recorder("np.vectorize")
-    recorder.unfollow()
-    items, guards, clean = len(recorder.items), len(recorder.guards), unrecordable.last() is None
+    nodes, items, guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+    clean = unrecordable.last() is None
 
     def element(*values: Any) -> Any:
         return func(*[x.number() if x.aval.is_inexact and not x.shape else x for x in values])
 
     types = None if otypes is None else tuple([np.dtype(x).str for x in otypes])
     try:
-        with recorder.in_full():
-            return Vectorize(frozenset(), signature, types)(element, recorder, tuple(args), {})
+        return Vectorize(frozenset(), signature, types)(element, recorder, tuple(args), {})
     except UnsupportedError as error:
         if clean:
             unrecordable.clear()
         else:
             unrecordable.discard(error)
         recorder.withdraw(recorder.guards[guards:])
-        recorder.forget(items)
+        recorder.forget(nodes, items)
         return None
 
 

@@ -41,7 +41,7 @@ from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
 from tracegrad.tracer.ir.settings import optimiser
-from tracegrad.tracer.reroll import find, loop_monitor
+from tracegrad.tracer.reroll import find
 from tracegrad.tracer.reroll.repeats import FEW_TRIPS
 
 VALUE, GRADIENT = 1e-9, 1e-7
@@ -53,10 +53,6 @@ NEVER = 1 << 60
 CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for a seed: settings by module
     "as_is": lambda seed: {},
     "eager": lambda seed: {find: {"MIN_TRIPS": FEW_TRIPS}},
-    "followed": lambda seed: {
-        find: {"MIN_TRIPS": FEW_TRIPS},
-        loop_monitor: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4},
-    },
     "unrolled": lambda seed: {find: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
 }
 

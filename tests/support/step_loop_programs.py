@@ -48,7 +48,9 @@ class Drawn:
         self.say("w.grad = v.grad = None")
         if r.random() < 0.5:
             self.say("optimizer.zero_grad()")
-        self.say(f"h = {r.choice(['torch.zeros(3, 4, dtype=x.dtype)', 'x[0]', 'h0', 'h0 * 1.0', 'x[0].clone()', 'h0.detach()'])}")
+        self.say(
+            f"h = {r.choice(['torch.zeros(3, 4, dtype=x.dtype)', 'x[0]', 'h0', 'h0 * 1.0', 'x[0].clone()', 'h0.detach()'])}"
+        )
         self.say(f"g = {r.choice(['h', 'torch.ones(3, 4, dtype=x.dtype)', 'x[1] * 0.5', 'torch.tanh(h @ w)'])}")
         self.say(f"loss = {r.choice(['0.0', '0', 'torch.zeros((), dtype=x.dtype)', '(h * w[0]).sum()'])}")
         self.say("ys, zs, count, scale = [], [], 0, 1.0")
@@ -109,7 +111,9 @@ class Drawn:
         elif kind == "box":
             say(f"box.h = {self.one(values)}")
         elif kind == "inplace":
-            say(f"{r.choice(['total', 'acc'])}.{r.choice(['add_', 'mul_'])}(({self.one(['h', 'g'], 1)}).detach() * 0.1)")
+            say(
+                f"{r.choice(['total', 'acc'])}.{r.choice(['add_', 'mul_'])}(({self.one(['h', 'g'], 1)}).detach() * 0.1)"
+            )
         elif kind == "out" and numbered:
             at = r.choice([numbered, f"{numbered} + 1"])
             say(f"out[{at}] {r.choice(['=', '=', '+='])} {self.one([*values, f'out[{numbered}]'], 1)}")
@@ -241,7 +245,9 @@ def called(run: Any, args: list[Any], outside: list[Any]) -> list[Any]:
 
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
-        return a.shape == b.shape and a.dtype == b.dtype and bool(np.allclose(a, b, rtol=1e-8, atol=1e-10, equal_nan=True))
+        return (
+            a.shape == b.shape and a.dtype == b.dtype and bool(np.allclose(a, b, rtol=1e-8, atol=1e-10, equal_nan=True))
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float):

@@ -349,7 +349,9 @@ class LoopTape:
         node.site = taped.marked.site
         for k, (t, made, _) in enumerate(ends):
             label = node.label if made is None else made.label
-            t._node = node_class(label)(ALIAS, ((),), (node,), (k,), (raw(t),), (raw(t),), (versions[len(inputs) + k],) * 2)
+            t._node = node_class(label)(
+                ALIAS, ((),), (node,), (k,), (raw(t),), (raw(t),), (versions[len(inputs) + k],) * 2
+            )
             t._node.site = node.site
             t._out, t._requires = 0, True
 

@@ -65,14 +65,13 @@ from ..tracer.record.recorder import Recorder
 from ..tracer.record.reports import filters
 from ..tracer.record.retry import Retry
 from ..tracer.record.shown_text import Shown, Texts
-from ..tracer.reroll.loop_monitor import follow_loops
+from ..tracer.reroll.loop_monitor import note_questions
 from ..tracer.reroll.roll import rolled
 from .outside import Outside, tensor_of
 from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
-LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
 
 
@@ -429,13 +428,13 @@ def restore_streams(saved: list[tuple[Any, Any]]) -> None:
         generator._stream.bit_generator.state = state
 
 
-def recorder_of_tensors(capacities: Sequence[int], follows: bool) -> Recorder:
-    """A recorder for a run of eager code; *follows*: it follows loops that are long."""
+def recorder_of_tensors(capacities: Sequence[int], asks: bool) -> Recorder:
+    """A recorder for a run of eager code; *asks*: loops that data ends are looked for."""
     recorder = Recorder()
     recorder.rolls = recorder.of_tensors = True
     recorder.known_capacities, recorder.call_method = capacities, call_method
-    if follows:
-        follow_loops(recorder, LONG_RUN)
+    if asks:
+        note_questions(recorder)
     return recorder
 
 

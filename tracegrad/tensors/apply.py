@@ -54,7 +54,7 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
         if capture.tape is not None and capture.tape.open:
             raws = capture.tape.operands(operands, raws)
-        out = capture.computed(op, (*raws, *statics))
+        out = op.fn(*raws, *statics)
         if capture.places:
             capture.note_place(raws, out)
     if type(out) is tuple:
@@ -86,7 +86,7 @@ def untaped(op: EagerOp, raws: tuple[Any, ...]) -> Any:
     """The result of *op* over traced arrays, within a capture, which the tape does not get."""
     capture = STATE.capture
     assert capture is not None
-    out = capture.computed(op, raws)
+    out = op.fn(*raws)
     if capture.places:
         capture.note_place(raws, out)
     return tuple([make(r) for r in out]) if type(out) is tuple else make(out)

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT32, HALF
 from ..tracer.ir.settings import AUTOCAST, AUTOCAST_USE
-from ..tracer.record.recorder import current_recorder
 from . import tensor as core
 from .dtypes import as_dtype
 from .modes import _Mode
@@ -61,19 +60,7 @@ class autocast(_Mode):  # noqa: N801
     def __enter__(self) -> Any:
         if not AUTOCAST_USE.begun:
             AUTOCAST_USE.begin()
-        _changes()
         return super().__enter__()
-
-    def __exit__(self, *exc: object) -> None:
-        _changes()
-        super().__exit__(*exc)
-
-
-def _changes() -> None:
-    """Make a loop that is being followed be recorded in full, since the setting changes."""
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.unfollow()
 
 
 def operands_of(op: EagerOp, operands: tuple[Any, ...], dtype: np.dtype) -> tuple[Any, ...]:

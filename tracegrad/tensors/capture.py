@@ -41,14 +41,8 @@ from .inplace import follow
 from .modes import STATE
 from .node import TapeNode, next_sequence
 from .on_device import different_devices
-from .op import EagerOp, for_kernel
+from .op import for_kernel
 from .tensor import Tensor
-
-_NOTHING: dict[str, Any] = {}
-
-
-def _run(op: EagerOp, args: tuple[Any, ...], _: dict[str, Any]) -> Any:
-    return op.fn(*args)
 
 
 @dataclass(eq=False, slots=True)
@@ -151,15 +145,6 @@ class Capture:
             self.sources.append(("root", root))
             self._by_array[id(t._data)] = root
         return root.traced
-
-    def computed(self, op: EagerOp, args: tuple[Any, ...]) -> Any:
-        """``op.fn(*args)`` of traced arrays; where a loop is followed, an operation that has come before in the same
-        way is recognised as a whole (``tracer/reroll/inline_cache.py``)."""
-        recorder = self.recorder
-        if recorder.follow is None:
-            return op.fn(*args)
-        found = None if recorder.ask is None else recorder.ask(op, args, _NOTHING)
-        return recorder.observer.operation(op, args, _NOTHING, _run) if found is None else found  # type: ignore[union-attr]
 
     def root_of(self, t: Tensor) -> Root | None:
         """The root whose memory *t* shows, if it has been touched."""

@@ -51,7 +51,7 @@ def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
     """The result of a view operation: a tensor over the same memory."""
     data = raw(t)
     capture = STATE.capture
-    out = op.fn(data, *statics) if capture is None else capture.computed(op, (data, *statics))
+    out = op.fn(data, *statics)
     result = core._new(Tensor)
     result._data = out
     version = result._counter = t._counter

@@ -26,8 +26,8 @@ from .messages import READ_ONLY
 from .modes import STATE
 from .on_device import check_positions, compute, different_devices, moved_beside, repeats
 from .op import EagerOp
-from .ops_pick import PUT, picked, taken_apart
 from .ops_basic import complex_operand, copy_, fill_, no_complex_value, to_dtype
+from .ops_pick import PUT, picked, taken_apart
 from .signature import method
 from .tensor import METHODS, Tensor, make, raw
 

@@ -53,7 +53,7 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
     """Whether iterations can be marked here."""
-    plain = recorder.parent is None and recorder.follow is None and not recorder.arms
+    plain = recorder.parent is None and not recorder.arms
     return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.plain_loops
 
 

@@ -37,14 +37,12 @@ class Marked:
     """The iteration of a loop that goes on for *length* iterations, this one included (None: nobody knows)."""
 
     def __init__(self, recorder: Recorder, length: Affine | None, frame: FrameType) -> None:
-        recorder.unfollow()
         recorder.settle_premise()
         recorder.iterations += 1
         self.recorder, self.length, self.frame = recorder, length, frame
         self.serial = recorder.iterations
         self.site = recorder.site()
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
-        self.looked_at, recorder.look_at = recorder.look_at, -1
         self.carries: list[CarriedSymbol] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.places: dict[Any, WrittenPlace] = {}  # of objects, that are written
@@ -71,8 +69,6 @@ class Marked:
             del loops[loops.index(self) :]
         if self.recorder.tape is not None:
             self.recorder.tape.closed(self)
-        if self.looked_at >= 0 and self.recorder.observer is not None:
-            self.recorder.observer.postpone()
 
     def refuse(self, reason: Reason) -> None:
         self.reason = self.reason or reason

@@ -2,8 +2,7 @@
 
 Each has two parts.  The *quick* one comes first; it runs no code but our own and NumPy's, whatever the user has
 written, so a watch need not look inside (``runtime/state/quiet_calls.py``), and it gives None where it can't promise
-that.  Then the *open* one handles the general case.  In a loop that is followed, the recorder's ``ask`` may have the
-result at once (``reroll/inline_cache.py``).
+that.  Then the *open* one handles the general case.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from ..ir.errors import UnsupportedError, unrecordable
 from ..record.array import FUNCTIONS, METHODS, TracedArray, as_truth
 from ..record.constants import call_method
 from ..record.made_arrays import MadeArray
-from ..record.observer import GETITEM
 from .index import basic_item
 from .protocols import (
     BINARY,
@@ -93,9 +91,7 @@ def is_traced(value: Any) -> bool:
 
 
 def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Entry) -> Any:
-    """``run(function, args, kwargs)``, looked on where a loop is followed.  All that it emits is at one site."""
-    if recorder.follow is not None:
-        return recorder.observer.operation(function, args, kwargs, run)
+    """``run(function, args, kwargs)``.  All that it emits is at one site."""
     if recorder.entered is not None:  # by an operation of which this one is a part
         return run(function, args, kwargs)
     recorder.entered = recorder.site()
@@ -106,12 +102,6 @@ def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
         return None
     finally:
         recorder.entered = None
-
-
-def _known_or_asked(recorder: Any, function: Any, args: tuple[Any, ...], run: Entry) -> Any:
-    """``run(function, args, {})``, or its result at once."""
-    found = None if recorder.ask is None else recorder.ask(function, args, _NOTHING)
-    return _asked(recorder, function, args, _NOTHING, run) if found is None else found
 
 
 # ---- operators and ufuncs ------------------------------------------------------------------------------------------
@@ -128,7 +118,7 @@ def _quick_number(ufunc: Any) -> Entry:
     def run(_: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return python_operator(ufunc, args, quick=True)
 
-    return lambda recorder, args: _known_or_asked(recorder, run, args, run)
+    return lambda recorder, args: _asked(recorder, run, args, _NOTHING, run)
 
 
 def _quick_forward(ufunc: Any) -> Entry:
@@ -140,7 +130,7 @@ def _quick_forward(ufunc: Any) -> Entry:
             return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
             return number(self._recorder, (self, other))
-        return _known_or_asked(self._recorder, ufunc, (self, other), _run_plain)
+        return _asked(self._recorder, ufunc, (self, other), _NOTHING, _run_plain)
 
     return apply
 
@@ -151,19 +141,19 @@ def _quick_reflected(ufunc: Any) -> Entry:
     def apply(self: TracedArray, other: Any) -> Any:
         if checked and self._atom.aval.weak:
             return number(self._recorder, (other, self))
-        return _known_or_asked(self._recorder, ufunc, (other, self), _run_plain)
+        return _asked(self._recorder, ufunc, (other, self), _NOTHING, _run_plain)
 
     return apply
 
 
 def _quick_unary(ufunc: Any) -> Entry:
-    return lambda self: _known_or_asked(self._recorder, ufunc, (self,), _run_plain)
+    return lambda self: _asked(self._recorder, ufunc, (self,), _NOTHING, _run_plain)
 
 
 def _quick_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if kwargs or method != "__call__" or (self._atom.aval.weak and self._atom.aval.dtype is BOOL):
         return None
-    found = _known_or_asked(self._recorder, ufunc, inputs, _run_plain)
+    found = _asked(self._recorder, ufunc, inputs, _NOTHING, _run_plain)
     return None if found is None else strong(self, found)
 
 
@@ -177,7 +167,7 @@ def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _quick_item(self: TracedArray, index: Any) -> Any:
     if self._atom.aval.weak or (self._recorder.plain_truths and self._atom.aval.dtype.kind == "b"):
         return None
-    return _known_or_asked(self._recorder, GETITEM, (self, index), _run_item)
+    return _asked(self._recorder, None, (self, index), _NOTHING, _run_item)
 
 
 def _open_item(self: TracedArray, index: Any) -> Any:
@@ -203,10 +193,6 @@ def _is_closed(func: Any, args: Any, kwargs: Any) -> bool:
 
 def _quick_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     recorder = self._recorder
-    if recorder.ask is not None:
-        found = recorder.ask(func, args, kwargs)
-        if found is not None:
-            return found
     if not _is_closed(func, args, kwargs):
         return None
     if "out" not in kwargs and is_plain(args) and (not kwargs or is_plain(list(kwargs.values()))):
@@ -226,10 +212,6 @@ def _quick_method(method: Any) -> Entry:
         recorder, given = self._recorder, (self, *args)
         if self._atom.aval.weak:
             return None
-        if recorder.ask is not None:
-            found = recorder.ask(method, given, kwargs)
-            if found is not None:
-                return found
         if is_plain(given) and "out" not in kwargs and (not kwargs or is_plain(list(kwargs.values()))):
             return _asked(recorder, method, given, kwargs, _run_method)
         return None

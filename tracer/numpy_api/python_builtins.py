@@ -166,7 +166,6 @@ def refuse_numbers_of_text(recorder: Recorder, results: Any, start: int = 0) -> 
     is wanted, or where the first of the *results* has: by NumPy's code or a parser's, or by ``float`` from a table."""
     if not recorder.shown:
         return
-    recorder.unfollow()
     result = next(iter(tree_leaves(results, none_is_leaf=True)), None)
     usual = [*recorder.numbers_in_code(), *_COMMON]
     if isinstance(result, float | np.ndarray) and type(result) is not TracedArray:

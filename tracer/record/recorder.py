@@ -90,11 +90,7 @@ class Recorder(Builder):
         self.abstract = abstract  # of avals alone: what is relied on was looked at when there were values
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
         self.sites: list[Site | None] = []  # the user's line of each item
-        self.counts: list[int] = []  # the number of nodes before each item
         self.observer: Observer | None = None
-        self.look_at = -1  # the number of items at which the observer looks; -1: never
-        self.follow: Any = None  # the observer's handler of primitives in place of this recorder (loop_follower.py)
-        self.ask: Any = None  # the observer's cache of results of the user's operations (inline_cache.py)
         self.rolls = False  # whether loop nodes are made of its loops when it is over
         self.unrolled: list[Any] = []  # what parts of it were before that was done (reroll/unrolled.py)
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
@@ -215,25 +211,16 @@ class Recorder(Builder):
             if prim is HOST_CALL:  # which may raise
                 self.arms[-1].asked()
             inputs = tuple(map(self.arms[-1].masked, inputs))
-        if self.follow is not None:
-            outs = self.follow(prim, inputs, params)
-            if outs is not None:
-                return outs
-            self.unfollow()
         count = len(self.nodes)
         node = self.node(prim, inputs, params)
         if settings(None) is not self.float_settings and self.float_settings is not UNWATCHED and raising():
             self._raise_float_errors(node)
-        self.counts.append(count)
         self.items.append(node)
         self.sites.append(node.site if len(self.nodes) > count else self.site())
         if self.numbers is not None and len(node.outs) == 1:
             note_number(self.numbers, prim, inputs, params, node.out)
         if (self.open_loops or self.int_ranges) and node.outs[0].aval.weak and node.outs[0].aval.dtype.kind == "i":
             self.made_int(self, node)
-        if len(self.items) == self.look_at:
-            assert self.observer is not None
-            self.observer.reached()
         return node.outs
 
     def _raise_float_errors(self, node: Node) -> None:
@@ -242,14 +229,11 @@ class Recorder(Builder):
             return
         if self.arms:
             self.arms[-1].asked()
-        self.look_at = -1  # no loop is followed past NumPy
         self.unrepeatable(Refusal.CALLS_FLOAT_ERRORS)
         values = [as_held(self.backend.download(self.demand(x)), x) for x in node.inputs]
         node.prim.impl(*values, **params_of(node))
 
     def append(self, node: Node) -> None:
-        self.unfollow()
-        self.counts.append(len(self.nodes))
         super().append(node)
         self.items.append(node)
         self.sites.append(node.site)
@@ -262,37 +246,14 @@ class Recorder(Builder):
         other._producers = Producers()
         return other
 
-    # ---- for the observer ----------------------------------------------------------------------------------------
-
-    def unfollow(self) -> None:
-        """Emit the operations that the observer has handled as nodes."""
-        if self.follow is not None:
-            assert self.observer is not None
-            self.observer.unfollow()
-
-    @contextmanager
-    def in_full(self) -> Iterator[None]:
-        """A context in which the observer does not rewrite the recording, so that positions of nodes stay valid."""
-        self.unfollow()
-        before, self.look_at = self.look_at, -1
-        try:
-            yield
-        finally:
-            if before >= 0:
-                assert self.observer is not None
-                self.observer.postpone()
-
-    def stay_in_full(self) -> None:
-        """As ``in_full``, to the end of the recording."""
-        self.unfollow()
-        self.look_at = -1
+    # ---- what is taken back, and rewritten ------------------------------------------------------------------------
 
     def withdraw(self, guards: Collection[Guard]) -> None:
         """Take *guards* back, on which the run does not rest any more."""
         ids = {id(g) for g in guards}
         gone = [k for k, item in enumerate(self.items) if id(item) in ids]
         for k in reversed(gone):
-            del self.items[k], self.sites[k], self.counts[k]
+            del self.items[k], self.sites[k]
         if gone and self.observer is not None:
             self.observer.forget(gone[0])
         self.guards[:] = [g for g in self.guards if id(g) not in ids]
@@ -302,19 +263,17 @@ class Recorder(Builder):
         """Remove all guards but those that the memory of a loop relies on."""
         kept = [k for k, item in enumerate(self.items) if isinstance(item, Node) or item.kind == CAPACITY]
         self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
-        self.counts = [self.counts[k] for k in kept]
         self.guards[:] = [guard for guard in self.guards if guard.kind == CAPACITY]
 
-    def forget(self, start: int) -> None:
-        """Remove the items from *start* on, with their nodes."""
-        gone = set(self.nodes[self.counts[start] :])
+    def forget(self, nodes: int, items: int) -> None:
+        """Remove the nodes and the items from these numbers on."""
+        gone = set(self.nodes[nodes:])
         self._seen = {key: node for key, node in self._seen.items() if node not in gone}
-        del self.nodes[self.counts[start] :]
-        del self.items[start:], self.sites[start:], self.counts[start:]
+        del self.nodes[nodes:], self.items[items:], self.sites[items:]
 
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
         """Replace the recording by another form of the same program."""
-        self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
+        self.nodes, self.items, self.sites, self.guards = [], [], [], guards
         self._seen.clear()
         self.adopt(nodes)
 
@@ -323,10 +282,9 @@ class Recorder(Builder):
         numbers on.  Equal operations find the nodes among them from now on."""
         listed = set(map(id, self.items[items:]))
         apart = [guard for guard in self.guards[guards:] if id(guard) not in listed]
-        del self.nodes[nodes:], self.items[items:], self.sites[items:], self.counts[items:], self.guards[guards:]
+        del self.nodes[nodes:], self.items[items:], self.sites[items:], self.guards[guards:]
         known: set[int] = set()
         for item in instead:
-            self.counts.append(len(self.nodes))
             self.items.append(item)
             self.sites.append(item.site)
             if id(item) in known:
@@ -419,7 +377,6 @@ class Recorder(Builder):
         """The value of *atom* in this run as an array of the backend."""
         if atom.aval.dtype.kind == "c":
             return self.backend.asarray(self.value(atom))
-        self.unfollow()
         for known in self.stand_ins:
             if known.behind([atom]):
                 known.refuse()
@@ -428,8 +385,6 @@ class Recorder(Builder):
                 "this needs the value of an argument of vmap, which is another one in each row of the batch; compute "
                 "it outside and pass it with in_axes=None, or write it as operations on the array"
             )
-        if self.observer is not None:
-            self.observer.evaluate(atom)
         return self.demand(atom)
 
     def demand(self, atom: Atom) -> Any:
@@ -548,7 +503,6 @@ class Recorder(Builder):
     def settle_premise(self) -> None:
         """Make a guard of what is presumed."""
         if self.premise is not None:
-            self.unfollow()
             premise, self.premise = self.premise, None
             unmet, self.unmet = self.unmet, None
             with self.asking():
@@ -564,7 +518,6 @@ class Recorder(Builder):
         """Let the run rest on *guard*, which holds in it."""
         if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
             self.guards.append(guard)
-        self.counts.append(len(self.nodes))
         self.items.append(self._guarded[guard.atom, guard.kind])
         self.sites.append(guard.site)
 
@@ -618,7 +571,6 @@ class Recorder(Builder):
         """Whether *atom* may have a derivative with respect to an input."""
         if self.of_tensors:
             return False
-        self.unfollow()
         makers = {out: node for node in self.nodes for out in node.outs}
         stack, seen = [atom], {atom}
         while stack:
@@ -650,7 +602,6 @@ class Recorder(Builder):
 
     def origin(self, atoms: Sequence[Atom]) -> Origin | None:
         """The origin of *atoms*; None where one of them may depend on an argument."""
-        self.unfollow()
         recorders = [self]
         while recorders[-1].parent is not None:
             recorders.append(recorders[-1].parent)
@@ -686,7 +637,7 @@ class Recorder(Builder):
 
     def outside_alone(self, atoms: Sequence[Atom]) -> bool:
         """Whether *atoms* are known to depend on arrays from outside and on no argument."""
-        if not self.outside or self.follow is not None or not atoms:
+        if not self.outside or not atoms:
             return False
         known = self._from_outside
         if len(self.nodes) < self._looked:
@@ -836,14 +787,14 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             yield recorder
     finally:
         _current.recorder = previous
-        recorder.active, recorder.ask = False, None
+        recorder.active = False
 
 
 def _put_back(before: Recorder | None) -> None:
     """Make *before* the recording of this thread again; those that were begun since are over."""
     recorder = current_recorder()
     while recorder is not None and recorder is not before:
-        recorder.active, recorder.ask = False, None
+        recorder.active = False
         recorder = recorder.parent
     _current.recorder = before
 

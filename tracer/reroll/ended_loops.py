@@ -200,7 +200,6 @@ def replace_items(monitor: LoopMonitor, made: Sequence[Replacement]) -> None:
         sites += [item.site for item in instead]
         at = after
     recorder.items, recorder.sites, monitor.asked = items, sites, asked
-    recorder.counts = [0] * len(items)  # nothing is followed any more
     recorder.nodes = _defined(items)
 
 

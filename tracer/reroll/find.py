@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.graph import Atom, Guard, Node, Var
+from ..ir.graph import Guard, Node, Var
 from ..ir.primitive import LOOP, VIEW
 from ..ir.refusals import Reason
 from ..ir.site import Site
@@ -49,12 +49,9 @@ def worth_rolling(items: Sequence[Item], start: int, period: int, trips: int) ->
     return trips * (period + LOOP_WEIGHT * loops) >= LONG
 
 
-def find_repeats(
-    items: Sequence[Item], sites: Sequence[Site | None], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None
-) -> FoundRepeats:
-    """The repeats of *items*, which were asked for at *sites*: in order, none within another.  *wholes_of*: as for
-    ``first_items``."""
-    first = first_items(items, wholes_of)
+def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> FoundRepeats:
+    """The repeats of *items*, which were asked for at *sites*: in order, none within another."""
+    first = first_items(items)
     found = FoundRepeats([], first)
     if len(items) < FEW_TRIPS:
         return found
@@ -75,7 +72,7 @@ def find_repeats(
             found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
-        elif isinstance(result, Repeat) and not _only_moves(items, found, result, wholes_of):
+        elif isinstance(result, Repeat) and not _only_moves(items, found, result):
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -88,9 +85,7 @@ def find_repeats(
     return found
 
 
-def _only_moves(
-    items: Sequence[Item], found: FoundRepeats, repeat: Repeat, wholes_of: Callable[[Atom], Sequence[Atom]] | None
-) -> bool:
+def _only_moves(items: Sequence[Item], found: FoundRepeats, repeat: Repeat) -> bool:
     """Whether *repeat* does nothing but move values that no loop makes one by one, since they are of unlike operations
     or stand there several times: a loop would move them once more, to have them in one array."""
     if any(not isinstance(step.item, Node) or step.item.prim.kind != VIEW for step in repeat.steps):
@@ -100,7 +95,7 @@ def _only_moves(
     def apart(atom: Var) -> bool:
         """Whether *atom* is no value of a loop."""
         at = bisect_right(starts, first.get(atom, -1)) - 1
-        return (at < 0 or first[atom] >= found.repeats[at].end) and not (wholes_of is not None and wholes_of(atom))
+        return at < 0 or first[atom] >= found.repeats[at].end
 
     for atoms in [slot.atoms for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]:
         unlike = len({items[first[x]].prim for x in atoms if x in first}) > 1  # type: ignore[union-attr]
@@ -160,14 +155,6 @@ def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trip
         return None
     result = prove(items, first, inner.start, inner.period * inner.trips, rounds)
     return result if isinstance(result, Repeat) else None
-
-
-def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
-    """Whether the last *length* items look like a loop that is going on."""
-    if len(items) < length:
-        return False
-    marks = item_marks(items[-length:], sites[-length:])
-    return any(run.start < run.period and run.end == length for run in stretches(marks))
 
 
 # ---- what looks alike ------------------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ the rolled form does not define stays behind it until the end (``unrolled.py``).
 be asked for again in it: such nodes are put in front of it as long as it is rolled, so that they are no part of a loop.
 And a loop that data ends either becomes a loop node now, or has the number of its turns in the transform: its questions
 stay guards.
-
-While the function runs, its loops are followed as others are, but no loop that began before it.
 """
 
 from __future__ import annotations
@@ -33,31 +31,13 @@ from .unrolled import Unrolled, unread
 
 
 class InnerFunction:
-    """The part of *recorder* that an inner function records, as a context in which the function runs.
-
-    Until the nodes that stand for its derivative, say, have been recorded, nothing else may be followed
-    (``Recorder.in_full``)."""
+    """The part of *recorder* that an inner function records, which runs next."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.monitor = recorder.observer if isinstance(recorder.observer, LoopMonitor) else None
-
-    def __enter__(self) -> InnerFunction:
-        recorder, monitor = self.recorder, self.monitor
-        recorder.unfollow()
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
         self.unrolled = len(recorder.unrolled)
-        if monitor is not None:
-            self._before = monitor.base, recorder.look_at
-            self._followed = len(monitor.followed)
-            if recorder.rolls and not recorder.arms:
-                monitor.base, recorder.look_at = self.items, self.items + monitor.long_run
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.recorder.unfollow()
-        if self.monitor is not None:
-            self.monitor.base, self.recorder.look_at = self._before
 
     def rolled(self, roots: Sequence[Atom]) -> list[Node]:
         """The nodes of the part behind *roots*, its results, and its guards, with loop nodes in place of repeats.
@@ -78,15 +58,12 @@ class InnerFunction:
 
     def _unread(self, roots: Sequence[Atom]) -> list[Unrolled]:
         """Loops as they were before they were rolled, of which nobody has read anything yet."""
-        recorder, monitor = self.recorder, self.monitor
-        followed = [] if monitor is None else monitor.followed
-        return unread(recorder.items[self.items :], roots, recorder.unrolled[self.unrolled :], followed)
+        recorder = self.recorder
+        return unread(recorder.items[self.items :], roots, recorder.unrolled[self.unrolled :])
 
     def _may_repeat(self) -> bool:
         """Whether there may be a loop in the part: a quick look."""
         items, sites, monitor = self.recorder.items, self.recorder.sites, self.monitor
-        if monitor is not None and len(monitor.followed) > self._followed:
-            return True
         count = len(items) - self.items
         if count < MIN_TRIPS:
             return False
@@ -101,7 +78,6 @@ class InnerFunction:
 
     def _roll(self, roots: Sequence[Atom]) -> None:
         recorder, monitor = self.recorder, self.monitor
-        followed = [] if monitor is None else monitor.followed
         items, sites = recorder.items[self.items :], recorder.sites[self.items :]
         own = recorder.nodes[self.nodes :]
         if len(own) != len({id(item) for item in items}.intersection(map(id, own))):
@@ -123,15 +99,12 @@ class InnerFunction:
             {len(front) + n: asked[self.items + k] for n, k in enumerate(places) if self.items + k in asked},
         )
         part.nodes = [*front.values(), *own]
-        defined = [set(loop.defined) for loop in followed]
         asks = {id(guard): guard for guard in part.guards}
         with recording(part):
             changed = roll(part, roots, guarded=not recorder.live)
         before = {out for node in front.values() for out in node.outs}
         nodes = [node for node in part.nodes if not before.issuperset(node.outs)]
         names = {out for node in nodes for out in node.outs}
-        for loop, known in zip(followed, defined, strict=True):
-            loop.defined = known | (loop.defined & names) if changed else known
         if not changed:
             return
         recorder.notes += [note for note in part.notes if note not in recorder.notes]
@@ -145,13 +118,11 @@ class InnerFunction:
         recorder.rewrite(self.nodes, self.items, self.guards, [*nodes, *guards, *left.items, *rest])
         for node in nodes:
             recorder.know(node)
-        if monitor is not None:
-            monitor.rewritten(self.nodes)
 
     def _part(self, items: list[Item], sites: list[Site | None], asked: dict[int, Any]) -> Recorder:
         """A recorder of *items* alone, which shares constants and values with that of the whole."""
         part = copy(self.recorder)
-        part.items, part.sites, part.counts = items, sites, [0] * len(items)
+        part.items, part.sites = items, sites
         guards = {id(item): item for item in items if isinstance(item, Guard)}
         part.guards, part.notes, part.unrolled = list(guards.values()), [], []
         part._seen, part._producers = {}, Producers()

@@ -7,7 +7,7 @@ every block.  Where none is, the stretch is cut off before the block that differ
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat as forever
 from typing import Any, TypeAlias
 
@@ -43,19 +43,13 @@ def unproven_operands(
     return _Matcher(items, first, start, period, 1).unproven(trips)
 
 
-def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None) -> dict[Var, int]:
-    """The item that first defines each Var.  *wholes_of*: the values that one without an item is a part of."""
+def first_items(items: Sequence[Item]) -> dict[Var, int]:
+    """The item that first defines each Var."""
     first: dict[Var, int] = {}
     for k, item in enumerate(items):
         if isinstance(item, Node):
             for out in item.outs:
                 first.setdefault(out, k)
-    if wholes_of is not None:
-        for item in items:
-            for atom in item.inputs if isinstance(item, Node) else (item.atom,):
-                places = [first[whole] for whole in wholes_of(atom) if isinstance(whole, Var) and whole in first]
-                if places:
-                    first[atom] = max(places)  # type: ignore[index]
     return first
 
 

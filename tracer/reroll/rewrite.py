@@ -23,7 +23,6 @@ from ..ir.refusals import Refusal
 from ..ir.site import Site
 from ..ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
 from .find import FoundRepeats, find_repeats
-from .followed_loop import FollowedLoop, is_pending, wholes_of
 from .loop_body import Block, Lines, MakeConst
 from .repeats import Carried, Invariant, Item, Repeat, Rows, Slot, Step, VaryingConstant, told
 from .windows import merged, row_at
@@ -86,14 +85,12 @@ class Rewriter:
 
     def __init__(
         self, items: Sequence[Item], found: FoundRepeats, roots: Sequence[Atom], const: MakeConst,
-        followed: Sequence[FollowedLoop] = (), contents: Mapping[Var, np.ndarray] = MappingProxyType({}),
+        contents: Mapping[Var, np.ndarray] = MappingProxyType({}),
         sites: Sequence[Site | None] = (),
     ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
         self.sites = sites  # of the items
         self.contents = contents  # of arrays that the user's Python made
-        self.followed = followed  # repeats -1, -2, ...
-        self.rows_read: dict[FollowedLoop, dict[Var, tuple[int, int]]] = {}  # values of theirs, and (iteration, item)
         self.repeats = found.repeats
         self.starts: list[int] = []  # of the repeats whose rows are resolved
         self.out = Lines()
@@ -113,24 +110,19 @@ class Rewriter:
             self._loop(k, repeat)
             at = repeat.end
         self._plain(at, len(self.items))
-        self._define(self.roots)
-        return self._with_rows(self.out.nodes), list(self.guards.values())
+        return self.out.nodes, list(self.guards.values())
 
     # ---- which values of a repeat are needed ---------------------------------------------------------------------
 
     def place(self, var: Atom) -> Place | None:
         if not isinstance(var, Var):
             return None
-        at = -1 if is_pending(self.followed, var) else self.first.get(var, -1)
+        at = self.first.get(var, -1)
         k = bisect_right(self.starts, at) - 1
         if k >= 0 and at < self.repeats[k].end:
             repeat = self.repeats[k]
             block, item = divmod(at - repeat.start, repeat.period)
             return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
-        for n, loop in enumerate(self.followed):
-            found = loop.place(var)
-            if found is not None:
-                return None if found[1] in loop.fixed else Place(-1 - n, *found, 0)
         return None
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
@@ -145,21 +137,15 @@ class Rewriter:
         if first is None or second is None or first[0] != second[0] or first[2:] != second[2:]:
             return None
         k, start, item, out = first
-        if (k >= 0 and self.repeats[k].steps[item].fixed) or (k < 0 and (item, out) in self.followed[-1 - k].arrays):
+        if self.repeats[k].steps[item].fixed:
             return None
         stride = second.block - start
-        trips = self.repeats[k].trips if k >= 0 else self.followed[-1 - k].trips
         last = start + stride * (len(atoms) - 1)
-        if not stride or not 0 <= last < trips:
+        if not stride or not 0 <= last < self.repeats[k].trips:
             return None
-        if k < 0:
-            loop = self.followed[-1 - k]
-            if any(loop.place(a) != (start + stride * n, item) for n, a in enumerate(atoms)):
-                return None
-        else:
-            values = self._values(k, item, out)
-            if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
-                return None
+        values = self._values(k, item, out)
+        if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
+            return None
         return Column(k, item, out, start, stride, len(atoms))
 
     def _resolve_rows(self) -> None:
@@ -193,7 +179,7 @@ class Rewriter:
             for j, step in enumerate(repeat.steps):
                 item = self.items[repeat.start + j]
                 if step.fixed and isinstance(item, Node):
-                    own = self.first[item.outs[0]] >= repeat.start and not is_pending(self.followed, item.outs[0])
+                    own = self.first[item.outs[0]] >= repeat.start
                     (self.given if own else needed).update(item.outs)
         return needed
 
@@ -214,16 +200,12 @@ class Rewriter:
             if repeat is not None:
                 at = repeat.end
                 used.update(self._read(repeat))
-        for column in columns:
-            if column.repeat < 0:
-                used.update(self.followed[-1 - column.repeat].wholes(column.item))
-        used.update([x for atom in list(used) for x in wholes_of(self.followed, atom)])
         self.columned = {(c.repeat, c.item, c.out) for c in columns}
         self.stacked: set[tuple[int, int, int]] = set(self.columned)
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
         for atom in used:
             place = self.place(atom)
-            if place is not None and place.repeat >= 0 and atom not in self.given:
+            if place is not None and atom not in self.given:
                 assert isinstance(atom, Var)
                 self.used[place.repeat][atom] = place
                 fixed = self.repeats[place.repeat].steps[place.item].fixed
@@ -288,7 +270,7 @@ class Rewriter:
             woven = concat([reshape(x, (count, 1, *rest)) for x in each], 1)
             return reshape(woven, (count * len(each), *rest))
         k, item, out = part[:3]
-        x = self.stacks[k, item, out] if k >= 0 else self.followed[-1 - k].stacks[item, out]
+        x = self.stacks[k, item, out]
         shape = x.aval.shape[1:]
         return take_slice(x, (part.first, *[0] * len(shape)), (part.stride, *[1] * len(shape)), (part.count, *shape))
 
@@ -298,15 +280,12 @@ class Rewriter:
         for at in range(start, end):
             item = self.items[at]
             if isinstance(item, Guard):
-                self._define([item.atom])
                 self.guards[id(item)] = item
-            elif self.first[item.outs[0]] == at and not is_pending(self.followed, item.outs[0]):
+            elif self.first[item.outs[0]] == at:
                 parts = self.joined.get(id(item))
                 if parts is None or len(loose(parts)) == len(parts):
-                    self._define(item.inputs)
                     self.out.append(item)
                 else:
-                    self._define(loose(parts))
                     self._join(item, parts)
 
     def _join(self, node: Node, parts: Sequence[Part]) -> None:
@@ -318,43 +297,6 @@ class Rewriter:
                     part = merged(self.rows(part), axis)
                 joined.append(part)
             self._name(concat(joined, axis), node.out)
-
-    def _define(self, atoms: Iterable[Atom]) -> None:
-        """Have the pending ones of *atoms* defined behind their loops."""
-        for atom in atoms:
-            for loop in self.followed:
-                place = loop.pending(atom)
-                if place is not None:
-                    assert isinstance(atom, Var)
-                    loop.defined.add(atom)
-                    self.rows_read.setdefault(loop, {})[atom] = place
-                    self._define([loop.fixed.get(place[1], atom)])
-
-    def _rows_of(self, loop: FollowedLoop) -> list[Node]:
-        """Nodes for the values of *loop* that are read."""
-        lines, self.out = self.out, Lines()
-        for var, (iteration, item) in sorted(self.rows_read[loop].items(), key=lambda use: use[1]):
-            fixed, written = loop.fixed.get(item), loop.arrays.get((item, 0))
-            self.out.site_override = loop.site
-            if fixed is not None:
-                self._name(fixed, var)
-            elif written is not None:
-                with building(self.out):
-                    self._name(written[0].after(written[1], iteration), var)
-            else:
-                self._name_row(loop.stacks[item, 0], iteration, var)
-        lines, self.out = self.out, lines
-        return lines.nodes
-
-    def _with_rows(self, nodes: list[Node]) -> list[Node]:
-        """*nodes* with those for the values of followed loops that are read, behind the loops."""
-        for loop in filter(self.rows_read.get, self.followed):
-            stacks = {
-                whole for item in {item for _, item in self.rows_read[loop].values()} for whole in loop.wholes(item)
-            }
-            at = max([k + 1 for k, node in enumerate(nodes) if not stacks.isdisjoint(node.outs)], default=0)
-            nodes[at:at] = self._rows_of(loop)
-        return nodes
 
     def _name(self, atom: Atom, var: Var) -> None:
         """Define *var* to be *atom*."""
@@ -380,7 +322,6 @@ class Rewriter:
     # ---- a loop --------------------------------------------------------------------------------------------------
 
     def _loop(self, k: int, repeat: Repeat) -> None:
-        self._define(self._read(repeat))
         for j, step in enumerate(repeat.steps):
             if step.fixed:
                 self._once(repeat, j, step)
@@ -430,14 +371,10 @@ class Rewriter:
         which defines it."""
         item = self.items[repeat.start + j]
         if isinstance(item, Guard):
-            self._define([item.atom])
             self.guards[id(item)] = item
-        elif item.outs[0] in self.given:
-            if item.outs[0] not in self.defined:
-                self.defined.update(item.outs)
-                self.out.append(item)
-        else:
-            self._define(item.outs)
+        elif item.outs[0] in self.given and item.outs[0] not in self.defined:
+            self.defined.update(item.outs)
+            self.out.append(item)
 
 
 def fold_items(

@@ -1,8 +1,7 @@
 """Rolling: the conversion of a recording of unrolled Python loops to a program with loop nodes.
 
-Three steps, each in files of its own: loops that data ends (``ended_loops.py`` finds them, ``while_loops.py`` replaces
-them), repeats (``find.py`` finds them, ``rewrite.py`` replaces them), and unread results of loops that were followed
-(``loop_follower.py``).
+Two steps, each in files of its own: loops that data ends (``ended_loops.py`` finds them, ``while_loops.py`` replaces
+them), and repeats (``find.py`` finds them, ``rewrite.py`` replaces them).
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ir.graph import Atom, Graph, Guard, Node
+from ..ir.graph import Atom, Guard, Node
 from ..ir.primitive import LOOP
 from ..ir.site import Site
-from ..ops.loop_pruning import prune_loops
 from ..record.recorder import Recorder, recording
 from .find import find_repeats
-from .followed_loop import wholes_of
 from .histories import with_histories
 from .inner_loops import collapsed
 from .loop_monitor import detach
@@ -34,7 +31,6 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     *guarded*: the guards are dropped, because Python runs in each call."""
     monitor = detach(recorder)
     drop_unread(monitor, roots)
-    followed = monitor.followed
     if guarded:
         changed = fold_ended(monitor, roots)
     else:
@@ -42,26 +38,20 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         recorder.drop_guards()
     items: Sequence[Item] = recorder.items
     sites: Sequence[Site | None] = recorder.sites
-    if recorder.symbols and not followed:
+    if recorder.symbols:
         items, sites = _without_symbols(recorder, roots)
     inner = collapsed(items, sites, roots, recorder.const)
     items, sites = inner or (items, sites)
-    found = find_repeats(items, sites, lambda atom: wholes_of(followed, atom))
-    if not followed:
-        items, sites, found = with_histories(items, sites, found)
+    items, sites, found = with_histories(items, sites, find_repeats(items, sites))
     for reason in found.refusals:
         monitor.refuse(reason)
     recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
-    if not found.repeats and not followed and not changed and inner is None:
+    if not found.repeats and not changed and inner is None:
         if recorder.iterations:  # of loops over symbols
             _tell(recorder)
         return False
-    fold = Rewriter(items, found, roots, recorder.const, followed, dict(recorder.consts), sites)
+    fold = Rewriter(items, found, roots, recorder.const, dict(recorder.consts), sites)
     nodes, guards = fold.run()
-    if followed:  # a followed loop defines all that its turns did
-        pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)
-        if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
-            nodes, guards = pruned.nodes, pruned.guards
     recorder.replace(nodes, guards)
     recorder.notes += [note for note in fold.out.notes if note not in recorder.notes]
     for guard in fold.held:
@@ -103,12 +93,8 @@ def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
     monitor = detach(recorder)
     result = recorder.copy()
     result.observer = monitor.copy(result)
-    defined = [set(loop.defined) for loop in monitor.followed]
     with recording(result):
         roll(result, roots)
-    for loop, before in zip(monitor.followed, defined, strict=True):
-        loop.defined = before  # what the nodes of *recorder* define
-    recorder.observer = monitor.evaluator()
     return result
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ..ir.graph import Atom, Guard, Node
 from ..record.recorder import Recorder
-from .followed_loop import FollowedLoop, wholes_of
 from .loop_monitor import LoopMonitor
 from .repeats import Item
 
@@ -30,9 +29,7 @@ class Unrolled:
         return [*self.nodes, *self.guards]
 
 
-def unread(
-    items: Sequence[Item], roots: Iterable[Atom], every: Iterable[Unrolled], followed: Sequence[FollowedLoop]
-) -> list[Unrolled]:
+def unread(items: Sequence[Item], roots: Iterable[Atom], every: Iterable[Unrolled]) -> list[Unrolled]:
     """Those of *every* unrolled part of which nothing is read, by *roots* or by *items* of none."""
     every = list(every)
     if not every:
@@ -54,7 +51,6 @@ def unread(
         if atom in seen:
             continue
         seen.add(atom)
-        todo += wholes_of(followed, atom)
         part = owner.get(atom)
         if part is not None and part not in found:
             found[part] = None
@@ -66,7 +62,7 @@ def unread(
 def drop_unread(monitor: LoopMonitor, roots: Sequence[Atom]) -> None:
     """Remove the unrolled parts of *monitor*'s recording of which nothing is read; the others are as other items."""
     recorder: Recorder = monitor.recorder
-    gone = unread(recorder.items, roots, recorder.unrolled, monitor.followed)
+    gone = unread(recorder.items, roots, recorder.unrolled)
     recorder.unrolled = []
     if not gone:
         return
@@ -76,7 +72,6 @@ def drop_unread(monitor: LoopMonitor, roots: Sequence[Atom]) -> None:
     recorder.nodes = [node for node in recorder.nodes if id(node) not in ids]
     recorder.guards = [guard for guard in recorder.guards if id(guard) not in ids]
     recorder.items, recorder.sites = [recorder.items[k] for k in places], [recorder.sites[k] for k in places]
-    recorder.counts = [0] * len(places)  # nothing is followed any more
 
 
 def _reads(item: Item) -> Sequence[Atom]:

@@ -30,7 +30,6 @@ from ..record.recorder import Recorder
 from .branchy_loops import tree_block
 from .ended_loops import EndedLoop, Replacement, Turns, Uses, find_ended, replace_items
 from .find import item_marks
-from .followed_loop import wholes_of
 from .loop_body import Block, Ending, Lines
 from .loop_monitor import LoopMonitor
 from .prove import first_items
@@ -59,7 +58,7 @@ def _replacements(monitor: LoopMonitor, roots: Sequence[Atom]) -> list[Replaceme
     loops, made = find_ended(monitor), list[Replacement]()
     if not loops:
         return made
-    first = first_items(items, lambda atom: wholes_of(monitor.followed, atom))
+    first = first_items(items)
     uses, marks = Uses(items, first, roots, monitor.within), item_marks(items, sites)
     for loop in loops:
         for turns in _tries(monitor, loop, marks):

@@ -197,12 +197,11 @@ class _Region:
 
     def _run(self, call: Function, operands: Sequence[Any], atoms: Sequence[Atom]) -> None:
         recorder = self.recorder
-        with recorder.in_full():
-            start = len(recorder.nodes)
-            given = [recorder_alias(recorder, x) for x in taken_apart(atoms)]
-            values = put_together(given, atoms)
-            outputs = self._flattened(call([traced(v, x) for v, x in zip(values, operands, strict=True)]))
-            nodes = live_nodes(recorder.nodes[start + len(given) :], outputs)
+        start = len(recorder.nodes)
+        given = [recorder_alias(recorder, x) for x in taken_apart(atoms)]
+        values = put_together(given, atoms)
+        outputs = self._flattened(call([traced(v, x) for v, x in zip(values, operands, strict=True)]))
+        nodes = live_nodes(recorder.nodes[start + len(given) :], outputs)
         self.graph, consts = closed(nodes, outputs, given)
         self.inputs, self.consts = [*consts, *taken_apart(atoms)], len(consts)
 

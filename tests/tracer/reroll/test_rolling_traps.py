@@ -9,7 +9,7 @@ from test_loop_traps import DATA, follow
 
 from tracegrad import compile_grad
 
-CONFIGURATIONS = ("as_is", "eager", "followed")
+CONFIGURATIONS = ("as_is", "eager")
 
 
 @pytest.fixture(autouse=True, params=CONFIGURATIONS)
@@ -99,7 +99,7 @@ def test_a_number_in_a_comprehension():
 
 
 def test_the_same_loop_of_loops_twice():
-    """Turns that are followed, of loops that are steps of another loop; the second time, some are known already."""
+    """Turns of loops that are steps of another loop; the second time, some are known already."""
 
     def make(np):
         def g(h, x):
@@ -181,11 +181,11 @@ def test_a_turn_that_is_broken_off_is_read_with_the_others():
 
         return fn
 
-    with configured("followed", 2):
+    with configured("eager", 2):
         follow(make)
 
 
-def test_derivatives_are_not_followed():
+def test_derivatives_of_stacks_of_rows():
     """The adjoint of a stack slices row after row, after the loops have become nodes."""
 
     def make(np):
@@ -197,5 +197,5 @@ def test_derivatives_are_not_followed():
 
         return fn
 
-    with configured("followed", 1):
+    with configured("eager", 1):
         follow(make)

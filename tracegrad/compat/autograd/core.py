@@ -114,13 +114,13 @@ class Linearized:
 
     def __init__(self, fun: Function, x: Any, recorder: Recorder) -> None:
         leaves, self._structure = tree_flatten(x)
-        recorder.stay_in_full()
         start = len(recorder.nodes)
         self._variables: list[Var] = [renamed(to_atom(floating(leaf)), recorder) for leaf in leaves]
         wanted: Any = real_atoms(self._variables)
         self._wanted: list[Var] = wanted
         owner = "an argument of the inner function"
-        with recorder.differentiating(self._wanted), InnerFunction(recorder) as part:
+        part = InnerFunction(recorder)
+        with recorder.differentiating(self._wanted):
             given = [TracedArray(v, recorder, owner=owner) for v in self._variables]
             self.ans = fun(tree_unflatten(self._structure, given))
             refuse_numbers_of_text(recorder, self.ans, start)

@@ -1,4 +1,4 @@
-"""Loops that are followed while Python goes through them: what changes in some turn is seen in that turn.
+"""Loops one of whose turns is not like the others: it does what Python says.
 
 Each program is compared with plain NumPy, value and gradient, on two calls, the second of which verifies the first.
 """
@@ -16,34 +16,13 @@ from selection import some
 from tracegrad import compile_grad, config
 from tracegrad.tracer.ir.errors import MutationError
 from tracegrad.tracer.numpy_api import dispatch
-from tracegrad.tracer.record.array import TracedArray
-from tracegrad.tracer.record.recorder import Recorder, recording
-from tracegrad.tracer.reroll import loop_monitor
 
 pytestmark = pytest.mark.usefixtures("analysed")  # loops of logged runs are made from one iteration
 
 V = np.array([0.3, -0.7, 0.5, 0.2])
 M = np.arange(12.0).reshape(3, 4) / 20.0
 TURNS = 70
-ODD = 56  # a turn in which the loop has been followed for long
-
-
-@pytest.fixture(autouse=True)
-def followed(monkeypatch):
-    """Loops are followed as soon as they repeat: the turns in which they were."""
-    monkeypatch.setattr(config, "check", True)
-    monkeypatch.setattr(loop_monitor, "LONG_RUN", 60)
-    monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
-    turns, turned = [], loop_monitor.Follower.turned
-
-    def noted(self):
-        turned(self)
-        turns.append(self.current[-1])
-
-    # The library's code, not a helper of the function: under a trace function (coverage) the watch sees each call.
-    noted.__code__ = noted.__code__.replace(co_filename=loop_monitor.__file__)
-    monkeypatch.setattr(loop_monitor.Follower, "turned", noted)
-    return turns
+ODD = 56
 
 
 def agree(fn, *args):
@@ -110,12 +89,11 @@ STEPS = {
 
 @pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("name", some(STEPS, quick=12))
-def test_what_changes_in_a_turn(name, logs, followed, monkeypatch):
+def test_what_changes_in_a_turn(name, logs, monkeypatch):
     monkeypatch.setattr(config, "log_reads", logs)
     shape = (1,) if name == "keyword" else ()
     step = STEPS[name]
     agree(turned(lambda u, k: step(u, k).reshape(4) if shape else step(u, k)), V)
-    assert logs or ODD in followed or name in ("value in an if", "plain array")  # which are not
 
 
 def stimulated(v):
@@ -157,23 +135,22 @@ def constant_used_twice(v, one, two):
 
 
 TWICE = {
-    "rows and a stimulus": (stimulated, (), TURNS - 1),
-    "rows": (rows_read_twice, (0, 0), TURNS - 3),
-    "another row": (rows_read_twice, (ODD, 1), ODD - 1),
-    "numbers": (number_used_twice, (-1,), TURNS - 1),
-    "another number": (number_used_twice, (ODD,), ODD),
-    "the first constant": (constant_used_twice, (ODD, ODD + 3), ODD),
-    "the second constant": (constant_used_twice, (ODD + 3, ODD), ODD),
+    "rows and a stimulus": (stimulated, ()),
+    "rows": (rows_read_twice, (0, 0)),
+    "another row": (rows_read_twice, (ODD, 1)),
+    "numbers": (number_used_twice, (-1,)),
+    "another number": (number_used_twice, (ODD,)),
+    "the first constant": (constant_used_twice, (ODD, ODD + 3)),
+    "the second constant": (constant_used_twice, (ODD + 3, ODD)),
 }
 
 
 @pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("name", some(TWICE, quick=2))
-def test_equal_operations_of_a_turn_and_numbers_that_differ_later(name, logs, followed, monkeypatch):
+def test_equal_operations_of_a_turn_and_numbers_that_differ_later(name, logs, monkeypatch):
     monkeypatch.setattr(config, "log_reads", logs)
-    fn, args, last = TWICE[name]
+    fn, args = TWICE[name]
     agree(fn, V, *args)
-    assert logs or last <= max(followed)
 
 
 def test_rows_are_kept():
@@ -241,9 +218,8 @@ def test_a_function_of_math_raises_in_a_turn():
         compile_grad(fn)(V)
 
 
-def test_a_ufunc_of_python_numbers_has_a_dtype_and_an_operator_has_none(followed, monkeypatch):
+def test_a_ufunc_of_python_numbers_has_a_dtype_and_an_operator_has_none():
     """With float32, the one gives float64 and the other does not."""
-    monkeypatch.setattr(loop_monitor, "LONG_RUN", 160)
 
     def fn(v, h):
         u = v
@@ -255,7 +231,6 @@ def test_a_ufunc_of_python_numbers_has_a_dtype_and_an_operator_has_none(followed
     f = compile_grad(fn)
     for _ in range(2):
         np.testing.assert_allclose(f(v, 0.7), fn(v, 0.7), rtol=1e-12)
-    assert ODD in followed
 
 
 def test_layout_decides_what_a_reshape_is():
@@ -272,7 +247,7 @@ def test_layout_decides_what_a_reshape_is():
         compile_grad(fn).value_and_grad(V)
 
 
-def test_an_error_in_a_followed_turn_is_at_the_users_line():
+def test_an_error_in_a_turn_is_at_the_users_line():
     def fn(v):
         u = v
         for k in range(TURNS):
@@ -285,7 +260,7 @@ def test_an_error_in_a_followed_turn_is_at_the_users_line():
             compile_grad(fn).value_and_grad(V)
 
 
-def test_objects_of_the_users_in_a_followed_loop_are_seen():
+def test_objects_of_the_users_in_a_loop_are_seen():
     class Offset:
         __array_ufunc__ = None
 
@@ -304,35 +279,7 @@ def test_objects_of_the_users_in_a_followed_loop_are_seen():
     assert "__radd__" in str(f.explain(V, level="all"))
 
 
-def test_a_followed_turn_is_answered_whole(monkeypatch):
-    """All operations are, after the first turns; what is left out is taken apart and checked item by item."""
-    monkeypatch.setattr(loop_monitor, "LONG_RUN", 160)
-    recorder = Recorder()
-    loop_monitor.follow_loops(recorder)
-    items = []
-
-    def fn(u, p, turns):
-        for _ in range(turns):
-            a, b = u[0], u[1]
-            u = u + 0.1 * np.stack([p[0] * a - p[1] * a * b, -b / (1.0 + a**2)])
-            u = np.concatenate([u[1:], u[:1]]).reshape(2) + np.sum(u, axis=0, keepdims=True) * u.sum()
-            u = np.concatenate(np.split(np.where(u > p, u, 0.5 * p), 2)[::-1])
-        return u
-
-    with recording(recorder):
-        u = TracedArray(recorder.add_input(np.ones(2), "u"), recorder, owner="u")
-        p = TracedArray(recorder.add_input(np.ones(2), "p"), recorder, owner="p")
-        u = fn(u, p, TURNS)
-        follower = recorder.observer.follower
-        checked = recorder.follow
-        monkeypatch.setattr(recorder, "follow", lambda *item: items.append(item) or checked(*item))
-        turn = follower.current[-1]
-        fn(u, p, TURNS)
-        assert recorder.observer.follower is follower and follower.current[-1] == turn + TURNS
-    assert items == []
-
-
-def test_no_answer_outlives_its_recording():
+def test_no_value_outlives_its_recording():
     kept = []
 
     def fn(v):
@@ -343,15 +290,8 @@ def test_no_answer_outlives_its_recording():
         return np.sum(u)
 
     compile_grad(fn).value_and_grad(V)
-    recorder = Recorder()
-    loop_monitor.follow_loops(recorder)
-    with recording(recorder):
-        u = TracedArray(recorder.add_input(V, "v"), recorder)
-        for _ in range(TURNS):
-            u = np.tanh(u + u[0])
-        assert recorder.ask is not None
     with pytest.raises(Exception, match=re.escape("after its function had returned")):
-        u[0]
+        kept[0][0] + kept[0]
 
 
 @pytest.mark.parametrize(

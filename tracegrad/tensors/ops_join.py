@@ -16,6 +16,7 @@ from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
 from .ops_shape import clone, ravel, reshape, unsqueeze
 from .signature import Dim, function, method
+from .modes import STATE
 from .tensor import Tensor, make, raw, seen
 
 _ndarray = np.ndarray
@@ -24,6 +25,22 @@ _ndarray = np.ndarray
 
 CAT = EagerOp("Cat", lambda *args: np.concatenate(args[:-1], axis=args[-1]))
 STACK = EagerOp("Stack", lambda *args: _stacked(args[:-1], args[-1]))
+
+
+STACK_ROWS = EagerOp("Stack", lambda x, dim: np.moveaxis(x, 0, dim).copy())
+CAT_ROWS = EagerOp("Cat", lambda x, dim: _joined(np.moveaxis(x, 0, dim), dim))
+
+
+def _joined(x: Any, dim: int) -> Any:
+    """*x* with its axes *dim* and *dim* + 1 as one."""
+    shape = x.shape
+    return x.reshape((*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :])).copy()
+
+
+def _whole(tensors: Sequence[Tensor]) -> Tensor | None:
+    """The stack of *tensors*, where they are rows that a loop has given, in code that is recorded."""
+    capture = STATE.capture
+    return None if capture is None or capture.tape is None else capture.tape.stack_of(tensors)  # type: ignore[no-any-return]
 
 
 def _stacked(arrays: tuple[Any, ...], dim: int) -> Any:
@@ -68,7 +85,9 @@ def cat(tensors: Any, dim: Any = 0) -> Tensor:
     if not all(v._data.shape == first for v in given) or not first:
         given = _that_fit(given, dim)
         first = given[0]._data.shape
-    return apply(CAT, tuple(given), (one_dim(dim, len(first)),))
+    at = one_dim(dim, len(first))
+    whole = _whole(given)
+    return apply(CAT, tuple(given), (at,)) if whole is None else apply(CAT_ROWS, (whole,), (at,))
 
 
 def _that_fit(given: list[Any], dim: Any) -> list[Any]:
@@ -107,7 +126,9 @@ def stack(tensors: Any, dim: Any = 0) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
                 f"{list(v._data.shape)} at entry {k}"
             )
-    return apply(STACK, tuple(given), (one_dim(dim, len(first) + 1),))
+    at = one_dim(dim, len(first) + 1)
+    whole = _whole(given)
+    return apply(STACK, tuple(given), (at,)) if whole is None else apply(STACK_ROWS, (whole,), (at,))
 
 
 @function

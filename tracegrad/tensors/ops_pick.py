@@ -11,13 +11,13 @@ from .apply import apply, record
 from .op import EagerOp
 from .tensor import Tensor, raw
 
-_AT = "at"  # in the place of a position
+AT = "at"  # in the place of a position
 Code = tuple[Any, ...]
 
 
 def _index(code: Code, positions: tuple[Any, ...]) -> tuple[Any, ...]:
     given = iter(positions)
-    return tuple([next(given) if i == _AT else slice(*i) if type(i) is tuple else i for i in code])
+    return tuple([next(given) if i == AT else slice(*i) if type(i) is tuple else i for i in code])
 
 
 def _written(x: Any, value: Any, *given: Any) -> Any:
@@ -38,7 +38,7 @@ def taken_apart(index: Any) -> tuple[Code, tuple[TracedArray, ...]] | None:
     code: list[Any] = []
     for item in items:
         if type(item) is TracedArray and item.atom.aval.weak:
-            code.append(_AT)
+            code.append(AT)
         elif type(item) is slice and all(x is None or type(x) is int for x in (item.start, item.stop, item.step)):
             code.append((item.start, item.stop, item.step))
         elif item is None or item is Ellipsis or type(item) is int:

@@ -35,6 +35,7 @@ from .modes import STATE
 from .node import AccumulateGrad, RemovableHandle, TapeNode, changed, registered
 from .op import EagerOp
 from .printing import format_tensor
+from .rows import TensorRows
 
 if TYPE_CHECKING:
     from .method_types import Methods
@@ -387,7 +388,8 @@ class Tensor(Methods):
     def __iter__(self) -> Iterator[Tensor]:
         if not raw(self).shape:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(METHODS["unbind"](self, 0))
+        capture = STATE.capture
+        return iter(METHODS["unbind"](self, 0)) if capture is None or capture.tape is None else TensorRows(self)
 
     def __contains__(self, element: Any) -> bool:
         return bool((raw(self) == (raw(element) if isinstance(element, Tensor) else element)).any())

@@ -27,6 +27,7 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
+from .holders import HOLDERS
 from .iterables import Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
 from .iteration import Iteration, Learned
 from .lessons import Lessons, lessons_of
@@ -116,7 +117,8 @@ class ForLoop(BoundNames):
     def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
         self.recorder, self.loop, self.source = recorder, loop, source
         self.lessons: Lessons = lessons_of(recorder, loop)
-        self.iterator = None if type(iterable) in (TracedArray, SymbolicRange) else iter(iterable)
+        no_iterator = type(iterable) in (TracedArray, SymbolicRange) or type(iterable) in HOLDERS
+        self.iterator = None if no_iterator else iter(iterable)
         self.at = 0
         self.attempts = 0
         self.rebinds = False

@@ -32,10 +32,10 @@ class Holder(Protocol):
         """What *value* is in each iteration: they hold *arrays*, the rows of *stack*."""
 
     def stacked(self, items: Sequence[Any]) -> Any:
-        """An object whose rows *items* are; None where there is none."""
+        """An object whose rows *items* are, objects of this class; None where there is none."""
 
-    def row(self, stacked: Any, index: Any) -> Any:
-        """The row at *index*, an integer or the symbol of one, of an object of this class."""
+    def row(self, whole: Any, index: Any) -> Any:
+        """The row of *whole* at *index*, an integer or the symbol of one, as iteration gives it."""
 
 
 class Tape(Protocol):
@@ -55,6 +55,7 @@ class Tape(Protocol):
 
 
 HOLDERS: dict[type, Holder] = {}
+ROW_ITERATORS: list[type] = []  # classes of iterators over them, which can be taken apart as those of lists can
 
 
 def array_of(value: Any) -> Any:

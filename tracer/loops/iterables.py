@@ -13,6 +13,7 @@ from ..ops.elementwise import cast
 from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wrap_array
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
+from .holders import HOLDERS, ROW_ITERATORS
 from .marked import Marked
 from .positions import Affine, bounds
 from .values import Like, like
@@ -70,17 +71,34 @@ class IteratedRows:
 
     def symbol(self, marked: Marked, k: int) -> Any:
         first = self.start + k * self.step
-        return self._traced()[marked.integer(Affine(first, {marked.number: self.step}), first)]
+        return self._row(marked.integer(Affine(first, {marked.number: self.step}), first))
 
     def item(self, k: int) -> Any:
-        return self.array[self.start + k * self.step]
+        holder = HOLDERS.get(type(self.array))
+        index = self.start + k * self.step
+        return self.array[index] if holder is None else holder.row(self.array, index)
 
     def at(self, k: TracedArray) -> Any:
-        return self._traced()[k * self.step + self.start]
+        return self._row(k * self.step + self.start)
+
+    def _row(self, index: TracedArray) -> Any:
+        holder = HOLDERS.get(type(self.array))
+        return self._traced()[index] if holder is None else holder.row(self.array, index)
 
     def _traced(self) -> TracedArray:
         array = self.array
         return array if type(array) is TracedArray else wrap_array(constant(np.asarray(array)))
+
+
+class HeldRows(IteratedRows):
+    """The *items* of a list, which are the rows of *whole*."""
+
+    def __init__(self, items: Sequence[Any], whole: Any, start: int = 0, step: int = 1) -> None:
+        super().__init__(whole, start, step, Affine(len(items)))
+        self.items = items
+
+    def item(self, k: int) -> Any:
+        return self.items[self.start + k * self.step]
 
 
 class Listed:
@@ -157,6 +175,8 @@ class Backwards:
             self.source = Counts(source.start.plus(Affine(last)), -source.step, source.length, source.now + last)
         elif isinstance(source, Listed):
             self.source = Listed(source.items[::-1], source.kind, lambda: source.stacked()[::-1])
+        elif isinstance(source, HeldRows):
+            self.source = HeldRows(source.items, source.array, source.start + source.step * (length - 1), -source.step)
         elif isinstance(source, IteratedRows):
             first = source.start + source.step * (length - 1)
             self.source = IteratedRows(source.array, first, -source.step, source.length)
@@ -248,13 +268,15 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | N
         return iterable.counts
     if kind is TracedArray:
         return IteratedRows(iterable) if iterable.aval.shape else None
+    if kind in HOLDERS:
+        return IteratedRows(iterable) if iterable.shape else None
     if isinstance(iterable, np.ndarray) and kind in (np.ndarray, MadeArray):
         return IteratedRows(iterable) if iterable.ndim and iterable.dtype.kind in "fiubc" else None
     if kind in (list, tuple) or kind in _DICT_VIEWS:
         return listed(recorder, list(iterable))
     if kind in (dict, set):
         return None
-    if kind in _ITERATORS and depth < 4:
+    if (kind in _ITERATORS or kind in ROW_ITERATORS) and depth < 4:
         return _of_iterator(recorder, iterable, depth)
     return None
 
@@ -310,7 +332,7 @@ def advance(iterator: Any, count: int) -> None:
     if kind in (zip, map, enumerate):
         for part in reduced[1] if kind is zip else reduced[1][1:] if kind is map else reduced[1][:1]:
             advance(part, count)
-    elif kind in _ITERATORS:
+    elif kind in _ITERATORS or kind in ROW_ITERATORS:
         at = reduced[2] if len(reduced) > 2 and reduced[2] is not None else 0
         back = kind in (_REVERSED_LIST, reversed)
         iterator.__setstate__(at - count if back else at + count)
@@ -322,6 +344,10 @@ def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
         return None
     if all(x is items[0] for x in items):
         return Same(items[0], Affine(len(items)))
+    holder = HOLDERS.get(type(items[0]))
+    if holder is not None:
+        whole = holder.stacked(items)
+        return None if whole is None else HeldRows(items, whole)
     if all(isinstance(x, tuple) and len(x) == len(items[0]) for x in items) and items[0]:
         parts = [listed(recorder, [x[k] for x in items]) for k in range(len(items[0]))]
         return Together([p for p in parts if p is not None]) if None not in parts else None

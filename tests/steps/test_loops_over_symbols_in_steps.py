@@ -39,7 +39,7 @@ def rows_together(n):
 
     def step(x):
         w.grad, h, losses = None, torch.zeros(4, 5, dtype=x.dtype), []
-        for t, (a, b) in enumerate(zip(x, v)):
+        for t, (a, b) in enumerate(zip(x, v, strict=True)):
             h = torch.tanh(h @ w + a) * (1.0 - t / n)
             losses.append(((h - b) ** 2).mean())
         loss = torch.stack(losses).mean()
@@ -138,7 +138,7 @@ def descent(n):
     optimizer = torch.optim.Adam([w], lr=0.01)
 
     def step(x):
-        for row, target in zip(x, v):
+        for row, target in zip(x, v, strict=True):
             optimizer.zero_grad()
             loss = ((torch.tanh(row @ w) - target) ** 2).mean()
             loss.backward()
@@ -320,7 +320,7 @@ def test_what_is_overwritten_in_a_later_iteration_is_an_error_of_the_backward():
 
 def test_detached_rows_of_a_tensor_from_outside_are_each_its_own():
     def step(x):
-        kept = [row for row in x]
+        kept = list(x)
         return kept[3].detach(), kept[5].detach(), x[7].detach()
 
     x = tensor(0, 10, 4)

@@ -48,9 +48,8 @@ class Drawn:
         self.say("w.grad = v.grad = None")
         if r.random() < 0.5:
             self.say("optimizer.zero_grad()")
-        self.say(
-            f"h = {r.choice(['torch.zeros(3, 4, dtype=x.dtype)', 'x[0]', 'h0', 'h0 * 1.0', 'x[0].clone()', 'h0.detach()'])}"
-        )
+        starts = ["torch.zeros(3, 4, dtype=x.dtype)", "x[0]", "h0", "h0 * 1.0", "x[0].clone()", "h0.detach()"]
+        self.say(f"h = {r.choice(starts)}")
         self.say(f"g = {r.choice(['h', 'torch.ones(3, 4, dtype=x.dtype)', 'x[1] * 0.5', 'torch.tanh(h @ w)'])}")
         self.say(f"loss = {r.choice(['0.0', '0', 'torch.zeros((), dtype=x.dtype)', '(h * w[0]).sum()'])}")
         self.say("ys, zs, count, scale = [], [], 0, 1.0")
@@ -66,8 +65,9 @@ class Drawn:
         kind = r.choice(["range", "rows", "enumerate", "zip", "reversed", "while", "list"])
         heads = {
             "range": f"for t in range({turns}):", "rows": f"for row in x[:{turns}]:", "list": "for row in xs:",
-            "enumerate": f"for t, row in enumerate(x[:{turns}]):", "zip": f"for row, other in zip(x[:{turns}], u[:{turns}]):",
-            "reversed": f"for t in reversed(range({turns})):", "while": "while count < %d:" % turns,
+            "enumerate": f"for t, row in enumerate(x[:{turns}]):", "while": f"while count < {turns}:",
+            "zip": f"for row, other in zip(x[:{turns}], u[:{turns}]):",
+            "reversed": f"for t in reversed(range({turns})):",
         }  # fmt: skip
         if kind == "while":
             self.say("count = 0")
@@ -102,8 +102,10 @@ class Drawn:
         elif kind == "both":
             say(f"h, g = {self.one(values)}, {self.one(values)}")
         elif kind == "loss":
-            say(r.choice(["loss = loss + ({} ** 2).mean()", "loss += ({} * {}).mean()", "loss = loss + {}.sum() * scale"])
-                .format(r.choice(values), r.choice(values)))  # fmt: skip
+            form = r.choice(
+                ["loss = loss + ({} ** 2).mean()", "loss += ({} * {}).mean()", "loss = loss + {}.sum() * scale"]
+            )
+            say(form.format(r.choice(values), r.choice(values)))
         elif kind == "append":
             say(f"ys.append({r.choice(values)})")
         elif kind == "append2":

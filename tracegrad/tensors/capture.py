@@ -275,6 +275,8 @@ class Capture:
     def differentiate(self, node: TapeNode | None) -> None:
         """Note that the derivative of *node* is recorded next, at the node's line, so that the backward of a loop
         repeats, too (``tracer/reroll/repeats.py``).  A custom node runs Python with lines of its own."""
+        if node is not None and self.tape is not None:
+            self.tape.differentiates(node)
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, refusal: Refusal, **fields: Any) -> None:
@@ -292,7 +294,7 @@ class Capture:
             self._shows[id(t)] = weakref.ref(t), *self.shown_by(other)
 
     def shown_by(self, t: Tensor) -> tuple[TracedArray, tuple[Any, ...]]:
-        """(the array of the run's, or of a tensor from outside, that *t* shows, the operations that lead from it to *t*)."""
+        """(the array of the run's, or of a tensor from outside, that *t* shows, the operations that lead to *t*)."""
         known = self._shows.get(id(t))
         if known is not None and known[0]() is t:
             return known[1:]

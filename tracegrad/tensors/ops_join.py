@@ -10,13 +10,13 @@ import numpy as np
 from ..tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, listed, many_dims, one_dim, shape_argument
+from .modes import STATE
 from .on_device import moved_beside
 from .op import EagerOp
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
 from .ops_shape import clone, ravel, reshape, unsqueeze
 from .signature import Dim, function, method
-from .modes import STATE
 from .tensor import Tensor, make, raw, seen
 
 _ndarray = np.ndarray

@@ -1,5 +1,5 @@
-"""Iteration over the rows of a tensor in code that is recorded: each is made when it is asked for, so a loop of which one
-iteration is recorded makes one."""
+"""Iteration over the rows of a tensor in code that is recorded: each is made when it is asked for, so that a loop of
+which one iteration is recorded makes one."""
 
 from __future__ import annotations
 

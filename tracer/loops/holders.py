@@ -1,7 +1,7 @@
 """Objects that hold one traced array each, as tensors of eager code do: registered, since their library stands above.
 
-In a loop the array is what is carried; the object in its place is made by the library.  Its tape, if it has one, is told
-of the iterations that are marked."""
+In a loop the array is what is carried; the object in its place is made by the library.  Its tape, if it has one, is
+told of the iterations that are marked."""
 
 from __future__ import annotations
 

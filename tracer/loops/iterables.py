@@ -269,7 +269,7 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | N
     if kind is TracedArray:
         return IteratedRows(iterable) if iterable.aval.shape else None
     if kind in HOLDERS:
-        return IteratedRows(iterable) if iterable.shape else None
+        return IteratedRows(iterable) if recorder.tape is not None and iterable.shape else None
     if isinstance(iterable, np.ndarray) and kind in (np.ndarray, MadeArray):
         return IteratedRows(iterable) if iterable.ndim and iterable.dtype.kind in "fiubc" else None
     if kind in (list, tuple) or kind in _DICT_VIEWS:
@@ -345,7 +345,7 @@ def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
     if all(x is items[0] for x in items):
         return Same(items[0], Affine(len(items)))
     holder = HOLDERS.get(type(items[0]))
-    if holder is not None:
+    if holder is not None and recorder.tape is not None and all(type(x) in HOLDERS for x in items):
         whole = holder.stacked(items)
         return None if whole is None else HeldRows(items, whole)
     if all(isinstance(x, tuple) and len(x) == len(items[0]) for x in items) and items[0]:

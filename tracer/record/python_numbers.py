@@ -1,5 +1,5 @@
 """Values of Python's own numbers while a function is recorded, computed as Python does: in a fraction of the time that
-NumPy takes for one, and in a loop that is followed, too, where there are no nodes that could be evaluated.
+NumPy takes for one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,193 @@
+"""The history of what a loop leaves, as one node of the tape: from what the loop began with, and has read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..tensors.capture import Capture
+from ..tensors.node import TapeNode, node_class
+from ..tensors.node_vjp import check_versions
+from ..tensors.op import EagerOp, aval_of, splice
+from ..tensors.ops_index import ALIAS
+from ..tensors.tensor import Tensor, origins, raw
+from ..tracer.ir.graph import Atom, Graph, Node, Pair, Var
+from ..tracer.ir.primitive import PRIMITIVES
+from ..tracer.ops.elementwise import CAST
+from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from .taped_iteration import TapedIteration
+
+_ALIAS = PRIMITIVES["alias"]
+
+
+class RefusedError(Exception):
+    """The tape of an iteration is none of which a loop can be made."""
+
+
+class LoopOp(EagerOp):
+    """A part of the recording, as one operation."""
+
+    __slots__ = ()
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__("Loop", lambda *given: tuple(map(wrap_array, splice(graph, list(map(to_atom, given))))))
+
+
+class Origin(NamedTuple):
+    """An edge of the tape, and the version of the tensor that was read there."""
+
+    edge: Any
+    out: int
+    version: Any
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return id(self.edge), self.out
+
+
+class End(NamedTuple):
+    """A tensor after a loop, and the node of the tape that made it in the iteration."""
+
+    tensor: Tensor
+    node: TapeNode
+
+    def made_by(self, node: TapeNode, out: int) -> None:
+        """Have result *out* of *node* be the origin of the tensor."""
+        t, version = self.tensor, (self.tensor._counter, self.tensor._counter[0])
+        found = node_class(self.node.label)(ALIAS, ((),), (node,), (out,), (raw(t),), (raw(t),), (version, version))
+        found.site = node.site
+        t._node, t._out, t._requires = found, 0, True
+
+
+def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends: Sequence[End]) -> None:
+    """Have the tensors of *ends* be results of one node.  *first*, *last*: of the iterations that were recorded, and
+    are part of the loop node.
+
+    :raises RefusedError: where the tape is not that of one iteration after another."""
+    connected: list[End] = []
+    edges: dict[Atom, Origin] = {}  # by the atom that was read
+    plain = _plainly(last)
+    for end in ends:
+        found = _origins(capture, first, last, end.node)
+        if found is None:
+            end.tensor._node, end.tensor._out, end.tensor._requires = _freed_node(end), 0, True
+            continue
+        connected.append(end)
+        for atom, edge in found:
+            if isinstance(atom, Pair) or edges.setdefault(plain(atom), edge).key != edge.key:
+                raise RefusedError
+    outputs = [raw(end.tensor).atom for end in connected]
+    if any(isinstance(x, Pair) for x in outputs):
+        raise RefusedError
+    if connected:
+        node = _node(capture, edges, outputs, plain, [end.tensor for end in connected])
+        node.site = last.marked.site
+        for k, end in enumerate(connected):
+            end.made_by(node, k)
+
+
+def _node(
+    capture: Capture, edges: Mapping[Atom, Origin], outputs: Sequence[Atom], plain: Callable[[Atom], Atom],
+    results: Sequence[Tensor],
+) -> TapeNode:  # fmt: skip
+    """The node of the tape that leads from *results*, whose atoms are *outputs*, to *edges*."""
+    nodes, inputs = _part(capture.recorder.nodes, outputs, edges, plain)
+    met = {edges[plain(x)].key for x in inputs if plain(x) in edges}
+    inputs += [x for x, edge in edges.items() if edge.key not in met and isinstance(x, Var)]  # whose gradient is 0
+    found = [edges.get(plain(x), _NOWHERE) for x in inputs]
+    op = LoopOp(Graph(inputs, nodes, outputs))
+    return node_class(op.name)(
+        op, (), tuple([edge.edge for edge in found]), tuple([edge.out for edge in found]),
+        tuple([TracedArray(x, capture.recorder) for x in inputs]), tuple(map(raw, results)),
+        (*[edge.version for edge in found], *[(t._counter, t._counter[0]) for t in results]),
+    )  # fmt: skip
+
+
+_NOWHERE = Origin(None, 0, None)
+
+
+def _origins(
+    capture: Capture, first: TapedIteration, last: TapedIteration, node: TapeNode
+) -> list[tuple[Atom, Origin]] | None:
+    """What the tape of the iterations from *first* to *last*, which ends with *node*, leads to before them: atoms, and
+    their origins.  None where a backward has freed it."""
+    seen, stack, found = {node}, [node], list[tuple[Atom, Origin]]()
+    written = {*first.marked.written, *last.marked.written}
+    while stack:
+        node = stack.pop()
+        if node in first.starts:
+            symbol = first.starts[node]
+            before = next((c.before for c in first.marked.carries if c.symbol is symbol), symbol)
+            if node.edges[0] is not None:
+                found.append((before, Origin(node.edges[0], node.edge_outs[0], node.versions[0])))
+            continue
+        if node.freed:
+            return None
+        _check(node)
+        for k, edge in enumerate(node.edges):
+            if isinstance(edge, TapeNode) and edge.sequence >= first.since:
+                if edge not in seen:
+                    seen.add(edge)
+                    stack.append(edge)
+            elif edge is not None:
+                x = node.inputs[k]
+                own = not isinstance(edge, TapeNode) and first.is_new(edge, capture)
+                if type(x) is not TracedArray or id(x._storage) in written or own:
+                    raise RefusedError
+                found.append((x.atom, Origin(edge, node.edge_outs[k], node.versions[k])))
+    return found
+
+
+def _check(node: TapeNode) -> None:
+    """An error where the derivative of *node* is Python of the user's, or reads what was overwritten, as iterations one
+    after another are to tell."""
+    if not node.plain or node.op is None:
+        raise RefusedError
+    if any(map(node.overwritten, range(len(node.versions)))):
+        wants = tuple([edge is not None for edge in node.edges])
+        try:
+            check_versions(node, node.op.vjp(tuple(map(aval_of, node.inputs)), node.statics, wants, False))
+        except RuntimeError:
+            raise RefusedError from None
+
+
+def _plainly(last: TapedIteration) -> Callable[[Atom], Atom]:
+    """A function that gives an atom for all of its aliases."""
+    node_of = last.marked.node_of
+
+    def plain(x: Atom) -> Atom:
+        while (node := node_of(x)) is not None:
+            if node.prim is not _ALIAS and not (node.prim is CAST and node.inputs[0].aval.dtype == x.aval.dtype):
+                break
+            x = node.inputs[0]
+        return x
+
+    return plain
+
+
+def _part(
+    nodes: Sequence[Node], outputs: Sequence[Atom], given: Container[Atom], plain: Callable[[Atom], Atom]
+) -> tuple[list[Node], list[Var]]:
+    """(those of *nodes* between the atoms *given* and *outputs*, what they read).  What no iteration makes anew may
+    have been recorded before the loop."""
+    starts = {x for node in nodes for x in (*node.inputs, *node.outs) if plain(x) in given}
+    active = set(starts)
+    for node in nodes:
+        if not active.isdisjoint(node.inputs):
+            active.update(node.outs)
+    read: dict[Var, None] = {x: None for x in outputs if isinstance(x, Var)}
+    found: list[Node] = []
+    for node in reversed(nodes):
+        if any(x in read and x in active and x not in starts for x in node.outs):
+            found.append(node)
+            read.update((x, None) for x in node.inputs if isinstance(x, Var))
+    made = {x for node in found for x in node.outs}
+    return found[::-1], [x for x in read if x not in made]
+
+
+def _freed_node(end: End) -> TapeNode:
+    """The node of a tensor through whose history a backward has gone."""
+    t = end.tensor
+    node = node_class(end.node.label)(ALIAS, ((),), *origins([t]), (raw(t),), (raw(t),), (None, None))
+    node.freed = True
+    return node

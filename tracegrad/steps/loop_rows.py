@@ -1,0 +1,105 @@
+"""Rows of tensors in the loops of a step: at positions that follow from an iteration, and those that loops give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..tensors.apply import apply
+from ..tensors.inplace import apply_views, inplace
+from ..tensors.node import TapeNode, node_class
+from ..tensors.op import EagerOp
+from ..tensors.ops_join import CAT
+from ..tensors.ops_parts import UNBIND
+from ..tensors.ops_pick import AT, PUT, picked, refreshed
+from ..tensors.tensor import Tensor, origins
+from ..tracer.ir.graph import Atom
+from ..tracer.record.array import TracedArray
+from ..tracer.record.stacked_rows import RowStorage
+from .taped_iteration import TapedIteration
+
+_FEW = 4  # rows that are not worth a look
+ROW = EagerOp("Select", lambda x, k: x[k])
+
+
+class LoopRows:
+    """The part of the tape of loops that knows rows."""
+
+    def __init__(self) -> None:
+        self.open: list[TapedIteration] = []
+        self.stacks: dict[Atom, Tensor] = {}  # tensors whose rows are in lists
+        # by id: rows at positions that follow from an iteration, what they are rows of, and where
+        self.picked: dict[int, tuple[Tensor, Tensor, Any, tuple[Any, ...]]] = {}
+
+    # ---- rows at positions that follow from an iteration -------------------------------------------------------------
+
+    def is_row(self, row: Tensor, t: Tensor, code: Any, positions: Sequence[Any]) -> bool:
+        """Whether *row* is what ``t[index]`` has given."""
+        known = self.picked.get(id(row))
+        if known is None or known[1] is not t or known[2] != code:
+            return False
+        return [x.atom for x in known[3]] == [x.atom for x in positions]
+
+    def wrote_row(self, row: Tensor, new: Tensor) -> bool:
+        """Write *new* into *row*, if it is a row of a tensor: into that."""
+        known = self.picked.get(id(row))
+        if known is None:
+            return False
+        _, t, code, positions = known
+        inplace(PUT, t, (new, *positions), (code,))
+        refreshed(row, t, code, positions)
+        return True
+
+    def row_of(self, t: Tensor, index: Any) -> Tensor:
+        """Row *index* of *t*, which is iterated over."""
+        if type(index) is int:
+            (row,) = apply_views(UNBIND, t, [(0, index)])
+            return row
+        if self.open:
+            self.open[-1].iterated.append((t, t._counter[0]))
+        return picked(t, (AT,), (index,), self)
+
+    # ---- stacks of rows --------------------------------------------------------------------------------------------
+
+    def stack_of(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        """The stack of *tensors*, where many of them are the rows of one that a loop has given; else None."""
+        parts: list[Tensor] = []
+        k = most = 0
+        while k < len(tensors):
+            whole, start, count = self.rows_from(tensors, k)
+            if whole is None:
+                parts.append(tensors[k][None])
+            else:
+                parts.append(whole if count == len(whole) else whole[start : start + count])
+            k, most = k + count, max(most, count if whole is not None else 0)
+        if most < _FEW:
+            return None
+        return parts[0] if len(parts) == 1 else apply(CAT, tuple(parts), (0,))
+
+    def rows_from(self, tensors: Sequence[Tensor], k: int) -> tuple[Tensor | None, int, int]:
+        """(the tensor whose rows *tensors* are from *k* on, the first of them, how many)"""
+        first = self._row_place(tensors[k])
+        if first is None:
+            return None, 0, 1
+        whole, start = first
+        count = 1
+        while k + count < len(tensors):
+            other = self._row_place(tensors[k + count])
+            if other is None or other[0] is not whole or other[1] != start + count:
+                break
+            count += 1
+        return whole, start, count
+
+    def _row_place(self, t: Tensor) -> tuple[Tensor, int] | None:
+        storage = t._data._storage if type(t._data) is TracedArray else None
+        if type(storage) is not RowStorage or storage.version or t._data._steps or t._counter[0]:
+            return None
+        whole = self.stacks.get(storage.stack)
+        if whole is None or t._base is not None or t._requires != whole._requires:
+            return None
+        return (whole, storage.k) if not t._requires or (t._node is not None and t._node.op is ROW) else None
+
+
+def row_node(whole: Tensor, t: Tensor, k: int) -> TapeNode:
+    """The node by which *t* is row *k* of *whole*."""
+    return node_class(ROW.name)(ROW, (k,), *origins([whole]), (whole._data,), (t._data,), (None, (t._counter, 0)))

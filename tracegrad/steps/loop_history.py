@@ -20,7 +20,7 @@ from .taped_iteration import TapedIteration
 _ALIAS = PRIMITIVES["alias"]
 
 
-class RefusedError(Exception):
+class UntapedError(Exception):
     """The tape of an iteration is none of which a loop can be made."""
 
 
@@ -33,7 +33,7 @@ class LoopOp(EagerOp):
         super().__init__("Loop", lambda *given: tuple(map(wrap_array, splice(graph, list(map(to_atom, given))))))
 
 
-class Origin(NamedTuple):
+class TapeOrigin(NamedTuple):
     """An edge of the tape, and the version of the tensor that was read there."""
 
     edge: Any
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
         return id(self.edge), self.out
 
 
-class End(NamedTuple):
+class LoopEnd(NamedTuple):
     """A tensor after a loop, and the node of the tape that made it in the iteration."""
 
     tensor: Tensor
@@ -59,13 +59,13 @@ class End(NamedTuple):
         t._node, t._out, t._requires = found, 0, True
 
 
-def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends: Sequence[End]) -> None:
+def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends: Sequence[LoopEnd]) -> None:
     """Have the tensors of *ends* be results of one node.  *first*, *last*: of the iterations that were recorded, and
     are part of the loop node.
 
-    :raises RefusedError: where the tape is not that of one iteration after another."""
-    connected: list[End] = []
-    edges: dict[Atom, Origin] = {}  # by the atom that was read
+    :raises UntapedError: where the tape is not that of one iteration after another."""
+    connected: list[LoopEnd] = []
+    edges: dict[Atom, TapeOrigin] = {}  # by the atom that was read
     plain = _plainly(last)
     for end in ends:
         found = _origins(capture, first, last, end.node)
@@ -75,10 +75,10 @@ def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends:
         connected.append(end)
         for atom, edge in found:
             if isinstance(atom, Pair) or edges.setdefault(plain(atom), edge).key != edge.key:
-                raise RefusedError
+                raise UntapedError
     outputs = [raw(end.tensor).atom for end in connected]
     if any(isinstance(x, Pair) for x in outputs):
-        raise RefusedError
+        raise UntapedError
     if connected:
         node = _node(capture, edges, outputs, plain, [end.tensor for end in connected])
         node.site = last.marked.site
@@ -87,7 +87,7 @@ def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends:
 
 
 def _node(
-    capture: Capture, edges: Mapping[Atom, Origin], outputs: Sequence[Atom], plain: Callable[[Atom], Atom],
+    capture: Capture, edges: Mapping[Atom, TapeOrigin], outputs: Sequence[Atom], plain: Callable[[Atom], Atom],
     results: Sequence[Tensor],
 ) -> TapeNode:  # fmt: skip
     """The node of the tape that leads from *results*, whose atoms are *outputs*, to *edges*."""
@@ -103,15 +103,15 @@ def _node(
     )  # fmt: skip
 
 
-_NOWHERE = Origin(None, 0, None)
+_NOWHERE = TapeOrigin(None, 0, None)
 
 
 def _origins(
     capture: Capture, first: TapedIteration, last: TapedIteration, node: TapeNode
-) -> list[tuple[Atom, Origin]] | None:
-    """What the tape of the iterations from *first* to *last*, which ends with *node*, leads to before them: atoms, and
-    their origins.  None where a backward has freed it."""
-    seen, stack, found = {node}, [node], list[tuple[Atom, Origin]]()
+) -> list[tuple[Atom, TapeOrigin]] | None:
+    """The atoms to which the tape of the iterations from *first* to *last*, which ends with *node*, leads before them,
+    with their origins.  None where a backward has freed it."""
+    seen, stack, found = {node}, [node], list[tuple[Atom, TapeOrigin]]()
     written = {*first.marked.written, *last.marked.written}
     while stack:
         node = stack.pop()
@@ -119,7 +119,7 @@ def _origins(
             symbol = first.starts[node]
             before = next((c.before for c in first.marked.carries if c.symbol is symbol), symbol)
             if node.edges[0] is not None:
-                found.append((before, Origin(node.edges[0], node.edge_outs[0], node.versions[0])))
+                found.append((before, TapeOrigin(node.edges[0], node.edge_outs[0], node.versions[0])))
             continue
         if node.freed:
             return None
@@ -133,8 +133,8 @@ def _origins(
                 x = node.inputs[k]
                 own = not isinstance(edge, TapeNode) and first.is_new(edge, capture)
                 if type(x) is not TracedArray or id(x._storage) in written or own:
-                    raise RefusedError
-                found.append((x.atom, Origin(edge, node.edge_outs[k], node.versions[k])))
+                    raise UntapedError
+                found.append((x.atom, TapeOrigin(edge, node.edge_outs[k], node.versions[k])))
     return found
 
 
@@ -142,13 +142,13 @@ def _check(node: TapeNode) -> None:
     """An error where the derivative of *node* is Python of the user's, or reads what was overwritten, as iterations one
     after another are to tell."""
     if not node.plain or node.op is None:
-        raise RefusedError
+        raise UntapedError
     if any(map(node.overwritten, range(len(node.versions)))):
         wants = tuple([edge is not None for edge in node.edges])
         try:
             check_versions(node, node.op.vjp(tuple(map(aval_of, node.inputs)), node.statics, wants, False))
         except RuntimeError:
-            raise RefusedError from None
+            raise UntapedError from None
 
 
 def _plainly(last: TapedIteration) -> Callable[[Atom], Atom]:
@@ -185,7 +185,7 @@ def _part(
     return found[::-1], [x for x in read if x not in made]
 
 
-def _freed_node(end: End) -> TapeNode:
+def _freed_node(end: LoopEnd) -> TapeNode:
     """The node of a tensor through whose history a backward has gone."""
     t = end.tensor
     node = node_class(end.node.label)(ALIAS, ((),), *origins([t]), (raw(t),), (raw(t),), (None, None))

@@ -25,7 +25,7 @@ from ..tracer.loops.holders import HOLDERS, ROW_ITERATORS
 from ..tracer.loops.python_ints import in_plain_iterations
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, wrap_array
-from .loop_history import End, RefusedError, connect
+from .loop_history import LoopEnd, UntapedError, connect
 from .loop_rows import LoopRows, row_node
 from .taped_iteration import TapedIteration
 
@@ -213,9 +213,9 @@ class LoopTape(LoopRows):
         stacks = [(self._stack(stack, value), value, rows) for stack, value, rows in taped.rows]
         ends += [(whole, value) for whole, value, _ in stacks if value._requires]
         try:
-            made = [End(t, value._node) for t, value in ends if value._node is not None]
+            made = [LoopEnd(t, value._node) for t, value in ends if value._node is not None]
             connect(self.capture, self._first(taped), taped, made)
-        except RefusedError:
+        except UntapedError:
             in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)
         for whole, value, rows in stacks:
             for k, t in enumerate(rows if value._requires else ()):
@@ -247,7 +247,7 @@ class LoopTape(LoopRows):
 
 
 class TensorHolder:
-    """What loops have to know of tensors; as of ``tracer/loops/holders.py``."""
+    """The knowledge of loops about tensors; as of ``tracer/loops/holders.py``."""
 
     def array(self, value: Tensor) -> TracedArray:
         return raw(value)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What the tape of a step knows of one iteration that is recorded over symbols."""
+"""The knowledge of a step's tape about one iteration that is recorded over symbols."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Known(NamedTuple):
 
 
 class TapedIteration:
-    """What the tape knows of one marked iteration."""
+    """The knowledge of the tape about one marked iteration."""
 
     def __init__(self, marked: Any, capture: Capture) -> None:
         self.marked, self.since, self.made = marked, next_sequence(), len(capture._made)

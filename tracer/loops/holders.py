@@ -11,10 +11,11 @@ from typing import Any, Protocol
 from ..ir.graph import Atom
 from ..ir.refusals import Reason
 from ..record.array import TracedArray
+from ..record.recorder import Recorder
 
 
 class Holder(Protocol):
-    """What loops have to know of the objects of one class."""
+    """The knowledge of loops about the objects of one class."""
 
     def array(self, value: Any) -> TracedArray:
         """The array that *value* holds."""
@@ -23,13 +24,13 @@ class Holder(Protocol):
         """All else that code can see of *value*; None where only *value* itself can stand in its place."""
 
     def begin(self, value: Any, array: TracedArray) -> Any:
-        """What stands for *value* in a marked iteration: it holds *array*, the symbol."""
+        """The stand-in of *value* in a marked iteration: it holds *array*, the symbol."""
 
     def end(self, value: Any, array: TracedArray) -> Any:
-        """What *value*, of a marked iteration, is after the last one: it holds *array*."""
+        """The object that *value*, of a marked iteration, is after the last one: it holds *array*."""
 
     def rows(self, value: Any, stack: Atom, arrays: Sequence[TracedArray]) -> list[Any]:
-        """What *value* is in each iteration: they hold *arrays*, the rows of *stack*."""
+        """The objects that *value* is in each iteration: they hold *arrays*, the rows of *stack*."""
 
     def stacked(self, items: Sequence[Any]) -> Any:
         """An object whose rows *items* are, objects of this class; None where there is none."""
@@ -38,8 +39,8 @@ class Holder(Protocol):
         """The row of *whole* at *index*, an integer or the symbol of one, as iteration gives it."""
 
 
-class Tape(Protocol):
-    """What the library of holders notes while operations on them are recorded."""
+class IterationTape(Protocol):
+    """The notes that the library of holders takes while operations on them are recorded."""
 
     def begun(self, iteration: Any) -> None:
         """The arrays that *iteration* carries hold their symbols."""
@@ -62,3 +63,8 @@ def array_of(value: Any) -> Any:
     """The traced array that *value* holds; any other value as it is."""
     holder = HOLDERS.get(type(value))
     return value if holder is None else holder.array(value)
+
+
+def tape_of(recorder: Recorder) -> IterationTape | None:
+    """The tape that is told of the iterations in a recording, if there is one."""
+    return recorder.tape  # type: ignore[no-any-return]

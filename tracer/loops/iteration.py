@@ -22,7 +22,7 @@ from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
-from .holders import array_of
+from .holders import array_of, tape_of
 from .lessons import Lessons
 from .lists import Lists
 from .marked import Marked
@@ -100,8 +100,8 @@ class Iteration:
         self.marked.grows.update({key: count for key, (_, count) in self.learned.grows.items()})
         for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
-        if self.recorder.tape is not None:
-            self.recorder.tape.begun(self)
+        if (tape := tape_of(self.recorder)) is not None:
+            tape.begun(self)
         for place in self.learned.places.values():
             if place.known():
                 for outer in self.recorder.open_loops[:-1]:
@@ -207,8 +207,8 @@ class Iteration:
         reasons = [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
         reasons += [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
         reasons.append(self._written(found))
-        if self.recorder.tape is not None:
-            reasons.append(self.recorder.tape.objection(self))
+        if (tape := tape_of(self.recorder)) is not None:
+            reasons.append(tape.objection(self))
         if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
             reasons.insert(0, Refusal.LOOP_ANSWERS(site=self.marked.site))
         reasons.insert(0, self.marked.reason)
@@ -249,8 +249,8 @@ class Iteration:
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
-            if self.recorder.tape is not None:
-                self.recorder.tape.ended(self)
+            if tape is not None:
+                tape.ended(self)
         for outer in self.recorder.open_loops:
             outer.made.update({id(x): x for x in after.made.values() if id(x) not in self.ended.numbers})
         for key, place in self.places.items():

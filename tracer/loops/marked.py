@@ -19,6 +19,7 @@ from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
+from .holders import tape_of
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
 from .python_ints import in_plain_iterations, made_int
@@ -67,8 +68,8 @@ class Marked:
         loops = self.recorder.open_loops
         if self in loops:
             del loops[loops.index(self) :]
-        if self.recorder.tape is not None:
-            self.recorder.tape.closed(self)
+        if (tape := tape_of(self.recorder)) is not None:
+            tape.closed(self)
 
     def refuse(self, reason: Reason) -> None:
         self.reason = self.reason or reason

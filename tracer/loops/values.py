@@ -75,7 +75,7 @@ class Changeable:
         return self.numbers.setdefault(id(value), len(self.found) - 1)
 
 
-class Held(NamedTuple):
+class HeldArray(NamedTuple):
     """An object that holds an array of the kind ``like``.  ``value``: the one that was taken apart."""
 
     facts: Any
@@ -120,7 +120,7 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Changeable) -> A
         if facts is None:
             return PlainValue(value)
         leaves.append(holder.array(value))
-        return Held(facts, like(leaves[-1]), value, holder)
+        return HeldArray(facts, like(leaves[-1]), value, holder)
     if kind is Undecided:
         number = value.number
         leaves += wrap(number.value), wrap(number.rank)
@@ -166,7 +166,7 @@ def _is_outside(value: Any) -> bool:
 def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any], ended: bool = False) -> Any:
     """The value with *pattern* and the numbers *leaves*, in the iteration or once the loop has *ended*.  *made*:
     containers that can be changed, by their numbers."""
-    if isinstance(pattern, Held):
+    if isinstance(pattern, HeldArray):
         return pattern.made(next(leaves), ended)
     if isinstance(pattern, PlainValue):
         return pattern.value
@@ -206,7 +206,7 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, PlainValue):
         x, y = a.value, b.value
         return x is y or (type(x) is type(y) and isinstance(x, _IMMUTABLE) and bool(x == y))
-    if isinstance(a, Held):
+    if isinstance(a, HeldArray):
         return a[:2] == b[:2]
     if isinstance(a, Parts):
         same = a[:2] == b[:2] and a.number == b.number and len(a.items) == len(b.items)

@@ -23,11 +23,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def known_number(numbers: dict[Var, Number], atom: Atom) -> Number | None:
-    """The value of *atom*, if it is known."""
-    return atom.value.item() if isinstance(atom, Lit) else numbers.get(atom)
-
-
 def function_of(prim: Primitive, params: dict[str, Any], aval: Aval) -> Callable[..., Any] | None:
     """The function from Python numbers to the result, of this *aval*; None where that is no number, or another one."""
     if params or aval.shape or not ((aval.weak and aval.dtype is FLOAT) or aval.dtype.kind == "b"):

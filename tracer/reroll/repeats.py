@@ -112,12 +112,3 @@ def part_of(node: Node) -> tuple[int, ...]:
 def varying_axes(starts: np.ndarray) -> list[int]:
     """The axes along which the *starts* of a step differ."""
     return np.flatnonzero((starts != starts[0]).any(axis=0)).tolist()  # type: ignore[no-any-return]
-
-
-def is_spread(step: Step) -> bool:
-    """Whether *step* writes into an array at positions that differ along several axes."""
-    return (
-        isinstance(step.item, Node)
-        and step.item.prim.name == "update"
-        and (step.starts is not None and len(varying_axes(step.starts)) > 1)
-    )

@@ -213,9 +213,69 @@ def detached(n):
     return step, tensor(0, n, 4, 5), [w]
 
 
+def states_before(n):
+    w = tensor(1, 5, 5, grad=True)
+
+    def step(x):
+        w.grad, h, before = None, torch.tanh(x[0] @ w), []
+        for t in range(n):
+            before.append(h)
+            h = torch.tanh(h @ w + x[t])
+        loss = (torch.stack(before) ** 2).mean() + before[0].sum() + h.sum()
+        loss.backward()
+        return before[0].detach(), before[2].detach(), h.detach()
+
+    return step, tensor(0, n, 4, 5), [w]
+
+
+def one_object_in_a_list_and_a_name(n):
+    w = tensor(1, 5, 5)
+
+    def step(x):
+        h, g, ys, zs = x[0] * 1.0, x[1] * 2.0, [], []
+        for t in range(n):
+            h = torch.tanh(h @ w + x[t])
+            ys.append(h)
+            zs.append(h)
+        ys[3].mul_(2.0)
+        h.add_(1.0)
+        return ys[-1] * 1.0, zs[3] * 1.0, torch.stack(ys) + torch.stack(zs), g
+
+    return step, tensor(0, n, 4, 5), [w]
+
+
+def passed_on(n):
+    w = tensor(1, 4, 5, grad=True)
+
+    def step(x):
+        w.grad, a, b, total = None, torch.tanh(x[0] * w), torch.sigmoid(x[1] * w), 0.0
+        for t in range(n):
+            a, b = b, a
+            total = total + (a * x[t]).sum() - (b * b).mean()
+        (total + (a * 2.0 - b).sum()).backward()
+        a.detach().add_(1.0)
+        return a.detach() * 1.0, b.detach() * 1.0
+
+    return step, tensor(0, n, 4, 5), [w]
+
+
+def earlier_iterations(n):
+    """A backward in each iteration goes on into those before."""
+    w = tensor(1, 5, 5, grad=True)
+
+    def step(x):
+        w.grad, h = None, torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(n):
+            h = torch.tanh(h @ w * 0.5 + x[t])
+            (h * h).mean().backward(retain_graph=True)
+        return h.detach()
+
+    return step, tensor(0, n, 4, 5), [w]
+
+
 CASES = [
     rows, rows_together, summed, lists, leapfrog, module_with_a_state, descent, written_rows, written_first,
-    the_same_in_each, detached,
+    the_same_in_each, detached, states_before, one_object_in_a_list_and_a_name, passed_on,
 ]  # fmt: skip
 
 
@@ -244,6 +304,12 @@ def test_what_is_recorded_does_not_depend_on_the_number_of_iterations(case):
     few, many = checked(case, FEW), checked(case, MANY)
     assert len(few) == len(many)
     assert any(node.prim.kind == "loop" for node in many) or case is the_same_in_each
+
+
+@pytest.mark.parametrize("n", [7, 8])
+@pytest.mark.parametrize("case", [passed_on, earlier_iterations, states_before, one_object_in_a_list_and_a_name])
+def test_any_number_of_iterations(case, n):
+    checked(case, n)
 
 
 @pytest.mark.parametrize("start", seeds(40, quick=2, block=4))

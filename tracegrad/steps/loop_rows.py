@@ -13,9 +13,7 @@ from ..tensors.ops_join import CAT
 from ..tensors.ops_parts import UNBIND
 from ..tensors.ops_pick import AT, PUT, picked, refreshed
 from ..tensors.tensor import Tensor, origins
-from ..tracer.ir.graph import Atom
 from ..tracer.record.array import TracedArray
-from ..tracer.record.stacked_rows import RowStorage
 from .taped_iteration import TapedIteration
 
 _FEW = 4  # rows that are not worth a look
@@ -27,7 +25,8 @@ class LoopRows:
 
     def __init__(self) -> None:
         self.open: list[TapedIteration] = []
-        self.stacks: dict[Atom, Tensor] = {}  # tensors whose rows are in lists
+        # by id: rows that loops have put into lists, their histories then, what they are rows of, and their numbers
+        self.rows: dict[int, tuple[Tensor, TapeNode | None, Tensor, int]] = {}
         # by id: rows at positions that follow from an iteration, what they are rows of, and where
         self.picked: dict[int, tuple[Tensor, Tensor, Any, tuple[Any, ...]]] = {}
 
@@ -91,13 +90,11 @@ class LoopRows:
         return whole, start, count
 
     def _row_place(self, t: Tensor) -> tuple[Tensor, int] | None:
-        storage = t._data._storage if type(t._data) is TracedArray else None
-        if type(storage) is not RowStorage or storage.version or t._data._steps or t._counter[0]:
+        """(the tensor of which *t* is a row, its number), if it was not written since."""
+        _, node, whole, k = self.rows.get(id(t), (None, None, None, 0))
+        if whole is None or type(t._data) is not TracedArray or t._data._storage.version or t._counter[0]:
             return None
-        whole = self.stacks.get(storage.stack)
-        if whole is None or t._base is not None or t._requires != whole._requires:
-            return None
-        return (whole, storage.k) if not t._requires or (t._node is not None and t._node.op is ROW) else None
+        return (whole, k) if t._node is node and t._requires == whole._requires else None
 
 
 def row_node(whole: Tensor, t: Tensor, k: int) -> TapeNode:

@@ -174,9 +174,9 @@ class LoopTape(LoopRows):
         """The tensor over *array*, what *value*, of the iteration, is after the last one."""
         taped = self.ending
         assert taped is not None
-        if id(value) in taped.symbols:
-            before = taped.symbols[id(value)][1]
-            if raw(before).atom is array.atom:
+        for symbol, before in taped.symbols.values():  # one from before the loop, that iterations pass on
+            unchanged = symbol is value and raw(before).atom is array.atom
+            if unchanged or (raw(before) is array and before._requires == value._requires):
                 return before
         if id(value) in taped.memo:
             return taped.memo[id(value)][1]
@@ -201,6 +201,13 @@ class LoopTape(LoopRows):
             self.capture.made(t)
             self.capture.put(array, place)
             found.append(t)
+        if id(value) in taped.symbols:
+            found[0] = taped.symbols[id(value)][1]
+        elif id(value) in taped.memo:  # a name or a place has the last one
+            last, storage = taped.memo[id(value)][1], arrays[-1]._storage
+            storage.atom, last._data._storage = last._data._storage.atom, storage
+            self.capture.put(last._data, place)
+            found[-1] = last
         taped.rows.append((stack, value, found))
         return found
 
@@ -218,12 +225,18 @@ class LoopTape(LoopRows):
         except UntapedError:
             in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)
         for whole, value, rows in stacks:
-            for k, t in enumerate(rows if value._requires else ()):
-                t._node, t._requires = row_node(whole, t, k), True
+            for k, t in enumerate(rows):
+                if value._requires and t._node is None and not self._stands(t, taped):
+                    t._node, t._requires = row_node(whole, t, k), True
+                self.rows[id(t)] = t, t._node, whole, k
+
+    def _stands(self, t: Tensor, taped: TapedIteration) -> bool:
+        """Whether a symbol of the iteration stood for *t*."""
+        return any(before is t for _, before in taped.symbols.values())
 
     def _stack(self, stack: Atom, value: Tensor) -> Tensor:
         """The tensor of which the loop has given the rows."""
-        whole = self.stacks[stack] = _new(Tensor)
+        whole = _new(Tensor)
         whole._data, whole._counter = self.capture.put(wrap_array(stack), self.capture.device_of(raw(value))), [0]
         self.capture.made(whole)
         return whole
@@ -270,6 +283,10 @@ class TensorHolder:
 
     def end(self, value: Tensor, array: TracedArray) -> Tensor:
         return STATE.capture.tape.after(value, array)  # type: ignore[no-any-return]
+
+    def begins(self, value: Tensor) -> bool:
+        ending = STATE.capture.tape.ending
+        return ending is not None and id(value) in ending.symbols
 
     def rows(self, value: Tensor, stack: Atom, arrays: Sequence[TracedArray]) -> list[Tensor]:
         return STATE.capture.tape.row_tensors(value, stack, arrays)  # type: ignore[no-any-return]

@@ -29,6 +29,9 @@ class Holder(Protocol):
     def end(self, value: Any, array: TracedArray) -> Any:
         """The object that *value*, of a marked iteration, is after the last one: it holds *array*."""
 
+    def begins(self, value: Any) -> bool:
+        """Whether *value* stands for another object in the iteration."""
+
     def rows(self, value: Any, stack: Atom, arrays: Sequence[TracedArray]) -> list[Any]:
         """The objects that *value* is in each iteration: they hold *arrays*, the rows of *stack*."""
 

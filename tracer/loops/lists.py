@@ -13,6 +13,7 @@ from ..ops.shape import concat, reshape
 from ..record.array import A_PART, TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
 from .after import After
+from .holders import HOLDERS, array_of
 from .identities import unmarked
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -83,6 +84,8 @@ class Lists:
     def _place(self, value: Any, earlier: Sequence[Any], parts: Cut, wanted: Wanted) -> int:
         """Where the rows of *value* are among those that are wanted; -1 where it is the same each time, or a whole
         number that counts.  *earlier*: what iterations before have appended in its place."""
+        if type(value) in HOLDERS:
+            return self._place_held(value, earlier, parts, wanted)
         if type(value) is not TracedArray:
             if not isinstance(value, (*NUMBERS, int, str, type(None))):
                 self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
@@ -110,6 +113,34 @@ class Lists:
             wanted.rows.append(atom)
             wanted.earlier.append([x for x in before if x is not None] if None not in before else ())
         return at
+
+    def _place_held(self, value: Any, earlier: Sequence[Any], parts: Cut, wanted: Wanted) -> int:
+        """As ``_place``, for an object that holds an array: it is another one in each iteration, or from before."""
+        holder, array = HOLDERS[type(value)], array_of(value)
+        old = array._storage.born < self.marked.serial
+        written = id(array._storage) in self.marked.written or (old and array._steps)
+        depends, begins = parts.depends(array.atom), holder.begins(value)
+        others = any(type(x) in HOLDERS and x is not value for _, *row in self.marked.appends.values() for x in row)
+        unlike = holder.facts(value) is None or array.aval.is_complex
+        if written or unlike or (not depends and not old) or (begins and others):
+            self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
+        if not depends or array.aval.is_complex:
+            return -1
+        if id(value) not in self._at:
+            self._at[id(value)] = len(wanted.rows)
+            wanted.rows.append(array.atom)
+            before = [array_of(x) for x in earlier]
+            traced = not begins and all(type(x) is TracedArray for x in before)
+            wanted.earlier.append([x.atom for x in before] if traced else ())
+        return self._at[id(value)]
+
+    def _held(self, given: Appended, results: LoopResults) -> list[Any]:
+        """The objects that *given* is in all iterations."""
+        value, at, earlier = given
+        if at < 0:
+            return [*earlier, *[value] * self.count]
+        rows = rows_of(results.stacked[at], array_of(value), len(earlier) + self.count, self.home)
+        return HOLDERS[type(value)].rows(value, results.stacked[at], rows)
 
     def _integers(self, form: Affine, count: int) -> list[Any]:
         recorder, number = self.marked.recorder, self.marked.number
@@ -142,11 +173,12 @@ class Lists:
     def _column(self, given: Appended, results: LoopResults) -> Sequence[Any]:
         """What *given* is in all iterations."""
         value, at, earlier = given
-        if at < 0:
+        if at < 0 and type(value) not in HOLDERS:
             form = self._forms.get(id(value))
             return [*earlier, *(self._same(value) if form is None else self._integers(form, self.count))]
         if id(value) not in self._columns:
-            self._columns[id(value)] = self._rows(given, results)
+            rows = self._held if type(value) in HOLDERS else self._rows
+            self._columns[id(value)] = rows(given, results)
         return self._columns[id(value)]
 
     def _same(self, value: Any) -> list[Any]:
@@ -209,6 +241,8 @@ class Lists:
     def _woven(self, rows: Sequence[Appended], results: LoopResults) -> list[Sequence[Any]] | None:
         """The rows of one stack, where several values of one kind are appended in turn."""
         like = rows[0][0]
+        if type(like) in HOLDERS:
+            return None
         if len(rows) < 2 or not all(at >= 0 and type(x) is TracedArray and x.aval == like.aval for x, at, _ in rows):
             return None
         if like.aval.is_complex or len({class_of(x) for x, *_ in rows}) > 1:

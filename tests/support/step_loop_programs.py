@@ -25,7 +25,7 @@ class Drawn:
         self.lines: list[str] = []
         self.fresh = 0
         self.depth = 0
-        self.turns = self.r.choice([6, 9, 14])
+        self.turns = self.r.choice([16, 17, 23])
         self.backward = self.r.random() < 0.7
         self.inner = self.r.random() < 0.25
         self._program()
@@ -146,7 +146,7 @@ class Drawn:
             say("optimizer.step()")
         elif kind == "nested" and self.depth < 3 and r.random() < 0.5:
             name = f"i{self.depth}"
-            say(f"for {name} in range({r.choice([5, 7])}):")
+            say(f"for {name} in range({r.choice([5, 17])}):")
             self.depth += 1
             for _ in range(r.randint(1, 2)):
                 self.statement([*values, f"x[{name}]"], None)
@@ -208,13 +208,13 @@ def world(text: str, seed: int) -> tuple[Any, Any, list[Any]]:
         linear.weight.copy_(tensor(D, D))
         linear.bias.copy_(tensor(D))
     names = {
-        "torch": torch, "w": w, "v": v, "h0": h0, "u": tensor(20, N, D), "kept": tensor(N, D), "total": tensor(N, D),
+        "torch": torch, "w": w, "v": v, "h0": h0, "u": tensor(24, N, D), "kept": tensor(N, D), "total": tensor(N, D),
         "acc": tensor(N, D), "cell": lambda h: torch.tanh(linear(h)), "box": SimpleNamespace(h=tensor(N, D), n=0),
-        "xs": [tensor(N, D) for _ in range(6)], "optimizer": torch.optim.SGD([w, v], lr=0.01, momentum=seed % 3 * 0.4),
+        "xs": [tensor(N, D) for _ in range(18)], "optimizer": torch.optim.SGD([w, v], lr=0.01, momentum=seed % 3 * 0.4),
     }  # fmt: skip
     exec(code_of(text, "step"), names)
     step = names["step"]
-    args = [tensor(20, N, D) for _ in range(4)]
+    args = [tensor(24, N, D) for _ in range(4)]
     return step, args, [w, v, h0, *linear.parameters(), names["kept"], names["total"], names["acc"], names["box"]]
 
 

@@ -95,7 +95,7 @@ def _node(
     met = {edges[plain(x)].key for x in inputs if plain(x) in edges}
     inputs += [x for x, edge in edges.items() if edge.key not in met and isinstance(x, Var)]  # whose gradient is 0
     found = [edges.get(plain(x), _NOWHERE) for x in inputs]
-    op = LoopOp(Graph(inputs, nodes, outputs))
+    op = LoopOp(Graph(inputs, nodes, list(outputs)))
     return node_class(op.name)(
         op, (), tuple([edge.edge for edge in found]), tuple([edge.out for edge in found]),
         tuple([TracedArray(x, capture.recorder) for x in inputs]), tuple(map(raw, results)),

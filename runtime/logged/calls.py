@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.method_calls import PLAIN_METHODS
 from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER, is_own
 from ...tracer.numpy_api.made_in_code import made_by
 from ...tracer.record.array import TracedArray, is_traced
-from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray
 from ...tracer.record.recorder import Recorder
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...tracer.bytecode.versions import FORM
+from ...tracer.convert.transparent import OWN
 from ...tracer.ir.errors import OnlyPythonError, UnsupportedError
 from ...tracer.ir.site import OWN_FOLDER, at_site
 from ...tracer.record.array import METHODS, TracedArray
@@ -32,6 +33,7 @@ from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.c_state import keeps_c_state
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
+from .live_frame import LiveFrame
 
 _HEAP_TYPE = 1 << 9  # made by a class statement
 _MOST = 100_000  # objects that are looked at below those that are settled
@@ -39,7 +41,7 @@ _TRACED = (TracedArray, TracedInt, Undecided, UndecidedTruth)
 # What stands in a run for functions and objects of NumPy's and others, which means nothing to the caller.
 _OWN_CODE = tuple([f"tracegrad.tracer.{room}." for room in ("record", "numpy_api", "scipy_api", "bytecode")])
 _OWN_ROOMS = ("tracegrad.tracer.", "tracegrad.runtime.")
-_PASSED = (types.ModuleType, types.FrameType, types.TracebackType, types.CodeType)
+_PASSED = (LiveFrame, types.ModuleType, types.FrameType, types.TracebackType, types.CodeType)
 _VIEWS = {type(getattr({}, name)()): name for name in ("keys", "values", "items")}
 _OF_ARRAY = type(iter(np.zeros(1)))
 # Classes whose objects say what they are made of (``__reduce__``), and are made again of other parts.
@@ -56,6 +58,8 @@ class Settling(Protocol):
 
     unsettled: list[Any]
     own_code: bool
+
+    def replaces(self, fn: types.FunctionType) -> bool: ...
 
     def __call__(self, value: Any, depth: int = 0) -> Any: ...
 
@@ -105,11 +109,14 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
 
 
 def _holds_unsettled(value: Any, plain: Settling, depth: int) -> bool:
-    """Whether a part of *value* has another plain form, when all of them are settled."""
+    """Whether a part of *value* has another plain form, when all are settled; a copy that a generator runs is none."""
+    own = type(value) is types.GeneratorType and OWN in value.gi_code.co_freevars
     others = [
         part
         for part in gc.get_referents(value)
-        if not issubclass(type(part), _PASSED) and plain(part, depth) is not part
+        if not issubclass(type(part), _PASSED)
+        and not (own and getattr(part, "__code__", None) is value.gi_code and not plain.replaces(part))
+        and plain(part, depth) is not part
     ]
     return bool(others)
 

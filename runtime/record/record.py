@@ -20,7 +20,6 @@ import numpy as np
 
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
 from ...tracer.bytecode.array_places import written
-from ...tracer.bytecode.shown_names import values_known
 from ...tracer.control.arms import Choices
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
@@ -41,7 +40,6 @@ from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, TracedInt, by_value
 from ...tracer.record.made_arrays import take_back_guesses
-from ...tracer.record.named_arrays import ByLines
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.retry import Options, Retry, chosen_anew
@@ -64,6 +62,7 @@ from .differentiable import differentiated, leaf_names, loss_of, name_of, split_
 from .effects import Effects, OtherEffects, find_effects
 from .held_values import HeldError, refuse_held, refuse_kept
 from .identity import captured_refusal, first_of_each, refuse_floats
+from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text, returned
 from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
@@ -194,20 +193,21 @@ def _record(
                 before = []
             holders, left, out, ended = Holders(recorder, given), True, None, False
             kept: Any = None
-            recorder.watch, write = lambda: plan.show(unseen=True), partial(given.write_back, plain)
+            write = partial(given.write_back, plain)
 
             def reached() -> None:
                 plain(tuple(recorder.handed))
                 settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
+            live = LiveRun(plan.trust)  # whose copies live until all is settled
+            plain.copies = live.stands_for
             holders.begin()
             try:
-                with values_known(plan.knows_values), plan.show(), ByLines(fn, once=True, codes=plan.codes):
-                    out = fn(*given.args, **given.kwargs)
-                    out = unlabelled(out) if wrt else out
+                out = live.call(fn, *given.args, **given.kwargs)
+                out = unlabelled(out) if wrt else out
                 given.refuse_two_ways(both)
-                held = plan.knows_values or any(array() is not None for array in recorder.made)
-                left = given.copies or held or not holders.only([out])
+                held = any(array() is not None for array in recorder.made)
+                left = given.copies or held or live.has_given or not holders.only([out])
                 if recorder.hashed:
                     out = PlainKeys(plain)(out)
                 if left:
@@ -245,6 +245,7 @@ def _record(
                                     holders.settle(plain, out)
                             kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)
+                live.end()
             if kept is not None and ended:
                 raise kept
         else:
@@ -310,7 +311,7 @@ def _own_words() -> Iterator[None]:
         yield
     except TracegradError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, TracegradError):
             raise cause from None
@@ -410,10 +411,12 @@ def _run_frozen(
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
     recorder.asks_identity = plan.asks_identity
-    recorder.may_know_values = not plan.knows_values and (plan.compares_modules or not plan.asks_identity)
+    recorder.may_copy = not plan.copied
     both = given.found_outside(snapshot.graph.nodes)
     new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
+    live = LiveRun(plan.trust, watch.called)
+    plain.copies = live.stands_for
 
     def settled() -> tuple[Snapshot, list[str]]:
         if recorder.hashed:
@@ -429,15 +432,9 @@ def _run_frozen(
 
     try:
         try:
-            lines = ByLines(substitution.fn)
-            with (
-                nullcontext() if others is None else others,
-                substitution.in_classes(),
-                values_known(plan.knows_values),
-                watch,
-                lines,
-            ):
-                out = substitution.fn(*given.args, **given.kwargs)
+            with nullcontext() if others is None else others, substitution.in_classes(), watch:
+                function = partial(live.call, substitution.fn) if plan.copied else substitution.fn
+                out = function(*given.args, **given.kwargs)
                 out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
                 recorder.settle_premise()
             out = unlabelled(out) if wrt else out

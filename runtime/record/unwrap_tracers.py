@@ -43,7 +43,7 @@ from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.kept_list import KeptList
 from ..state.pins import home, lookup
-from ..state.rebuild import Overlay, StoredItems, slots
+from ..state.rebuild import StoredItems, slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
 from ..state.values import is_leaf
@@ -58,6 +58,7 @@ from .held_values import (
     settle_held,
     settle_names,
 )
+from .live_frame import LiveFrame
 from .outputs import Whole, flatten_result, whole_containers, with_whole
 
 Unwrap = Callable[[Any], Any]
@@ -73,7 +74,7 @@ _OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
-_BOOKS = (Recorder, Integers)  # of a run, which the variables of our functions hold, and no object of the user's
+_BOOKS = (Recorder, Integers, LiveFrame)  # of a run, and no objects of the user's
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 # Of what is shown in place of names: ours, which stay.
 _OWN_HOLDERS = {id(x) for x in gc.get_referrers(*VALUES.values())}
@@ -90,6 +91,7 @@ class Settled:
 
     def __init__(self, number: Unwrap, originals: dict[int, Any], texts: Texts | None = None) -> None:
         self._number, self.originals, self._texts = number, originals, texts
+        self.copies: dict[int, Any] = {}  # by id of what stood for an object of the run's, or the caller's: that object
         self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
         self.run: Recorder | None = None  # whose values these are; those of a run before are left alone
@@ -102,6 +104,8 @@ class Settled:
         original = self.originals.get(id(value), _MISSING)
         if original is not _MISSING:
             return original
+        if id(value) in self.copies:
+            return self(self.copies[id(value)], depth)
         if value is None or type(value) in (int, float, bool):
             return value
         if type(value) is str:
@@ -211,7 +215,7 @@ class Settled:
 
     def replaces(self, fn: types.FunctionType) -> bool:
         """Whether the run has made the function, over copies of the caller's globals or outer variables."""
-        return type(fn.__globals__) is Overlay or any(id(cell) in self.cells for cell in fn.__closure__ or ())
+        return hasattr(fn.__globals__, "_below") or any(id(cell) in self.cells for cell in fn.__closure__ or ())
 
     def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
         """A function that the run has made, over the caller's globals and outer variables in place of copies."""
@@ -619,7 +623,7 @@ class NewAttributes:
 
 def _settled(value: Any, unwrap: Settled) -> Any:
     kind = type(value)
-    counts = issubclass(kind, _SETTLED) or id(value) in unwrap.originals
+    counts = issubclass(kind, _SETTLED) or id(value) in unwrap.originals or id(value) in unwrap.copies
     function = value.__func__ if kind is types.MethodType else value
     return unwrap(value) if counts or (type(function) is types.FunctionType and unwrap.replaces(function)) else value
 

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.identity import asks_identity
-from ...tracer.bytecode.shown_names import is_known_module
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
@@ -226,7 +225,6 @@ def open_classes(walker: Walker) -> None:
     written = {name for (_, name), found in uses.items() if not found.isdisjoint(_WRITES)}
     for node in walker.nodes:
         leads = node.kind in ("sink", "history", "logger", "cached", "known") or node.label in names.changed
-        leads |= names.values and is_known_module(node.obj)
         for edge in node.edges:
             if isinstance(edge.child, StateNode):
                 owners.setdefault(id(edge.child), []).append(node)

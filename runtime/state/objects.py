@@ -21,7 +21,7 @@ import numpy as np
 from ...tracer.bytecode.concretize import TAKERS
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.settled_text import TEXT_METHODS
-from ...tracer.bytecode.shown_names import OBJECTS, is_known_value
+from ...tracer.bytecode.shown_names import OBJECTS
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import node_functions
 from ...tracer.record.reports import READS, is_written
@@ -123,7 +123,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
 
 def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
-    if type(getattr(value, "__self__", None)) in OBJECTS or (walker.names.values and is_known_value(value)):
+    if type(getattr(value, "__self__", None)) in OBJECTS:
         return walker.node("known", value, label, site)
     why, setting = impurity(value), setting_of(value)
     if setting is not None:

@@ -661,7 +661,7 @@ class Substitution:
         return self._mutable(node, copy)
 
     def _library(self, node: StateNode) -> Any:
-        return self._known(node) if is_known_module(node.obj) else self._module(node)
+        return self._done(node, node.obj) if is_known_module(node.obj) else self._module(node)
 
     def _method(self, node: StateNode) -> Any:
         func, owner = node.edges
@@ -713,8 +713,7 @@ def _needed(graph: StateGraph) -> set[int]:
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "history", "number", "logger", "cached", "known")
     parts = [n for n in graph.nodes if n.sub and (n.kind != "function" or holds_copies(n))]
-    modules = [n for n in parts if graph.names.values and is_known_module(n.obj)]
-    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n)] + modules
+    stack = [n for n in parts if n.kind in kinds or n.changes or _is_stored_in(n)]
     needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):

@@ -149,7 +149,6 @@ class Names:
     grown: dict[str, set[Part]] = field(default_factory=dict)  # labels of lists that grow -> what runs read of them
     unbound: bool = False  # a list's own items may be read, or changed, past its methods (`list.sort(x)`, heapq)
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
-    values: bool = False  # whether functions that are known by name are known as values
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:

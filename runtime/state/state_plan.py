@@ -23,7 +23,6 @@ import builtins
 import types
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from ...tracer.bytecode.identity import (
     asks_truth_identity,
     compared_numbers,
 )
-from ...tracer.bytecode.shown_names import asks, compares_modules, nested
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.float_errors import sets_float_errors
@@ -172,16 +170,20 @@ class StatePlan:
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
         self._caught: set[types.CodeType] = set()
-        self._asks = False  # whether frames are to be shown other names
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
         # or True or False; and whether it may have NumPy raise floating-point errors.
         self.asks_identity = self.asks_int_identity = self.asks_truth_identity = self.sets_float_errors = False
-        self.compares_modules = False  # whether, if it asks if two values are one object, they are modules
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
+        self.copied = False  # whether some run was refused that a run of copies need not be (record/live_run.py)
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
         self.rows_apart: set[Any] = set()  # code of functions whose batches are run row by row (transforms/vmap.py)
         self.leaves: bool | None = None  # whether some run has left traced arrays in places of the state; None: no run
+
+    @property
+    def trust(self) -> Trust:
+        """Which code is the user's."""
+        return self._trust
 
     @property
     def replays_effects(self) -> bool:
@@ -233,17 +235,11 @@ class StatePlan:
             self._names = graph.names
         self._static = [r for r in graph.reasons if not (after is not None and r.code is Refusal.STATE_TRACED)]
         if graph.codes.keys() != self._codes.keys():
-            functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
             codes = graph.codes.values()
             self.asks_identity = any(map(asks_identity, codes))
-            self.compares_modules = all(
-                compares_modules(n.obj) for n in graph.nodes if type(n.obj) is types.FunctionType and not n.extra
-            )
             self.asks_int_identity = any(map(asks_int_identity, codes))
             self.asks_truth_identity = any(map(asks_truth_identity, codes))
             self.sets_float_errors = any(map(sets_float_errors, codes))
-            named = [(code, fn.__globals__) for fn in functions for code in nested(fn.__code__)]
-            self._asks = any(asks(code, space) for code, space in named) or any(asks(code, {}) for code in codes)
             self.type_holders = _holders_of_type(graph, self._trust)
         self._codes = graph.codes
         return Snapshot(*digest(graph), graph)
@@ -286,9 +282,9 @@ class StatePlan:
         """Make further runs by what one has learned."""
         self.trusts &= options.trusts
         self.rows_apart |= options.apart
-        if options.values or options.contents or options.counters:
+        self.copied |= options.copies
+        if options.contents or options.counters:
             names = self._revised()
-            names.values |= options.values
             names.contents |= options.contents
             for place in options.counters:
                 names.uses.setdefault(place, set()).add(READ)
@@ -311,11 +307,6 @@ class StatePlan:
         if known < _MAX_LEARNED:
             self._revised().changed.update(names)
         return len(self._names.changed) > known
-
-    @property
-    def knows_values(self) -> bool:
-        """Whether runs know functions as values, too."""
-        return self._names.values
 
     def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
         """The state as it is *now*, with numbers that were others in *known* states as inputs from now on."""
@@ -392,13 +383,6 @@ class StatePlan:
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""
         self._revised().no_sparing |= self._caught
-
-    def show(self, unseen: bool = False) -> AbstractContextManager[Any]:
-        """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded
-        code.  *unseen*: code that has not been analysed runs."""
-        if unseen or self._asks or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
-            return Watch(self._codes, self._trust, lambda reason: None)
-        return nullcontext()
 
     # ---- other arrays
 

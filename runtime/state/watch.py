@@ -24,6 +24,7 @@ from typing import Any
 
 from ...tracer.bytecode.concretize import called_path
 from ...tracer.bytecode.shown_names import asks, nested, release, show
+from ...tracer.convert.copies import original_code
 from ...tracer.ir.forks import when_alone
 from ...tracer.ir.interrupts import kept
 from ...tracer.ir.late_modules import added_filters
@@ -156,10 +157,11 @@ class Watch:
         """Whether all this is on the way to a ``raise``: the run ends by it, or is not kept."""
         while self._failing is None and frame is not None and frame is not self._below:
             code = frame.f_code
-            spares = id(code) in self._codes and code not in self._no_sparing
+            users = original_code(code)
+            spares = id(users) in self._codes and users not in self._no_sparing
             if spares and frame.f_lasti in failing(code):
                 site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
-                self._failing = code, Refusal.REPLAY_CAUGHT(site=site)
+                self._failing = users, Refusal.REPLAY_CAUGHT(site=site)
             frame = frame.f_back
         return self._failing is not None
 
@@ -212,9 +214,13 @@ class Watch:
             elif answer == _ALWAYS:
                 self._filter.learn(kind, kind, not _heap_type(kind))
 
+    def called(self, frame: types.FrameType, function: Any) -> None:
+        """A copy whose *frame* this is calls a *function* in C, in a way that no profile function is told of."""
+        self._c_call(frame, function, getattr(function, "__self__", None))
+
     def _new_code(self, frame: types.FrameType) -> None:
-        code = frame.f_code
-        self._known[id(code)] = code
+        self._known[id(frame.f_code)] = frame.f_code
+        code = original_code(frame.f_code)
         users = code.co_filename == typing.__file__ or not (_library_code(code) or is_internal(code.co_filename))
         # whose code it is comes first: to look at what it calls takes long
         if users and (asks(code, frame.f_globals) or (self._lengths and "len" in code.co_names)):
@@ -248,7 +254,7 @@ class Watch:
     def _on_behalf(self, frame: types.FrameType) -> bool:
         """Code of the standard library, of a compiler or of an array library that our own code or an import runs."""
         at: types.FrameType | None = frame
-        while at is not None and id(at.f_code) not in self._codes:
+        while at is not None and id(original_code(at.f_code)) not in self._codes:
             file = at.f_code.co_filename
             if file.startswith("<frozen importlib") or self._trust.file(file):
                 return True

@@ -6,12 +6,9 @@ import subprocess
 import sys
 import textwrap
 
-import numpy as np
 import pytest
 
 from tracegrad.tracer.bytecode import versions
-from tracegrad.tracer.bytecode.array_places import loads_pending
-from tracegrad.tracer.record.named_arrays import _is_lent
 
 PROGRAM = """
     import sys, warnings
@@ -136,32 +133,3 @@ def test_every_instruction_that_is_named_otherwise_exists():
     assert {*row.same, *row.pairs} <= opmap.keys()
     ours = {"LOAD_FAST", "STORE_FAST", "LOAD_CONST", "NOP", "RETURN_VALUE"}
     assert {*row.same.values(), *(name for pair in row.pairs.values() for name in pair)} <= ours <= opmap.keys()
-
-
-def lent(array):
-    frame = sys._getframe()
-    return asked(frame)
-
-
-def asked(frame):
-    return _is_lent(frame, frame.f_locals["array"])
-
-
-def test_an_array_that_a_caller_has_in_a_variable_may_be_lent():
-    """From Python 3.14 on it is no reference more to be an argument."""
-    array = np.ones(3)
-    kept, passing = lent(array), lent(np.ones(3))
-    assert kept and not passing
-
-
-def test_variables_that_lie_on_the_stack():
-    def program(x, y):
-        return np.add(
-            x,
-            y.sum(),
-        )
-
-    line = program.__code__.co_firstlineno + 3
-    found = [o for o, _, n in program.__code__.co_lines() if n == line]
-    assert loads_pending(program.__code__, found[0]) >= {"x"}
-    assert loads_pending(program.__code__, 0) == frozenset()

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..convert.transparent import OWN
 from ..ir.errors import UnsupportedError
 from ..ir.site import OWN_FOLDER, Site, is_internal, is_own
 from .instructions import NULL_ABOVE, plain_instructions
@@ -265,25 +266,17 @@ def request(depth: int) -> Request:
     """The request of the Python frame *depth* levels up."""
     frame = sys._getframe(depth + 1)
     opcode, path = _instruction_path(frame.f_code, frame.f_lasti)
+    if opcode == "CALL" and (callee := called_by_copy(frame)) is not UNKNOWN:
+        return Request(opcode, callee, getattr(callee, "__name__", None), frame)
     if path is None:
         return Request(opcode, UNKNOWN, None, frame)
     return Request(opcode, resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
 
 
-def plain_operand() -> tuple[Any, bool] | None:
-    """(the object into which the caller's caller writes, that it indexes, or of which it calls a method, UNKNOWN where
-    it can't be told; whether it writes: ``z[k] = t``, ``z.fill(t)``, ``z.flat = t``); None in code of a library."""
-    asked = request(2)
-    code, at = asked.frame.f_code, asked.frame.f_lasti
-    if asked.opcode == "CALL":
-        path = called_path(code, at)
-        found = UNKNOWN if path is None or len(path) < 2 else resolve(path[:-1], asked.frame, plain=True)
-        return None if is_own(code.co_filename) else (found, asked.name in _WRITERS)
-    instructions = instructions_of(code)
-    above = {"STORE_ATTR": 0, "STORE_SLICE": 2}.get(asked.opcode, 1)
-    path = instructions.loads_below(instructions.at(at), above, 0) if asked.opcode.startswith(_OPERATORS) else None
-    found = UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
-    return None if is_own(code.co_filename) else (found, asked.opcode.startswith("STORE_"))
+def called_by_copy(frame: FrameType) -> Any:
+    """What *frame* of a copy (``tracer/convert``) calls, which its code does not tell; UNKNOWN of other frames."""
+    of = frame.f_locals.get(OWN) if OWN in frame.f_code.co_freevars else None
+    return UNKNOWN if of is None else getattr(of.run, "called", UNKNOWN)
 
 
 def called_by_name(method: str) -> bool:
@@ -418,9 +411,11 @@ def array_refusal() -> UnsupportedError:
         frame = frame.f_back
     path = called_path(frame.f_code, frame.f_lasti)
     called = path[-1][1] if path is not None and path[-1][0] in ("attr", "global") else name
+    if (callee := called_by_copy(frame)) is not UNKNOWN:
+        path, called = None, getattr(callee, "__name__", None)
     if called in _ARRAY_HINTS:
         return UnsupportedError.here(_ARRAY_HINTS[called])
-    shown = _public_name(resolve(path, frame)) if path is not None else None
+    shown = _public_name(callee if path is None else resolve(path, frame))
     if shown is None and outermost is not None and not outermost.f_code.co_filename.startswith(OWN_FOLDER):
         shown = _public(outermost.f_globals.get("__name__", ""), outermost.f_code.co_qualname)
     known = shown or called

@@ -8,9 +8,7 @@ value that the caller passed; as a value (``type(x) is float``, ``isinstance(x, 
 
 Where such code calls a function of a module by name (``np.zeros(n)``), its frame is shown other globals in the same
 way, which know the functions of ``CALLED_OF``; where it imports the module itself, it gets a stand-in for that.  Some
-count only in calls that are given a list: those where the code shows it, and those of code that has been refused.
-Where a function that is known is no name that is called (``map(math.sin, x)``, ``make = np.zeros``), it is one of
-``AsValue`` in runs ``with values_known(True)``, which are made where another run was refused.
+count only in calls where the code shows that they are given a list.
 
 The pointer to its builtins lies in the interpreter's frame, beside that to its globals; where it is not found there,
 nothing is shown."""
@@ -29,13 +27,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
-from weakref import WeakSet
 
 from ..ir.forks import lock
 from ..ir.interrupts import kept
-from ..ir.site import FOR_THE_USER, is_internal
-from .concretize import Called, called_path, instructions_of, resolve
-from .identity import IDENTITY_NAMES, asks_identity, unlike_constants
+from ..ir.site import FOR_THE_USER
+from .concretize import Called, instructions_of
 from .versions import PYTHON
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
@@ -48,7 +44,6 @@ OBJECTS: dict[type, Any] = {}  # a class in C -> the function that makes what st
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _for_lists: set[int] = set()  # ids of objects that only calls with a list find
 _names: set[str] = set()  # of the functions that any call finds
-_listed: WeakSet[CodeType] = WeakSet()  # code whose calls may all be given lists, though it doesn't show
 _REAL = vars(builtins)
 _OWN = dict(_REAL)  # as they were at import: what someone has put in their place since is found as it is
 _IS_OP = dis.opmap["IS_OP"]
@@ -123,16 +118,17 @@ class _Globals(dict):
 
 
 def stand_in(value: Any) -> Any:
-    """The object that recorded code finds in place of *value*: a function or a module that is known, an instance of a
-    class of ``OBJECTS``, or a method of one."""
-    if isinstance(value, ModuleType):
-        return _module(value)
+    """The object that recorded code finds in place of *value*: an instance of a class of ``OBJECTS``, or a method of
+    one."""
     if type(value) in OBJECTS:
         return OBJECTS[type(value)](value)
-    owner = getattr(value, "__self__", None)
-    if type(owner) in OBJECTS:
-        return getattr(OBJECTS[type(owner)](owner), value.__name__)
-    return AsValue(value)
+    owner = value.__self__
+    return getattr(OBJECTS[type(owner)](owner), value.__name__)
+
+
+def is_for_lists(ours: Any) -> bool:
+    """Whether only calls that are given lists find the function *ours*."""
+    return id(ours) in _for_lists
 
 
 class AsValue:
@@ -160,7 +156,7 @@ class AsValue:
         return getattr(self._real, name)
 
 
-_run = threading.local()  # `values`: whether functions are known as values, too; `compiled`: whether numba's are run
+_run = threading.local()  # `compiled`: whether functions that numba compiles are run
 
 
 @contextmanager
@@ -178,30 +174,12 @@ def in_compiled_code() -> bool:
     return getattr(_run, "compiled", False)
 
 
-@contextmanager
-def values_known(known: bool) -> Iterator[None]:
-    """The context of a run in which functions are known as values, too, or are not."""
-    before, _run.values = getattr(_run, "values", False), known
-    try:
-        yield
-    finally:
-        _run.values = before
-
-
 def _run_again(before: dict[str, bool]) -> None:
     vars(_run).clear()
     vars(_run).update(before)
 
 
 kept(lambda: dict(vars(_run)), _run_again)
-
-
-def is_known_value(value: Any) -> bool:
-    """Whether *value* is a function that can be known as a value."""
-    known = CALLED_AS.get(id(value))
-    if known is None or known[0] is not value or isinstance(value, type) or id(known[1]) in _for_lists:
-        return False
-    return (getattr(value, "__module__", None) or "").partition(".")[0] in _MODULES_OF_VALUES
 
 
 def is_known_module(value: Any) -> bool:
@@ -218,13 +196,6 @@ def calling_frame(depth: int) -> FrameType:
     return frame.f_back if frame.f_code is AsValue.__call__.__code__ else frame
 
 
-def _as_value(value: Any, is_module: bool) -> Any:
-    """*value*, which recorded code loads and does not call."""
-    if not getattr(_run, "values", False):
-        return value
-    return _module(value) if is_module else AsValue(value) if is_known_value(value) else value
-
-
 def as_called(value: Any, frame: FrameType) -> Any:
     """The object that *frame* finds, where it loads *value* from its globals."""
     of, known = CALLED_OF.get(id(value)), CALLED_AS.get(id(value))
@@ -232,7 +203,7 @@ def as_called(value: Any, frame: FrameType) -> Any:
         return value
     called = _counting(frame.f_code).get(frame.f_lasti)
     if called is None:
-        return _as_value(value, of is not None)
+        return value
     if of is not None:
         return of[1] if called.through and _is_known(of, called) else value
     return known[1] if known is not None and _leads(called.through, known[1]) and _counts(known[1], called) else value
@@ -253,37 +224,12 @@ def _called(code: CodeType) -> dict[int, Called]:
 def _counting(code: CodeType) -> dict[int, Called]:
     """Those of ``_called`` that may find what is known, by their last names."""
     found = _called(code)
-    if code in _listed:
-        found = {at: called._replace(takes_list=True) for at, called in found.items()}
     return {at: c for at, c in found.items() if c.takes_list or not c.through or c.through[-1] in _names}
-
-
-def expect_lists() -> bool:
-    """Let all calls of the user's code that is running find what is for lists; whether that is new, and can help the
-    call that it is in."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return False
-    path = called_path(frame.f_code, frame.f_lasti)
-    known = None if path is None else CALLED_AS.get(id(resolve(path, frame)))
-    if known is None and path is not None:  # np.add.reduce
-        owner = CALLED_AS.get(id(resolve(path[:-1], frame))) if path[1:] else None
-        known = owner if owner is not None and _leads((path[-1][1],), owner[1]) else None
-    if known is None or id(known[1]) not in _for_lists or frame.f_code in _listed:
-        return False
-    _listed.add(frame.f_code)
-    _counting.cache_clear()
-    _global_calls.cache_clear()
-    return True
 
 
 def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether *code* calls what ``CALLED_OF`` and ``CALLED_AS`` know, by names of its globals *space*, and does nothing
     else with these than read names."""
-    if getattr(_run, "values", False) and _reads_only(code):
-        return any(id(space.get(name)) in CALLED_OF or is_known_value(space.get(name)) for name in code.co_names)
     for name, called in _global_calls(code):
         value = space.get(name)
         known = CALLED_AS.get(id(value))
@@ -323,22 +269,6 @@ def _global_calls(code: CodeType) -> frozenset[tuple[str, Called]]:
     return frozenset((found.all[found.index[at]].argval, called) for at, called in _counting(code).items())
 
 
-def compares_modules(fn: FunctionType) -> bool:
-    """Whether all objects that *fn* may compare by identity are modules that stand for themselves wherever its code
-    finds them (``xp is np``)."""
-    if _offset is None or not _reads_only(fn.__code__):
-        return False
-    return all(
-        not asks_identity(code)
-        or (_OF_MODULES.isdisjoint(code.co_names) and all(
-            any(s is not None and len(s) == 1 and s[0][0] == "global" and is_known_module(fn.__globals__.get(s[0][1]))
-                for s in sides)
-            for sides in unlike_constants(code)
-        ))
-        for code in nested(fn.__code__)
-    )  # fmt: skip
-
-
 @lru_cache(maxsize=4096)
 def _reads_only(code: CodeType) -> bool:
     """Whether *code*, and the functions that it makes, do nothing with their globals but read names."""
@@ -365,7 +295,7 @@ class KnownModule(ModuleType):
         known = CALLED_AS.get(id(found))
         if known is None or known[1] is not ours or isinstance(found, type):
             return found
-        return _as_value(found, False) if getattr(_run, "values", False) else ours
+        return ours
 
     def __eq__(self, other: object) -> bool:
         real = object.__getattribute__(self, "_real")
@@ -402,7 +332,6 @@ def _imports(code: CodeType) -> frozenset[str]:
 
 _MODULES_OF_VALUES = frozenset(("math", "cmath", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
-_OF_MODULES = IDENTITY_NAMES | {"modules", "import_module", "__import__", "array_namespace", "get_namespace"}
 _READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
 _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
@@ -457,6 +386,18 @@ def _globals_over(space: dict[str, Any]) -> _Globals:
             known = space[_OVER] = _Globals(space)
         _passing.append(known)
         return known
+
+
+def over_shown_names(fn: FunctionType) -> FunctionType:
+    """*fn*, over globals and builtins that know what recorded code calls; itself where it does more than read names."""
+    if type(fn.__globals__) is not dict or not _reads_only(fn.__code__):
+        return fn
+    space = _Globals(fn.__globals__)
+    space["__builtins__"] = RECORDED_BUILTINS
+    made = FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
+    made.__dict__.update(fn.__dict__)
+    return made
 
 
 def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:

@@ -22,19 +22,16 @@ class PythonVersion:
     same: Mapping[str, str] = field(default_factory=dict)  # instruction -> the one that it is another name of
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # instruction -> the two that it does at once
     null_above: bool = False  # a NULL, or self, is pushed after the callable, not before
-    stack: bool = False  # the interpreter's frame is laid out as ``method_calls.py`` knows it
     dict_versions: bool = False  # a dict has a number that changes with it
     counts_constants: bool = False  # None, True and False have counts of references
     writes_locals: bool = True  # assigning an item of ``frame.f_locals`` assigns the variable
-    lends_locals: bool = False  # a local variable may lie on the stack, or be an argument, without a reference more
 
 
-_3_11 = PythonVersion(stack=True, dict_versions=True, counts_constants=True, writes_locals=False)
+_3_11 = PythonVersion(dict_versions=True, counts_constants=True, writes_locals=False)
 _3_12 = replace(
     _3_11,
     same={"LOAD_FAST_CHECK": "LOAD_FAST"},
     pairs={"RETURN_CONST": ("LOAD_CONST", "RETURN_VALUE")},
-    stack=False,
     counts_constants=False,
 )
 _3_13 = replace(
@@ -62,7 +59,6 @@ _3_14 = replace(
         **{name: pair for name, pair in _3_13.pairs.items() if name != "RETURN_CONST"},
         "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
     },
-    lends_locals=True,
 )
 VERSIONS = {(3, 11): _3_11, (3, 12): _3_12, (3, 13): _3_13, (3, 14): _3_14}
 

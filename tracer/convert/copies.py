@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -52,14 +53,16 @@ class Copy:
         return made
 
 
-# by the id of the code, and whether it is made by arms; equal code objects have functions of their own
-_known: dict[tuple[int, bool], tuple[weakref.ref[CodeType], Copy | NotConverted]] = {}
+# by the id of the code, and how it is made; equal code objects have functions of their own
+_known: dict[tuple[int, bool, bool], tuple[weakref.ref[CodeType], Copy | NotConverted]] = {}
+_originals: dict[int, tuple[CodeType, weakref.ref[CodeType]]] = {}  # by the id of the code of a copy
 _lock = threading.RLock()
 
 
-def convert(code: CodeType, arms: bool = False) -> Copy | NotConverted:
-    """The copy of *code*, or the reason why there is none; by *arms*: both arms of an ``if`` can run (``arms.py``)."""
-    key = id(code), arms
+def convert(code: CodeType, arms: bool = False, direct: bool = False) -> Copy | NotConverted:
+    """The copy of *code*, or the reason why there is none; by *arms*: both arms of an ``if`` can run (``arms.py``);
+    *direct*: ``call`` gives what the copy calls itself, so that no frame stands between it and what it calls."""
+    key = id(code), arms, direct
     entry = _known.get(key)
     if entry is not None and entry[0]() is code:
         return entry[1]
@@ -67,9 +70,27 @@ def convert(code: CodeType, arms: bool = False) -> Copy | NotConverted:
         entry = _known.get(key)
         if entry is not None and entry[0]() is code:
             return entry[1]
-        made = _converted(code, arms)
+        made = _converted(code, arms, direct)
         _known[key] = weakref.ref(code, lambda ref: _forget(key, ref)), made
+        if isinstance(made, Copy):
+            _originals.update({id(part): (part, weakref.ref(code)) for part in own_parts(made.code)})
     return made
+
+
+def own_parts(code: CodeType) -> Iterator[CodeType]:
+    """The *code* of a copy, and those of the comprehensions in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType) and OWN in const.co_freevars:
+            yield from own_parts(const)
+
+
+def original_code(code: CodeType) -> CodeType:
+    """The user's code of which *code* is the copy, or a part of it; *code* itself where it is none."""
+    if OWN not in code.co_freevars:
+        return code
+    known = _originals.get(id(code))
+    return code if known is None else known[1]() or code
 
 
 def function_of(copy: Copy, fn: FunctionType, frame: Any) -> FunctionType:
@@ -77,13 +98,15 @@ def function_of(copy: Copy, fn: FunctionType, frame: Any) -> FunctionType:
     return copy.function_of(fn, frame)
 
 
-def _forget(key: tuple[int, bool], ref: Any) -> None:
+def _forget(key: tuple[int, bool, bool], ref: Any) -> None:
     entry = _known.get(key)
     if entry is not None and entry[0] is ref:
         del _known[key]
+        for part in own_parts(entry[1].code) if isinstance(entry[1], Copy) else ():
+            _originals.pop(id(part), None)
 
 
-def _converted(code: CodeType, arms: bool) -> Copy | NotConverted:
+def _converted(code: CodeType, arms: bool, direct: bool) -> Copy | NotConverted:
     try:
         source = found(code)
         if isinstance(source, str):
@@ -94,7 +117,7 @@ def _converted(code: CodeType, arms: bool) -> Copy | NotConverted:
             source = replace(source, node=by_arms(source.node))
             bindings.bound[RESULTS] = None
         converter = Converter(code, source, bindings)
-        converter.by_arms = arms
+        converter.by_arms, converter.direct = arms, direct
         made = source.around.compiled(converter.function())
         originals = [*nested(code)]
         made = _settled(made, code.co_name, code.co_qualname, converter.names, originals)

@@ -75,6 +75,7 @@ class Expressions(ast.NodeVisitor):
         self.names: dict[str, str] = {}  # of those functions, as the user knows them
         self.line: Place = {}  # of the statement
         self.choices = 0
+        self.direct = False  # whether the copy itself calls what ``call`` gives
         self.temporaries: list[str] = []  # names of the copy that the statement has values in
         self.evaluates_annotations = not _LAZY_ANNOTATIONS and not source.around.flags & _ANNOTATIONS
 
@@ -158,7 +159,7 @@ class Expressions(ast.NodeVisitor):
     def _called(self, func: Any, node: ast.Call, at: Place) -> Any:
         """The call of what *func*, an expression of the copy, gives."""
         if _is_plain_call(node):
-            return ask("call", [func, *self.each(node.args)], at, self._keywords(node))
+            return self._done("call", [func, *self.each(node.args)], at, self._keywords(node))
         if len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
             args = self.visit(node.args[0].value)
         else:
@@ -173,7 +174,13 @@ class Expressions(ast.NodeVisitor):
                 parts.append(ast.Dict([], [], **where))
             parts[-1].keys.append(constant(k.arg, where))
             parts[-1].values.append(value)
-        return ask("call_ex", [func, args, ast.Tuple(parts, LOAD, **at)], at)
+        return self._done("call_ex", [func, args, ast.Tuple(parts, LOAD, **at)], at, [])
+
+    def _done(self, method: str, args: list[Any], at: Place, keywords: list[Any]) -> Any:
+        """A call by the frame; where the copy itself calls, of what the frame gives for it."""
+        if not self.direct:
+            return ask(method, args, at, keywords)
+        return ask("result", [ast.Call(ask(f"to_{method}", args, at, keywords), [], [], **at)], at)
 
     def _keywords(self, node: ast.Call) -> list[Any]:
         return [ast.keyword(k.arg, self.visit(k.value), **place_of(k)) for k in node.keywords]
@@ -191,7 +198,7 @@ class Expressions(ast.NodeVisitor):
             at.update({k: v for k, v in attribute_place(func).items() if not k.startswith("end_")})
         of, where = self.visit(func.value), attribute_place(func)
         method = constant(text, where)
-        if plain and all(map(self._is_plain, given)):
+        if plain and not self.direct and all(map(self._is_plain, given)):
             return ask("call_method", [of, method, *self.each(node.args)], at, self._keywords(node))
         return self._called(ask("method", [of, method], where), node, at)
 

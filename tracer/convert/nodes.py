@@ -49,6 +49,11 @@ def ask(method: str, args: Sequence[Any], at: Place, keywords: Sequence[Any] = (
     return ast.Call(of, list(args), list(keywords), **at)
 
 
+def is_asked(node: Any, method: str) -> bool:
+    """Whether *node* is a call of that method of the frame."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+
+
 def name(text: str, at: Place) -> Any:
     return ast.Name(text, LOAD, **at)
 

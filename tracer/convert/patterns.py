@@ -42,7 +42,7 @@ class Patterns:
 
     def match_mapping(self, x: Any, keys: tuple[Any, ...], rest: bool, /) -> tuple[Any, ...] | None:
         """The values under these keys, and a dict of the others if the *rest* is wanted; None where one is absent."""
-        if not self.is_of(x, Mapping) or not self.test(self.ge(self.call(len, x), len(keys))):
+        if not self.is_of(x, Mapping) or (keys and not self.test(self.ge(self.call(len, x), len(keys)))):
             return None
         if len({*keys}) < len(keys):
             again = next(key for k, key in enumerate(keys) if key in keys[:k])

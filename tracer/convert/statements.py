@@ -9,7 +9,19 @@ from typing import Any
 
 from .arms import Choosing
 from .expressions import CHOICE, MIDDLE
-from .nodes import STORE, NotConvertibleError, Place, ask, constant, forget, function, name, parameters, place_of
+from .nodes import (
+    STORE,
+    NotConvertibleError,
+    Place,
+    ask,
+    constant,
+    forget,
+    function,
+    is_asked,
+    name,
+    parameters,
+    place_of,
+)
 from .scopes import certainly_bound
 from .source import first_line
 from .transparent import OWN
@@ -60,7 +72,12 @@ class Converter(Choosing):
     # ---- simple statements
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        return [node if isinstance(node.value, ast.Constant) else ast.Expr(self.visit(node.value), **place_of(node))]
+        if isinstance(node.value, ast.Constant):
+            return [node]
+        found = self.visit(node.value)
+        if self.direct and isinstance(node.value, ast.Call) and is_asked(found, "result"):
+            (found,) = found.args  # which nobody has
+        return [ast.Expr(found, **place_of(node))]
 
     def visit_Pass(self, node: Any) -> Any:
         return [node]

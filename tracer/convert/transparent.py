@@ -8,6 +8,8 @@ What the methods are called for, where their names do not say it:
 - ``method(a, name)`` is the ``a.name`` of ``a.name(...)`` whose arguments may run code or fail: Python looks the method
   up before it evaluates them.  Then ``call`` gets its result.  Only where the arguments are constants and local names
   it is ``call_method(a, name, ...)``.
+- ``result(to_call(f, *args)())`` is a call that the copy itself makes (``copies.convert``), ``to_call_ex`` one with
+  ``*`` or ``**``.
 - ``first_iterable(xs)`` is evaluated where a comprehension or generator expression stands; ``loop`` within its function
   gets the result, so a ``Begun`` has to be taken apart there.
 - ``decorator(d)`` gives the callable that gets the new function: ``call(d, function)``.
@@ -221,12 +223,31 @@ class Transparent(Patterns):
     def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs)
 
+    def to_call(self, f: Any, /, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        """What the copy calls for ``f(*args, **kwargs)``."""
+        return partial(f, *args, **kwargs)
+
+    def to_call_ex(self, f: Any, args: Any, parts: tuple[Any, ...], /) -> Callable[[], Any]:
+        args, kwargs = self.expanded(f, args, parts)
+        if not all(isinstance(key, str) for key in kwargs):  # which functions in C may take
+            return lambda: f(*args, **kwargs)
+        return self.to_call(f, *args, **kwargs)
+
+    def result(self, x: Any, /) -> Any:
+        """The result of a call that the copy itself has made."""
+        return x
+
     def call_method(self, a: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(a, name)(*args, **kwargs)
 
     def call_ex(self, f: Any, args: Any, parts: tuple[Any, ...], /) -> Any:
         """``f(*args, **part ...)``: *args* are a tuple, or what stands behind the only ``*``; of *parts* those that are
         no keywords of the call come from ``mapping``."""
+        args, kwargs = self.expanded(f, args, parts)
+        return self.call(f, *args, **kwargs)
+
+    def expanded(self, f: Any, args: Any, parts: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
+        """The arguments of such a call, and its keywords."""
         if type(args) is not tuple:
             if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
                 raise TypeError(f"{_text_of(f)} argument after * must be an iterable, not {type(args).__name__}")
@@ -239,7 +260,7 @@ class Transparent(Patterns):
                 if key in kwargs:
                     raise TypeError(f"{_text_of(f)} got multiple values for keyword argument '{key}'")
                 kwargs[key] = part[key]
-        return self.call(f, *args, **kwargs)
+        return args, kwargs
 
     def method(self, a: Any, name: str, /) -> Any:
         """The method that ``call`` gets, after its arguments."""

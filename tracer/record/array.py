@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed, plain_operand
+from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
 from ..bytecode.settled_text import printed, settled, template
-from ..bytecode.shown_names import expect_lists
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
 from ..ir.debuggers import looks_on
 from ..ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError
@@ -37,7 +36,6 @@ from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
 from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import Recorder, current_recorder
-from .retry import LEARNED, Retry
 from .shown_text import PRINT, Shown, Texts
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
@@ -542,9 +540,7 @@ class TracedArray(metaclass=_StandIn):
             try:
                 check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
             except UnsupportedError as error:
-                if (found := plain_operand()) is not None:
-                    self._recorder.refuse_plain(found[0], error, writes=found[1])
-                self._recorder.know_values(error)
+                self._recorder.through_copies(error)
                 raise
         return float(self._concrete("float"))
 
@@ -636,11 +632,7 @@ class TracedArray(metaclass=_StandIn):
         if looks_on():
             return np.array(self._recorder.value(self.atom), dtype)
         error = array_refusal()
-        if expect_lists():
-            self._recorder.again(Retry(LEARNED, error))
-        if (found := plain_operand()) is not None:
-            self._recorder.refuse_plain(found[0], error, writes=found[1])
-        self._recorder.know_values(error)
+        self._recorder.through_copies(error)
         raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:

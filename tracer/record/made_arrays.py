@@ -17,7 +17,6 @@ import numpy as np
 
 from ..bytecode.array_places import CallPlace, assigned
 from ..bytecode.concretize import TAKERS
-from ..bytecode.method_calls import PLAIN_METHODS
 from ..ir.aval import can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.site import is_own
@@ -27,7 +26,8 @@ from .integers import recorded
 from .recorder import Recorder, current_recorder
 from .retry import Options, Retry
 
-_Places = WeakKeyDictionary[Any, set[int | str]]  # code -> calls in it
+PLAIN_METHODS: dict[str, Any] = {}  # name of a method of NumPy's arrays -> the function that takes traced arguments
+_Places = WeakKeyDictionary[Any, set[int]]  # code -> calls in it
 _traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
 _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
 
@@ -73,7 +73,6 @@ def _with_traced(name: str) -> Callable[..., Any]:
 
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
         if any(map(is_traced, (*args, *kwargs.values()))):
-            array._meets()
             function = getattr(np, name)
             return FUNCTIONS.get(function, function)(array.plain(), *args, **kwargs)
         return getattr(np.ndarray, name)(array, *args, **kwargs)
@@ -104,13 +103,6 @@ class MadeArray(np.ndarray):
         found = super().__array_function__(function, types, args, kwargs)
         return self._of(found) if type(found) is np.ndarray else found
 
-    def _meets(self) -> None:
-        """Note that traced values meet the array, which has to be known in further runs, too."""
-        recorder = current_recorder()
-        keep = None if recorder is None else recorder.outermost().keep_lines
-        if keep is not None and self.place is not None and isinstance(self.place.offset, str):
-            keep()
-
     def _of(self, array: np.ndarray) -> np.ndarray:
         """*array*, which is made of this one."""
         found = array.view(MadeArray)
@@ -125,7 +117,6 @@ class MadeArray(np.ndarray):
     def __getitem__(self, index: Any) -> Any:
         found = recorded(index) if self.dtype.kind in "fc" else index  # ints of a table mean what Python has to know
         if is_traced(found) and current_recorder() is not None:
-            self._meets()
             return wrap_array(to_atom(self.plain()))[index]
         return super().__getitem__(index)
 
@@ -242,7 +233,7 @@ def refuse_write(array: Any, what: str) -> NoReturn:
         _traced.setdefault(array.place.code, set()).add(array.place.offset)
         recorder.again(Retry(_NOW_TRACED, error))
     if recorder is not None:
-        recorder.refuse_plain(array, error)
+        recorder.through_copies(error)
     raise error
 
 

@@ -44,7 +44,7 @@ from ..ops.loop_pruning import prune_loops
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 from .python_numbers import Number, note_number, numbers_of
-from .retry import LEARNED, Options, Retry, chosen_anew
+from .retry import Options, Retry, chosen_anew
 from .shown_text import Texts
 
 _TRUE = Lit(True, np.dtype(bool), structural=True)
@@ -111,14 +111,12 @@ class Recorder(Builder):
         self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
-        self.may_know_values = False  # whether a run in which functions are known as values is another one
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.repeatable = False  # whether the run has no effects before it is over
+        self.may_copy = False  # whether another run may be one of copies of the code
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
         self.needed: Retry | None = None  # raised in the function, whatever became of it
-        self.refused_plain: Callable[..., TracegradError | None] | None = None  # asks to know it (named_arrays.py)
-        self.keep_lines: Callable[[], None] | None = None  # further runs are to be made line by line
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
@@ -668,16 +666,6 @@ class Recorder(Builder):
                 unrecordable.discard(raised.error)
             raise raised
 
-    def refuse_plain(self, array: Any, error: TracegradError, *, writes: bool = True) -> None:
-        """End the run in which a plain *array* met a traced value, if another one may know it; an error that says more
-        than *error*, where that is known."""
-        ask = self.outermost().refused_plain
-        found = error if ask is None else ask(array, error, writes)
-        if found is None:
-            self.again(Retry(LEARNED, error))
-        elif found is not error:
-            raise found
-
     def refused(self, atom: Atom, error: UnsupportedError) -> UnsupportedError:
         """*error*, of code that needs the array itself; where that depends on no argument, the code can have it."""
         origin = self.origin([atom])
@@ -690,10 +678,10 @@ class Recorder(Builder):
         """Whether the run is made in each call, and can't be made again."""
         return self.outermost().names_written is not None
 
-    def know_values(self, error: TracegradError) -> None:
-        """End the run, which is refused by *error*, if it may help that functions are known as values, too."""
-        if self.outermost().may_know_values:
-            self.again(Retry(Options("functions are used as values: the run is made again", values=True), error))
+    def through_copies(self, error: TracegradError) -> None:
+        """End the run, which is refused by *error*, if one of copies of the code may not be."""
+        if self.outermost().may_copy:
+            self.again(Retry(Options("it asks for more than names tell: copies of its code run", copies=True), error))
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""

@@ -28,16 +28,13 @@ class Options:
     contents: frozenset[str] = frozenset()  # arrays and numbers from outside that are wanted as they are
     counters: frozenset[tuple[str, str]] = frozenset()  # places that are not only counted up: they are read
     trusts: bool = True  # whether what operations need to hold is looked at once, when the run is over
-    values: bool = False  # whether functions are known as values, too (shown_names.py)
     apart: frozenset[Any] = frozenset()  # code of functions whose batches are run row by row
+    copies: bool = False  # whether copies of the code run, in which functions are known by whatever name (live_run.py)
     grown: Mapping[str, set[Any]] | None = None  # parts that were read of lists that only grow
     ints: Mapping[int, Site | None] | None = None  # arguments that are compared by value; all, where there are none
     raised: bool = False  # whether the function has raised an exception, which may be its own, and not due to *ints*
     refused: Reason | None = None  # why no run of the function can be recorded
     plain: tuple[Reason, ...] | None = None  # this one can't be: it is made over the objects themselves
-
-
-LEARNED = Options("what was learned in a run: it is made again")  # of the code, and kept elsewhere
 
 
 class Retry(BaseException):

@@ -13,7 +13,6 @@ import pytest
 from agreement import numerical_gradient
 
 from tracegrad import autograd, compile_grad, tree, vmap
-from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
 
 X = np.array([0.7, 1.3, 0.4, 2.2])
 TABLE = {"ones": np.ones}
@@ -200,12 +199,8 @@ def test_parts_are_written_into():
     np.testing.assert_allclose(compile_grad(f_of_parts).grad(X), [1.0, 0.0, 0.0, 0.0])
 
 
-def test_errors_name_both_lines(analysed):
-    f = f_of_parts
-    with pytest.raises(MutationError, match=r"z = z\.copy\(\)") as refused:
-        compile_grad(f).grad(X)
-    line = f.__code__.co_firstlineno
-    assert f":{line + 2} in f_of" in str(refused.value) and f"line {line + 3}, in f_of" in str(refused.value)
+def test_parts_are_written_into_by_analysed_code(analysed):
+    np.testing.assert_allclose(compile_grad(f_of_parts).grad(X), [1.0, 0.0, 0.0, 0.0])
 
 
 def test_beside_a_debugger():
@@ -219,45 +214,30 @@ def test_beside_a_debugger():
 
     sys.settrace(look)
     try:
-        with pytest.raises(UnsupportedError, match=r"np\.zeros"):
-            compile_grad(f).grad(X)
+        np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])
         assert sys.gettrace() is look
     finally:
         sys.settrace(None)
-    np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])
 
 
-IMPORTED = """
-import sys
-TRACED = [sys._getframe().f_trace]
-def look():
-    TRACED.append(sys._getframe().f_trace)
-look()
-"""
+def test_parts_of_what_others_hold_stay_theirs():
+    """A list of arrays that an object has, as its method gives it, is the object's own, and so are the arrays."""
 
+    class Buffers:
+        def __init__(self):
+            self.kept = [np.ones(2), np.ones(2)]
 
-def test_imports_are_not_made_line_by_line(tmp_path, monkeypatch):
-    """What follows them is."""
-    (tmp_path / "imported_in_a_run.py").write_text(IMPORTED)
-    (tmp_path / "raises_in_a_run.py").write_text("import sys; sys.nothing")
-    monkeypatch.syspath_prepend(tmp_path)
+        def all(self):
+            return self.kept
 
     def f(a):
-        import imported_in_a_run
+        time.perf_counter()
+        mine = Buffers()
+        given = mine.all()
+        given.append(a)
+        return np.sum(mine.kept[-1] * 2) + len(mine.kept)
 
-        imported_in_a_run.look()
-        try:
-            import raises_in_a_run  # noqa: F401
-        except AttributeError:
-            imported_in_a_run.look()
-        z = np.random.default_rng(0).normal(size=3)
-        z[0] = a[0]
-        return np.sum(z)
-
-    for _ in range(3):
-        np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])
-    found = sys.modules.pop("imported_in_a_run").TRACED
-    assert [trace is not None for trace in found[:4]] == [False, False, True, True]
+    assert compile_grad(f)(X) == pytest.approx(f(X))
 
 
 def test_copies_of_drawn_arrays():

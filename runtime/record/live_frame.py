@@ -1,0 +1,414 @@
+"""The frame of one function in a run that does everything at once (``live_run.py``).
+
+It does what Python does, by the copies of the user's methods: operators, attributes, items, iteration, contexts.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ...tracer.bytecode.array_places import place_of
+from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.shown_names import CALLED
+from ...tracer.convert import transparent
+from ...tracer.convert.transparent import OWN, PythonFor, PythonWhile, Transparent
+from ...tracer.ir.aval import SUPPORTED
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.record.array import STAND_INS, TracedArray, to_atom, wrap_array
+from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray, is_traced_at, made
+
+MISSING: Any = object()
+_ARRAYS = (np.ndarray, MadeArray)
+_MOST_ARRAYS = 16  # of a list or tuple that is looked through
+TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
+#: classes whose objects run no code of the user's
+PLAIN = {
+    *TRACED, int, float, complex, bool, str, bytes, type(None), np.ndarray, range, slice, type(Ellipsis), np.dtype,
+    list, tuple, dict, set, frozenset, types.ModuleType,
+    *{kind for kind in np.sctypeDict.values() if kind is not np.object_},
+}  # fmt: skip
+_SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "** or pow()",
+    "matmul": "@", "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}  # fmt: skip
+_COMPARED = {
+    "lt": ("<", "gt"),
+    "le": ("<=", "ge"),
+    "gt": (">", "lt"),
+    "ge": (">=", "le"),
+    "eq": ("", ""),
+    "ne": ("", ""),
+}
+_SEQUENCES = (list, tuple, str, bytes)  # whose + and * come after the other operand's methods
+
+
+def entry(cls: type, name: str) -> Any:
+    """What stands under *name* in a class or its bases; MISSING where nothing does."""
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+class _While(PythonWhile):
+    """A ``while`` statement whose condition may be an object of the user's."""
+
+    __slots__ = ("_truth",)
+
+    def __init__(self, truth: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self._truth = truth
+
+    def test(self, x: Any, /) -> bool:
+        return super().test(self._truth(x))
+
+
+class _Entered:
+    """An object of the user's in a ``with`` statement."""
+
+    __slots__ = ("_enter", "_exit")
+
+    def __init__(self, enter: Any, leave: Any) -> None:
+        self._enter, self._exit = enter, leave
+
+    def __enter__(self) -> Any:
+        return self._enter()
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._exit(*error)
+
+
+class LiveFrame(Transparent):
+    """The frame of one function in a *run*."""
+
+    def __init__(self, run: Any, fn: types.FunctionType) -> None:
+        super().__init__(fn)
+        self.run = run
+        self.call, self.to_call = run.call, run.prepared  # type: ignore[method-assign]
+
+    def result(self, x: Any, /) -> Any:
+        return made_at(x, sys._getframe(1)) if type(x) in _ARRAYS else x
+
+    # ---- attributes
+
+    def attr(self, a: Any, name: str, /) -> Any:
+        kind = type(a)
+        if kind in PLAIN or issubclass(kind, type | super):
+            return self._of_value(a, kind, name)
+        run = self.run
+        if (hook := run.method(a, "__getattribute__")) is not None:
+            return self._or_by_hook(a, name, lambda: hook(name))
+        raw = entry(kind, name)
+        if type(raw) is property and run.is_users(raw.fget):
+            return self._or_by_hook(a, name, lambda: run.copy_of(raw.fget)(a))
+        own = dict_of(a)
+        if type(raw) is functools.cached_property and type(own) is dict and name not in own and run.is_users(raw.func):
+            cached = functools.cached_property(run.copy_of(raw.func))
+            cached.attrname = raw.attrname
+            return cached.__get__(a, kind)
+        getter = None if raw is MISSING or type(raw) is types.FunctionType else run.method(raw, "__get__")
+        if getter is not None and (hasattr(type(raw), "__set__") or own is None or name not in own):
+            return self._or_by_hook(a, name, lambda: getter(a, kind))
+        if raw is MISSING and (own is None or name not in own) and run.method(a, "__getattr__") is not None:
+            return run.method(a, "__getattr__")(name)
+        return getattr(a, name)
+
+    def _of_value(self, a: Any, kind: type, name: str) -> Any:
+        if kind in TRACED:
+            return CALLED["type"](a) if name == "__class__" else CALLED["getattr"](a, name)
+        raw = entry(a, name) if isinstance(a, type) else MISSING
+        if raw is not MISSING and (getter := self.run.method(raw, "__get__")) is not None:
+            return getter(None, a)
+        if kind is super and type(prop := self._above(a, name)) is property and self.run.is_users(prop.fget):
+            return self.run.copy_of(prop.fget)(a.__self__)
+        return getattr(a, name)
+
+    def _above(self, known: Any, name: str) -> Any:
+        order = known.__self_class__.__mro__
+        for base in order[order.index(known.__thisclass__) + 1 :]:
+            if name in base.__dict__:
+                return base.__dict__[name]
+        return MISSING
+
+    def _or_by_hook(self, a: Any, name: str, get: Callable[[], Any]) -> Any:
+        hook = self.run.method(a, "__getattr__")
+        if hook is None:
+            return get()
+        try:
+            return get()
+        except AttributeError:
+            return hook(name)
+
+    def set_attr(self, value: Any, a: Any, name: str, /) -> None:
+        run = self.run
+        if (hook := run.method(a, "__setattr__")) is not None:
+            hook(name, value)
+            return
+        raw = entry(type(a), name)
+        if type(raw) is property and run.is_users(raw.fset):
+            run.copy_of(raw.fset)(a, value)
+        elif raw is not MISSING and (setter := run.method(raw, "__set__")) is not None:
+            setter(a, value)
+        else:
+            setattr(a, name, value)
+
+    def del_attr(self, a: Any, name: str, /) -> None:
+        hook = self.run.method(a, "__delattr__")
+        delattr(a, name) if hook is None else hook(name)
+
+    # ---- items
+
+    def item(self, a: Any, index: Any, /) -> Any:
+        if type(a) in PLAIN:
+            return a[index]
+        get = self.run.method(a, "__getitem__")
+        found = a[index] if get is None else get(index)
+        return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found  # of np.r_
+
+    def set_item(self, value: Any, a: Any, index: Any, /) -> None:
+        if type(a) in PLAIN or (put := self.run.method(a, "__setitem__")) is None:
+            a[index] = value
+        else:
+            put(index, value)
+
+    def del_item(self, a: Any, index: Any, /) -> None:
+        if type(a) in PLAIN or (delete := self.run.method(a, "__delitem__")) is None:
+            del a[index]
+        else:
+            delete(index)
+
+    def in_(self, a: Any, b: Any, /) -> bool:
+        if type(b) in PLAIN:
+            return a in b
+        if (asked := self.run.method(b, "__contains__")) is not None:
+            return self.test(asked(a))
+        return a in self.run.iterable(b) if entry(type(b), "__contains__") is MISSING else a in b
+
+    def not_in(self, a: Any, b: Any, /) -> bool:
+        return not self.in_(a, b)
+
+    # ---- operators
+
+    def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
+        """``a + b`` and the like, one of which is no value of Python's or NumPy's."""
+        mine, theirs = f"__{name.rstrip('_')}__", f"__r{name.rstrip('_')}__"
+        run, kinds = self.run, (type(a), type(b))
+        if run.method(a, mine) is None and run.method(b, theirs) is None:
+            return plain(a, b)
+        ways = [] if kinds[0] in _SEQUENCES else [(a, mine, b)]
+        if kinds[0] is not kinds[1]:
+            other = entry(kinds[1], theirs)
+            above = issubclass(kinds[1], kinds[0]) and other is not entry(kinds[0], theirs)
+            ways.insert(0 if above else len(ways), (b, theirs, a))
+        for obj, method, other in ways:
+            if kinds[0] in _SEQUENCES and type(obj) is kinds[0]:
+                continue
+            asked = run.method(obj, method) or getattr(obj, method, None)
+            found = NotImplemented if asked is None else asked(other)
+            if found is not NotImplemented:
+                return found
+        if kinds[0] in _SEQUENCES:
+            return plain(a, b)
+        names = [kind.__name__ for kind in kinds]
+        raise TypeError(f"unsupported operand type(s) for {_SYMBOLS[name]}: {names[0]!r} and {names[1]!r}")
+
+    def compare(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
+        """``a < b`` and the like, as ``operate``."""
+        symbol, reflected = _COMPARED[name]
+        mine, theirs = f"__{name}__", f"__{reflected or name}__"
+        run, kinds = self.run, (type(a), type(b))
+        if run.method(a, mine) is None and run.method(b, theirs) is None and run.method(a, "__eq__") is None:
+            return plain(a, b)
+        ways = [(a, mine, b), (b, theirs, a)]
+        if kinds[0] is not kinds[1] and issubclass(kinds[1], kinds[0]):
+            ways.reverse()
+        for obj, method, other in ways:
+            asked = run.method(obj, method)
+            if asked is None and method == "__ne__" and entry(type(obj), "__ne__") is entry(object, "__ne__"):
+                equal = run.method(obj, "__eq__")
+                found = NotImplemented if equal is None else equal(other)
+                if found is not NotImplemented:
+                    return not self.test(found)
+                continue
+            found = (asked or getattr(obj, method))(other)
+            if found is not NotImplemented:
+                return found
+        if not symbol:
+            return (a is b) is (name == "eq")
+        names = [kind.__name__ for kind in kinds]
+        raise TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+
+    def _in_place(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return plain(a, b)
+        method = self.run.method(a, f"__i{name.rstrip('_')}__")
+        if method is not None and (found := method(b)) is not NotImplemented:
+            return found
+        if method is None and (hasattr(a, f"__i{name.rstrip('_')}__") or type(a) is list):
+            return plain(a, self.run.iterable(b) if type(a) is list and name == "add" else b)
+        return getattr(self, name)(a, b)
+
+    def _unary(self, plain: Callable[[Any], Any], name: str, a: Any) -> Any:
+        method = None if type(a) in PLAIN else self.run.method(a, name)
+        return plain(a) if method is None else method()
+
+    # ---- questions and texts
+
+    def test(self, x: Any, /) -> bool:
+        if type(x) in PLAIN:
+            return bool(x)
+        for name in ("__bool__", "__len__"):
+            if entry(type(x), name) is not MISSING:
+                method = self.run.method(x, name)
+                if method is None:
+                    return bool(x)
+                answer = method()
+                right = type(answer) in (bool, *TRACED) or (name == "__len__" and isinstance(answer, int))
+                return bool(answer) if right else bool(_BOOLS[name](answer))
+        return True
+
+    def format(self, value: Any, conversion: str, spec: str, /) -> str:
+        if type(value) in PLAIN:
+            return super().format(value, conversion, spec)
+        if conversion:
+            maker = {"s": str, "r": repr}.get(conversion)
+            return format(ascii(value) if maker is None else self.run.call(maker, value), spec)
+        method = self.run.method(value, "__format__")
+        if method is None and not spec and entry(type(value), "__format__") is entry(object, "__format__"):
+            return str(self.run.call(str, value))
+        return format(value, spec) if method is None else method(spec)
+
+    # ---- iteration, and the rest
+
+    def _iterated(self, xs: Any) -> Any:
+        return xs if type(xs) in PLAIN else self.run.iterable(xs)
+
+    def iter(self, xs: Any, /) -> Any:
+        return self._iterated(xs)
+
+    def splat(self, xs: Any, /) -> Iterable[Any]:
+        return self._iterated(xs)
+
+    def unpack(self, xs: Any, n: int, /) -> Any:
+        if type(xs) in (list, tuple) and xs and type(xs[0]) in _ARRAYS and sys.getrefcount(xs) <= _FRESH:
+            frame, parts = sys._getframe(1), range(min(len(xs), _MOST_ARRAYS))  # of np.meshgrid
+            found = [made_at(xs[k], frame) if type(xs[k]) in _ARRAYS else xs[k] for k in parts]
+            return [*found, *xs[len(found) :]]
+        return self._iterated(xs)
+
+    def unpack_star(self, xs: Any, before: int, after: int, /) -> Any:
+        return self._iterated(xs)
+
+    def first_iterable(self, xs: Any, /) -> Any:
+        return iter(self._iterated(xs))
+
+    def loop(self, number: int, iterable: Any, /) -> Any:
+        return PythonFor(iter(self._iterated(iterable)))
+
+    def while_loop(self, number: int, /) -> Any:
+        return _While(self.test)
+
+    def context(self, c: Any, /) -> Any:
+        enter, leave = self.run.method(c, "__enter__"), self.run.method(c, "__exit__")
+        if enter is None or leave is None:
+            return c
+        return _Entered(enter, leave)
+
+    def super(self, cls: Any, first: Any, /) -> Any:
+        f = self.load_global("super")
+        return builtins.super(cls, first) if f is builtins.super else f()
+
+    def locals(self, found: dict[str, Any], /) -> dict[str, Any]:
+        return {name: value for name, value in super().locals(found).items() if not name.startswith(OWN)}
+
+
+def made_at(array: Any, frame: types.FrameType) -> Any:
+    """An *array* that code in *frame* has made, and nothing else has: a traced one if it will hold traced values."""
+    if sys.getrefcount(array) > _ALONE or array.dtype not in SUPPORTED or not array.ndim or not _owns_memory(array):
+        return array
+    place = place_of(frame)
+    if is_traced_at(place, array.dtype.kind):
+        return wrap_array(to_atom(array), c_order=bool(array.flags.c_contiguous))
+    return made(array, place)
+
+
+def _owns_memory(array: np.ndarray) -> bool:
+    """Whether nothing else shows the memory of *array*."""
+    base = array.base
+    if base is None:
+        return bool(array.flags.owndata)
+    return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
+
+
+def _references(array: Any, frame: types.FrameType) -> int:
+    return sys.getrefcount(array)
+
+
+def _as_result(self: Any, x: Any, /) -> int:
+    return _references(x, sys._getframe(1))
+
+
+def _of_base() -> int:
+    view = np.empty(2)[1:]
+    base = view.base
+    return sys.getrefcount(base)
+
+
+def _unpacked(self: Any, xs: Any, n: int, /) -> int:
+    return sys.getrefcount(xs)
+
+
+# the references to an array, to a container and to a base that nothing else refers to
+_ALONE, _FRESH, _OF_BASE = _as_result(None, np.empty(1)), _unpacked(None, [1], 1), _of_base()
+
+
+def _binary(plain: Callable[[Any, Any], Any], name: str, compared: bool) -> Callable[..., Any]:
+    def operate(self: LiveFrame, a: Any, b: Any) -> Any:
+        if type(a) not in PLAIN or type(b) not in PLAIN:
+            return self.compare(plain, name, a, b) if compared else self.operate(plain, name, a, b)
+        found = plain(a, b)
+        return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found
+
+    return operate
+
+
+def _assigning(plain: Callable[[Any, Any], Any], name: str) -> Callable[..., Any]:
+    return lambda self, a, b: self._in_place(plain, name, a, b)
+
+
+def _of_one(plain: Callable[[Any], Any], name: str) -> Callable[..., Any]:
+    def operate(self: LiveFrame, a: Any) -> Any:
+        found = self._unary(plain, name, a)
+        return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found
+
+    return operate
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return a % b  # which texts look for
+
+
+for _name in _SYMBOLS:
+    setattr(LiveFrame, _name, _binary(_mod if _name == "mod" else getattr(operator, _name), _name, False))
+    _assigned = f"i{_name.rstrip('_')}"
+    setattr(LiveFrame, _assigned, _assigning(getattr(operator, _assigned), _name))
+for _name in _COMPARED:
+    setattr(LiveFrame, _name, _binary(getattr(operator, _name), _name, True))
+for _name in ("neg", "pos", "invert"):
+    setattr(LiveFrame, _name, _of_one(getattr(operator, _name), f"__{_name}__"))
+_BOOLS: dict[str, Any] = {
+    name: type("Answer", (), {name: lambda self: self.answer, "__init__": lambda self, x: setattr(self, "answer", x)})
+    for name in ("__bool__", "__len__")
+}
+
+FOR_THE_USER.update((__file__, transparent.__file__))

@@ -1,0 +1,379 @@
+"""One run of converted code that does everything at once, as Python does it.
+
+Functions whose Python runs in each call, and those whose state is analysed (``record.py``), run as copies
+(``tracer/convert``), so that calls of ``np.zeros``, ``float``, ``type`` and the like find the functions that know
+traced values, whatever name they are called by.  Nothing is logged and nothing refused: what the copy does not know is
+done by Python.  ``live_frame.py`` is what one copy goes through.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+import operator
+import types
+from collections import deque
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from ...tracer.bytecode.shown_names import (
+    CALLED,
+    CALLED_AS,
+    METHODS_OF,
+    SOMETIMES,
+    calling_frame,
+    is_for_lists,
+    over_shown_names,
+)
+from ...tracer.convert.copies import NotConverted, convert
+from ...tracer.convert.transparent import OWN
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.record.array import is_traced
+from ...tracer.record.made_arrays import PLAIN_METHODS
+from ..state.trust import Trust
+from ..state.values import is_empty
+from .live_frame import PLAIN, TRACED, LiveFrame, entry
+
+_NAMES = {id(getattr(builtins, name)): name for name in CALLED if hasattr(builtins, name)}
+_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
+_C_FUNCTIONS = (*_METHODS, types.MethodWrapperType, types.ClassMethodDescriptorType, np.ufunc, type(np.sum))
+_OF_CALLABLES = ("functools", "_functools", "itertools", "builtins")
+_OURS = "tracegrad."
+_READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
+_VALUES = PLAIN - {list, tuple, dict}
+_INERT = (list, dict, set, frozenset, tuple, str, bytes, deque)
+# functions in C that call what they are given
+_CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
+_CLASSES_THAT_CALL = (map, filter, *[x for x in vars(itertools).values() if isinstance(x, type)])
+_KEEPING = frozenset(("functools", "contextlib", "dataclasses", "abc", "enum", "typing", "types", "weakref", "atexit"))
+_MOST_DEEP = 4
+#: builtins that ask an object by a special method, and what they do with its answer
+_ASKING: dict[int, str] = {
+    id(len): "__len__", id(str): "__str__", id(repr): "__repr__", id(abs): "__abs__", id(bool): "__bool__",
+    id(next): "__next__", id(round): "__round__", id(int): "__int__", id(reversed): "__reversed__",
+    id(operator.index): "__index__", id(format): "__format__",
+}  # fmt: skip
+#: builtins that go through what they are given
+_GOING_THROUGH = frozenset(map(id, (
+    list, tuple, set, frozenset, dict, sum, zip, map, filter, enumerate, any, all, sorted, min, max, iter,
+    functools.reduce,
+)))  # fmt: skip
+
+
+class LiveRun:
+    """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object."""
+
+    def __init__(self, trust: Trust, told: Callable[[types.FrameType, Any], None] | None = None) -> None:
+        """:param told: is told of functions in C, and of the frames that call them."""
+        self._trust, self._told = trust, told
+        self.stands_for: dict[int, Any] = {}
+        self.called: Any = None  # the last function that a copy has called, for messages
+        self.has_given = False  # copies to code that is not converted
+        self._ready: dict[int, Any] = {}  # id of a function of the user's, which is kept -> its copy
+        self._copies: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
+
+    def end(self) -> None:
+        """Let go of the user's objects: generators that the run has begun may go on."""
+        self.stands_for, self._copies, self._ready, self.called = {}, {}, {}, None
+
+    # ---- functions
+
+    def is_users(self, fn: Any) -> bool:
+        """Whether *fn* is a Python function of the user's that can run as a copy."""
+        return type(fn) is types.FunctionType and not (is_copy(fn) or self._trust.owns(fn))
+
+    def copy_of(self, fn: types.FunctionType) -> Any:
+        """The copy of a function of the user's; of code without a source, the function over names that it is shown."""
+        known = self._copies.get(id(fn))
+        if known is not None:
+            return known[1]
+        copy = convert(fn.__code__, direct=True)
+        made = over_shown_names(fn) if isinstance(copy, NotConverted) else copy.function_of(fn, LiveFrame(self, fn))
+        return self._known(fn, made)
+
+    def _known(self, value: Any, made: Any) -> Any:
+        self._copies[id(value)] = value, made
+        if made is not value:
+            self.stands_for[id(made)] = value
+        return made
+
+    def method(self, obj: Any, name: str) -> Any:
+        """The special method *name* of an object, if it is a function of the user's; else None."""
+        raw = entry(type(obj), name)
+        return types.MethodType(self.copy_of(raw), obj) if self.is_users(raw) else None
+
+    def _rewrapped(self, value: Any) -> Any:
+        """A function of ours over one of the user's, as the same one over its copy."""
+        known = self._copies.get(id(value))
+        if known is not None:
+            return known[1]
+        if type(value) is types.FunctionType:
+            return self._known(value, self._with_cells(value))
+        inner = value.__wrapped__
+        made = self.handed(inner, _OURS)
+        return self._known(value, value if made is inner else value._tracegrad_rebuild(made))
+
+    def _with_cells(self, f: types.FunctionType) -> types.FunctionType:
+        cells = tuple([self._cell(cell) for cell in f.__closure__ or ()])
+        if all(map(operator.is_, cells, f.__closure__ or ())):
+            return f
+        made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, cells)
+        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+        made.__dict__.update(f.__dict__)
+        return made
+
+    def _cell(self, cell: types.CellType) -> types.CellType:
+        """*cell*, or one with the copy of the function that is in it."""
+        if is_empty(cell):
+            return cell
+        value = cell.cell_contents
+        made = self.handed(value, _OURS, _MOST_DEEP)
+        return cell if made is value else types.CellType(made)
+
+    # ---- calls
+
+    def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """``f(*args, **kwargs)``."""
+        return self.prepared(f, *args, **kwargs)()
+
+    def prepared(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """What a copy calls for ``f(*args, **kwargs)``."""
+        self.called, ready = f, self._ready.get(id(f))
+        if ready is not None:
+            return partial(ready, *args, **kwargs)
+        kind = type(f)
+        if kind is types.MethodType and type(f.__self__) in PLAIN:
+            return partial(f, *args, **kwargs)
+        known = self._known_to(f)
+        if known is not None and is_for_lists(known) and not any(type(x) in (list, tuple) for x in args):
+            known = None
+        if known is None:
+            if kind is types.FunctionType and self.is_users(f):
+                ready = self._ready[id(f)] = self.copy_of(f)
+                return partial(ready, *args, **kwargs)
+            if kind is types.MethodType:
+                f = self._bound(f)
+                if type(f) is types.MethodType and is_copy(f.__func__):
+                    return partial(f, *args, **kwargs)
+            elif kind is partial:
+                return self.prepared(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+            elif issubclass(kind, type) and self._is_followed(f):
+                return partial(self._make, f, *args, **kwargs)
+            elif kind is types.BuiltinFunctionType and type(f.__self__) in _INERT and f.__name__ != "sort":
+                return partial(f, *args, **kwargs)  # a method of a container or a text
+            elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
+                return partial(method, *args, **kwargs)
+        if args and id(f) in _ASKING and len(args) < 3 and (method := self._asked(f, args[0])) is not None:
+            return partial(method, *args[1:], **kwargs)
+        return self._outside(f, known, args, kwargs)
+
+    def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
+        """The same of code that is not converted, for which *known* stands."""
+        if self._told is not None and known is None and type(f) in _C_FUNCTIONS:
+            self._told(calling_frame(1), f)
+        if id(f) in _GOING_THROUGH:
+            args = [x if type(x) in PLAIN or callable(x) else self.iterable(x) for x in args]
+        calls = _calls(f)
+        if calls:
+            args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
+            kwargs = {name: self.handed(x, calls) for name, x in kwargs.items()} if kwargs else kwargs
+        if known is None:
+            known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)
+        return partial(known, *args, **kwargs)
+
+    def _over_users(self, f: Any) -> Any:
+        """A function or object that is not converted, which may be one of ours over a function of the user's."""
+        if type(f) is types.FunctionType:
+            return self._rewrapped(f) if f.__closure__ and not is_copy(f) else f
+        return self._rewrapped(f) if hasattr(type(f), "_tracegrad_rebuild") else f
+
+    def _known_to(self, f: Any) -> Any:
+        """The function that knows traced values and stands for *f*; None where there is none."""
+        known = CALLED_AS.get(id(f))
+        name = _NAMES.get(id(f), "")
+        if known is None or known[0] is not f:
+            known = (f, CALLED[name]) if name else None
+        if known is None or (name in SOMETIMES and not SOMETIMES[name]()):
+            return None
+        return known[1]
+
+    def _bound(self, f: Any) -> Any:
+        owner, function = f.__self__, f.__func__
+        if hasattr(type(owner), "_tracegrad_rebuild"):
+            return getattr(self._rewrapped(owner), f.__name__)
+        return types.MethodType(self.copy_of(function), owner) if self.is_users(function) else f
+
+    def _in_c(self, f: Any, args: Any, kwargs: Any) -> Any:
+        """What is called for a function in C, by what it is given."""
+        owner, name = getattr(f, "__self__", None), getattr(f, "__name__", "")
+        if type(owner) is np.ndarray and name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
+            return partial(PLAIN_METHODS[name], owner)
+        of = getattr(f, "__objclass__", None) or (owner if isinstance(owner, type) else None)
+        if of is np.ndarray and name in PLAIN_METHODS and args and type(args[0]) is np.ndarray and is_traced(args[1:]):
+            return PLAIN_METHODS[name]
+        return getattr(_METHODS_OF[of], name, f) if of in _METHODS_OF and type(f) in _METHODS else f
+
+    @cached_property
+    def frame(self) -> LiveFrame:
+        """A frame of no function, for what builtins do in place of statements."""
+        return LiveFrame(self, _NOWHERE)
+
+    def _is_followed(self, cls: type) -> bool:
+        """Whether objects of a class are made by Python functions of the user's."""
+        return type(cls).__call__ is type.__call__ and any(
+            self.is_users(getattr(raw, "__func__", raw)) for raw in (entry(cls, "__new__"), entry(cls, "__init__"))
+        )
+
+    def _make(self, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """``cls(*args, **kwargs)``, as ``type.__call__`` does it."""
+        new: Any = entry(cls, "__new__")
+        init: Any = entry(cls, "__init__")
+        made: Any
+        if type(new) is staticmethod and self.is_users(new.__func__):
+            make: Any = new.__func__
+            made = self.copy_of(make)(cls, *args, **kwargs)
+        elif cls.__new__ is object.__new__:
+            if init is entry(object, "__init__") or getattr(cls, "__abstractmethods__", None):
+                return cls(*args, **kwargs)
+            made = object.__new__(cls)
+        else:
+            made = cls.__new__(cls, *args, **kwargs)
+        if isinstance(made, cls):
+            start = self.method(made, "__init__") if type(made) is cls else None
+            found = (start or type(made).__init__.__get__(made))(*args, **kwargs)
+            if found is not None:
+                raise TypeError(f"__init__() should return None, not {type(found).__name__!r}")
+        return made
+
+    def _asked(self, f: Any, obj: Any) -> Any:
+        """What is called for the builtin *f* that asks *obj* by a method of the user's; None where it has none."""
+        if type(obj) in PLAIN or f is bool:
+            return None if type(obj) in PLAIN else partial(self.frame.test, obj)
+        name = _ASKING[id(f)]
+        method = self.method(obj, name)
+        if method is None:
+            return None
+        if f is next:
+            return partial(_next, method)
+        return method if name not in _ANSWERS else lambda *args: f(_ANSWERS[name](method(*args)))
+
+    # ---- values for code that is not converted
+
+    def handed(self, value: Any, calls: str, depth: int = 0) -> Any:
+        """*value* for code that is not converted and *calls* what it is given: functions of the user's as their copies;
+        functions in C, for Python's own, as those that know traced values."""
+        made = self._handed(value, calls, depth)
+        self.has_given |= made is not value
+        return made
+
+    def _handed(self, value: Any, calls: str, depth: int) -> Any:
+        kind = type(value)
+        if kind in (tuple, list, dict):
+            inside = depth < _MOST_DEEP and calls.startswith(_READING)
+            return self._container(value, kind, calls, depth) if inside else value
+        if kind is types.FunctionType:
+            return self.copy_of(value) if self.is_users(value) else self._over_users(value)
+        if kind is types.MethodType:
+            made = self._bound(value)
+            return value if made is value else self._known(value, made)
+        if kind is partial:
+            found = self.handed(value.func, calls, depth + 1)
+            plain = found is value.func or value.__dict__
+            return value if plain else self._known(value, partial(found, *value.args, **value.keywords))
+        if hasattr(kind, "_tracegrad_rebuild"):
+            return self._rewrapped(value)
+        if kind in _C_FUNCTIONS and calls in _OF_CALLABLES:
+            owner = getattr(value, "__self__", None)
+            if type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS:
+                return lambda *args, **kwargs: self.call(value, *args, **kwargs)
+            return self._known_to(value) or value
+        return value
+
+    def _container(self, value: Any, kind: Any, calls: str, depth: int) -> Any:
+        if kind is dict:
+            parts = {key: self.handed(part, calls, depth + 1) for key, part in value.items()}
+            return value if all(parts[key] is value[key] for key in parts) else parts
+        found = [x if type(x) in TRACED else self.handed(x, calls, depth + 1) for x in value]
+        return value if all(map(operator.is_, found, value)) else kind(found)
+
+    # ---- iteration
+
+    def iterable(self, obj: Any) -> Any:
+        """*obj*, to be iterated over by code that is not converted."""
+        method = self.method(obj, "__iter__")
+        if method is None:
+            it = obj if self.method(obj, "__next__") is not None else None
+            return obj if it is None else self._iterator(it)
+        it = method()
+        return it if self.method(it, "__next__") is None else self._iterator(it)
+
+    def _iterator(self, it: Any) -> Any:
+        step: Callable[[], Any] = self.method(it, "__next__")
+        return _Steps(it, step)
+
+
+def _next(method: Any, *default: Any) -> Any:
+    try:
+        return method()
+    except StopIteration:
+        if not default:
+            raise
+        return default[0]
+
+
+class _Steps:
+    """Goes through an iterator of the user's by the copy of its ``__next__``."""
+
+    def __init__(self, it: Any, step: Callable[[], Any]) -> None:
+        self._it, self._step = it, step
+
+    def __iter__(self) -> _Steps:
+        return self
+
+    def __next__(self) -> Any:
+        return self._step()
+
+
+def _answering(name: str) -> Any:
+    def answer(self: Any) -> Any:
+        return self.answer
+
+    return type("Answer", (), {name: answer, "__init__": lambda self, x: setattr(self, "answer", x)})
+
+
+_ANSWERS = {name: _answering(name) for name in ("__len__", "__str__", "__repr__", "__index__", "__int__")}
+_METHODS_OF: dict[Any, Any] = {getattr(builtins, name): methods for name, methods in METHODS_OF.items()}
+
+
+def _calls(f: Any) -> str:
+    """The module of a function or class that may call what it is given; "" of those that only keep it."""
+    made_by_python = isinstance(f, type) and any(
+        type(getattr(f, name)) is types.FunctionType for name in ("__new__", "__init__")
+    )
+    if type(f) is types.FunctionType or made_by_python:
+        module = str(f.__module__ or "python")
+        return "" if module in _KEEPING else module
+    if isinstance(f, type) and f not in _CLASSES_THAT_CALL:
+        return ""
+    if type(f) is types.BuiltinFunctionType and id(f) not in _CALLING and f.__name__ != "sort":
+        return ""
+    return str(getattr(f, "__module__", None) or "builtins")
+
+
+def is_copy(fn: Any) -> bool:
+    """Whether a function is a copy of one of the user's."""
+    return type(fn) is types.FunctionType and OWN in fn.__code__.co_freevars
+
+
+def _anywhere() -> None:
+    """No function of the user's."""
+
+
+_NOWHERE: Any = _anywhere
+
+
+FOR_THE_USER.add(__file__)

@@ -1,0 +1,344 @@
+"""Functions whose Python runs in each call: copies of their code do what Python does, once, and in its order."""
+
+from __future__ import annotations
+
+import abc
+import collections.abc
+import contextlib
+import functools
+import heapq
+import inspect
+import sys
+import time
+import types
+import warnings
+
+import numpy as np
+import pytest
+from agreement import numerical_gradient
+
+from tracegrad import compile_grad
+
+X = np.array([0.7, 1.3, 0.4])
+
+
+class Number:
+    """Its methods ask what only recorded code can answer for a traced value."""
+
+    def __init__(self, v):
+        self._v = v
+
+    @property
+    def v(self):
+        return float(self._v)
+
+    def __add__(self, other):
+        z = np.zeros(2)
+        z[0], z[1] = self._v, other._v if type(other) is Number else other
+        return Number(z.sum())
+
+    def __radd__(self, other):
+        return Number(self._v + 2 * other)
+
+    def __mul__(self, other):
+        return NotImplemented if isinstance(other, str) else Number(self.v * other)
+
+    def __neg__(self):
+        return Number(-self.v)
+
+    def __lt__(self, other):
+        return float(self._v) < float(other._v)
+
+    def __getitem__(self, k):
+        return float(self._v) * k
+
+    def __len__(self):
+        return 3
+
+    def __bool__(self):
+        return float(self._v) > 0
+
+    def __call__(self, k=2.0):
+        return float(self._v) * k
+
+    def __getattr__(self, name):
+        if name == "twice":
+            return 2 * float(self._v)
+        raise AttributeError(name)
+
+    def __iter__(self):
+        return iter([float(self._v), 1.0])
+
+    def __enter__(self):
+        return float(self._v)
+
+    def __exit__(self, *error):
+        return False
+
+    def __contains__(self, x):
+        return float(self._v) < x
+
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+
+class Steps:
+    def __init__(self, t):
+        self.t, self.k = t, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.k += 1
+        if self.k > 3:
+            raise StopIteration
+        z = np.zeros(1)
+        z[0] = self.t
+        return z[0] * self.k
+
+
+class Named(tuple):
+    __slots__ = ()
+
+    def __new__(cls, *parts):
+        return tuple.__new__(cls, [float(x) for x in parts])
+
+
+class Scaled:
+    def __set_name__(self, owner, name):
+        self.name = f"_{name}"
+
+    def __get__(self, obj, kind=None):
+        return self if obj is None else float(getattr(obj, self.name)) * 2
+
+    def __set__(self, obj, value):
+        setattr(obj, self.name, float(value) + 1)
+
+
+class Described:
+    d = Scaled()
+
+    @functools.cached_property
+    def kept(self):
+        return float(self.d) * 3
+
+
+@contextlib.contextmanager
+def scaled(t):
+    z = np.zeros(1)
+    z[0] = t
+    yield float(z[0])
+
+
+def described(x):
+    obj = Described()
+    obj.d = x[0]
+    return obj.d + obj.kept + obj.kept
+
+
+def in_context(x):
+    with scaled(x[0]) as a, Number(x[1]) as b:
+        return a * b
+
+
+def by_pattern(x):
+    match {"a": x[0], "b": 2.0}:
+        case {"a": a, **rest}:
+            return float(a) * len(rest)
+
+
+def drawn(x):
+    z = np.random.default_rng(0).normal(size=3)
+    u, v = np.meshgrid([1.0, 2.0], [3.0])
+    z[0] = x[0]
+    u[0, 0] = x[0]
+    return z.sum() + (u * v).sum()
+
+
+KINDS = {
+    "operators": lambda x: (Number(x[0]) + Number(x[1])).v + (Number(x[0]) + 1.0).v + (3.0 + Number(x[1])).v,
+    "others": lambda x: (Number(x[0]) * 3.0).v + (-Number(x[1])).v + Number(x[2])[2] + Number(x[0])() + len(Number(1)),
+    "in place": lambda x: functools.reduce(lambda a, b: a.__add__(b), map(Number, x)).v,
+    "questions": lambda x: x[0] * (2.0 if Number(x[0]) else 1.0) * (3.0 if 5.0 in Number(x[1]) else 1.0),
+    "order": lambda x: sorted(map(Number, x), key=lambda n: n.v)[0].v + (x[1] if Number(x[0]) < Number(x[1]) else 0.0),
+    "a hook": lambda x: Number(x[0]).twice + getattr(Number(x[1]), "none", 4.0),
+    "iterators": lambda x: sum(Steps(x[0])) + max([*Steps(x[1])]) + sum(a * b for a, b in [Number(x[2])]),
+    "an iterator is gone through once": lambda x: (lambda it: sum(sorted(it)) + len(list(it)))(v * 2 for v in x),
+    "a tuple": lambda x: sum(Named(*x)) + Named(*x)[1],
+    "descriptors": described,
+    "contexts": in_context,
+    "texts": lambda x: x[0] * len(f"{Number(x[0]):>3}") + x[1] * len("{rate}".format(**{0: 1, "rate": 22})),
+    "patterns": by_pattern,
+    "functions as values": lambda x: sum(map(np.sin, x)) + sum(f(x[0]) for f in (float, abs, np.float64)),
+    "partials": lambda x: functools.partial(lambda a, b: float(a) * b, x[0])(3.0),
+    "numbers of NumPy": lambda x: float.__mul__(float(x[0]), 2.0) + x[1].__float__(),
+    "methods of plain arrays": lambda x: np.ones((3, 3)).dot(x).sum() + sum(map(np.arange(3.0).dot, [x, x])),
+    "drawn arrays": drawn,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_values_are_pythons(name):
+    function = KINDS[name]
+
+    def f(x):
+        time.perf_counter()
+        return function(x) * 1.0
+
+    compiled = compile_grad(f)
+    for x in (X, X * 1.1):
+        value, gradient = compiled.value_and_grad(x)
+        assert value == pytest.approx(f(x), rel=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-5, atol=1e-7)
+    assert "clock" in compiled.stats.live
+
+
+def test_functions_in_a_queue_stay_themselves():
+    done = []
+
+    def first(x):
+        return np.sum(x)
+
+    def f(x):
+        queue = []
+        heapq.heappush(queue, (time.perf_counter(), first))
+        table = {"f": first, "g": [first]}
+        taken = heapq.heappop(queue)[1]
+        done.append(taken)
+        assert taken is first and table["g"][0] is first and table == {"f": first, "g": [taken]}
+        return taken(x) * 2
+
+    assert compile_grad(f)(X) == pytest.approx(2 * X.sum())
+    assert done == [first]
+
+
+def test_what_libraries_keep_are_the_users_functions():
+    """A function that a library's was given, and has kept, is the user's own when the run is over."""
+    kept = types.SimpleNamespace()
+
+    def f(x):
+        def g(v):
+            return v * 2.0
+
+        kept.g, kept.wrapped = g, functools.wraps(g)(lambda v: g(v) + time.perf_counter() * 0)
+        kept.mapped = map(g, [1.0, 2.0])
+        return np.sum(kept.wrapped(x))
+
+    assert compile_grad(f)(X) == pytest.approx(2 * X.sum())
+    assert kept.wrapped.__wrapped__ is kept.g and kept.g(3.0) == 6.0 and list(kept.mapped) == [2.0, 4.0]
+
+
+def test_frames_are_those_of_the_code():
+    """No frame of ours stands between a function and the one that calls it, as warnings and debuggers see them."""
+    seen = []
+
+    def called():
+        seen.append((sys._getframe(1).f_code.co_name, inspect.stack()[1].function))
+        warnings.warn("here", stacklevel=2)
+
+    def f(x):
+        called()
+        return np.sum(x) + time.perf_counter() * 0
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        compile_grad(f)(X)
+    assert seen == [("f", "f")] and found[0].filename == __file__
+    assert found[0].lineno == f.__code__.co_firstlineno + 1
+
+
+def test_errors_are_pythons():
+    class Base(abc.ABC):
+        @abc.abstractmethod
+        def g(self): ...
+
+        def __init__(self):
+            self.made = True
+
+    cases = [
+        lambda x: Base(), lambda x: Number(x[0]) * "a", lambda x: Number(x[0]) < 1, lambda x: Number(1.0).nothing,
+        lambda x: f"{Number}{x[0]:d}", lambda x: Number(), lambda x: next(Steps(x[0]), 1, 2),
+    ]  # fmt: skip
+    for case in cases:
+
+        def f(x, case=case):
+            time.perf_counter()
+            case(x)
+            return np.sum(x)
+
+        with pytest.raises(Exception) as plain:
+            f(X)
+        with pytest.raises(type(plain.value)):
+            compile_grad(f)(X)
+
+
+def test_a_generator_goes_on_when_the_run_is_over():
+    kept = types.SimpleNamespace()
+
+    def numbers(n):
+        for k in range(n):
+            yield float(k) + len([*range(k)])
+
+    def f(x):
+        kept.it = numbers(4)
+        time.perf_counter()
+        return np.sum(x) * next(kept.it) + np.sum(x)
+
+    assert compile_grad(f)(X) == pytest.approx(X.sum())
+    assert [*kept.it] == [2.0, 4.0, 6.0] and isinstance(kept.it, collections.abc.Generator)
+
+
+def test_effects_are_done_once():
+    """What an operator, a property or an iterator of the user's does is done once."""
+    log = []
+
+    class Noted:
+        def __mul__(self, other):
+            log.append("mul")
+            return NotImplemented
+
+        @property
+        def p(self):
+            log.append("p")
+            raise AttributeError("p")
+
+        def __iter__(self):
+            log.append("iter")
+            return iter(())
+
+    def f(x):
+        time.perf_counter()
+        obj = Noted()
+        for attempt in (lambda: obj * 2, lambda: obj.p, lambda: [*obj], lambda: sum(obj)):
+            with contextlib.suppress(TypeError, AttributeError):
+                attempt()
+        return np.sum(x)
+
+    f(X)
+    wanted = [*log]
+    log.clear()
+    compile_grad(f)(X)
+    assert log == wanted
+
+
+EXECUTED = """
+def f(x):
+    time.perf_counter()
+    z = np.zeros(3)
+    z[1] = x[0]
+    kept.append(lambda v: v + OFFSET)
+    return np.sum(z * x) * (2.0 if type(x[1]) is np.float64 else 3.0) + float(x[1]) + sum(map(abs, x)) + kept[-1](1.0)
+"""
+
+
+def test_code_without_a_source():
+    space = {"np": np, "time": time, "kept": [], "OFFSET": 2.0}
+    exec(EXECUTED, space)
+    compiled = compile_grad(space["f"])
+    for x in (X, X * 1.1):
+        value, gradient = compiled.value_and_grad(x)
+        assert value == pytest.approx(space["f"](x))
+        np.testing.assert_allclose(gradient, numerical_gradient(space["f"], (x,)), rtol=1e-5)
+    space["OFFSET"] = 5.0
+    assert [g(1.0) for g in space["kept"]] == [6.0] * len(space["kept"])

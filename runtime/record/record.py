@@ -151,13 +151,6 @@ def _record(
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
     first = {**(first_of_each(call, wrt, names) if plan.asks_identity else {}), **call.repeated}
-    if plan.type_holders:
-        raise UnsupportedError(
-            at_site(
-                f"`{plan.type_holders[0]}` holds the builtin `type`, which has another answer for a traced value; call "
-                "it by the name of a global: type(x)"
-            )
-        )
     if plan.asks_identity:
         state = plan.reached(call.objects, whole=True) if snapshot is None else snapshot.graph.nodes
         refuse_floats(call, numbers_compared(state, float), names)

@@ -173,9 +173,8 @@ class StatePlan:
         # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
         # or True or False; and whether it may have NumPy raise floating-point errors.
         self.asks_identity = self.asks_int_identity = self.asks_truth_identity = self.sets_float_errors = False
-        self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
-        self.copied = False  # whether some run was refused that a run of copies need not be (record/live_run.py)
+        self.copied = False  # whether runs are those of copies, which names do not suffice for (record/live_run.py)
         self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
         self.rows_apart: set[Any] = set()  # code of functions whose batches are run row by row (transforms/vmap.py)
         self.leaves: bool | None = None  # whether some run has left traced arrays in places of the state; None: no run
@@ -240,7 +239,7 @@ class StatePlan:
             self.asks_int_identity = any(map(asks_int_identity, codes))
             self.asks_truth_identity = any(map(asks_truth_identity, codes))
             self.sets_float_errors = any(map(sets_float_errors, codes))
-            self.type_holders = _holders_of_type(graph, self._trust)
+            self.copied |= _holds_type(graph, self._trust)
         self._codes = graph.codes
         return Snapshot(*digest(graph), graph)
 
@@ -406,14 +405,13 @@ def _code_of(obj: Any) -> Any:
     return obj if isinstance(obj, types.FunctionType | types.ModuleType | type) else type(obj)
 
 
-def _holders_of_type(graph: StateGraph, trust: Trust) -> list[str]:
-    return [
-        node.label
-        for node in graph.nodes
+def _holds_type(graph: StateGraph, trust: Trust) -> bool:
+    """Whether something holds the builtin `type`, so that it may be called under another name."""
+    return any(
+        isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
+        for node in graph.nodes if node.obj is not builtins and not trust.package(_code_of(node.obj))
         for edge in node.edges
-        if isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
-        and node.obj is not builtins and not trust.package(_code_of(node.obj))
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def numbers_elsewhere(snapshot: Snapshot) -> list[str]:

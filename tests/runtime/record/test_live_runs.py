@@ -148,6 +148,9 @@ def by_pattern(x):
             return float(a) * len(rest)
 
 
+KIND = {"of": type}
+
+
 def drawn(x):
     z = np.random.default_rng(0).normal(size=3)
     u, v = np.meshgrid([1.0, 2.0], [3.0])
@@ -171,6 +174,7 @@ KINDS = {
     "texts": lambda x: x[0] * len(f"{Number(x[0]):>3}") + x[1] * len("{rate}".format(**{0: 1, "rate": 22})),
     "patterns": by_pattern,
     "functions as values": lambda x: sum(map(np.sin, x)) + sum(f(x[0]) for f in (float, abs, np.float64)),
+    "type under other names": lambda x, of=type: x[0] * sum(k(v) is np.float64 for k in (of, KIND["of"]) for v in x),
     "partials": lambda x: functools.partial(lambda a, b: float(a) * b, x[0])(3.0),
     "numbers of NumPy": lambda x: float.__mul__(float(x[0]), 2.0) + x[1].__float__(),
     "methods of plain arrays": lambda x: np.ones((3, 3)).dot(x).sum() + sum(map(np.arange(3.0).dot, [x, x])),

@@ -217,7 +217,7 @@ class Expressions(ast.NodeVisitor):
             if first is None or "__class__" not in self.code.co_freevars:
                 return node  # which raises
             return ask("super", [self.load("__class__", "free", at), name(first, at)], at)
-        if text in ("eval", "exec") and len(node.args) + len(node.keywords) < 2:
+        if text in ("eval", "exec") and len(node.args) + len(node.keywords) < 2 and not self.direct:
             raise NotConvertibleError(f"it calls {text} without namespaces")
         if text == "globals" and bare:
             return ask("globals", [], at)

@@ -28,9 +28,11 @@ from ..bytecode.shown_names import (
     SOMETIMES,
     VALUES,
     AsValue,
+    calling_frame,
     in_compiled_code,
     show_functions,
 )
+from ..convert.transparent import OWN
 from ..ir.aval import FLOAT
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Var
@@ -268,8 +270,9 @@ def _run_text(run: Callable[..., Any]) -> Any:
             for number in _NUMBERS.findall(text):
                 _check_origin(number)
         if not spaces and not named:
-            frame = sys._getframe(1)
-            spaces = frame.f_globals, frame.f_locals
+            frame = calling_frame(1)
+            own = frame.f_locals.get(OWN) if OWN in frame.f_code.co_freevars else None  # of a copy
+            spaces = frame.f_globals, frame.f_locals if own is None else own.locals(dict(frame.f_locals))
         return run(source, *spaces, **named)
 
     return call

@@ -175,6 +175,7 @@ KINDS = {
     "patterns": by_pattern,
     "functions as values": lambda x: sum(map(np.sin, x)) + sum(f(x[0]) for f in (float, abs, np.float64)),
     "type under other names": lambda x, of=type: x[0] * sum(k(v) is np.float64 for k in (of, KIND["of"]) for v in x),
+    "eval": lambda x, k=3: eval("x[0] * k") + (lambda: eval("abs(x[1])") + 0 * x[0])(),
     "partials": lambda x: functools.partial(lambda a, b: float(a) * b, x[0])(3.0),
     "numbers of NumPy": lambda x: float.__mul__(float(x[0]), 2.0) + x[1].__float__(),
     "methods of plain arrays": lambda x: np.ones((3, 3)).dot(x).sum() + sum(map(np.arange(3.0).dot, [x, x])),

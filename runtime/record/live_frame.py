@@ -52,7 +52,7 @@ _SEQUENCES = (list, tuple, str, bytes)  # whose + and * come after the other ope
 
 
 def entry(cls: type, name: str) -> Any:
-    """What stands under *name* in a class or its bases; MISSING where nothing does."""
+    """The entry under *name* in a class or its bases; MISSING where there is none."""
     for base in cls.__mro__:
         found = base.__dict__.get(name, MISSING)
         if found is not MISSING:

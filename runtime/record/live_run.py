@@ -141,7 +141,7 @@ class LiveRun:
         return self.prepared(f, *args, **kwargs)()
 
     def prepared(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """What a copy calls for ``f(*args, **kwargs)``."""
+        """The callable, without arguments, that a copy calls for ``f(*args, **kwargs)``."""
         self.called, ready = f, self._ready.get(id(f))
         if ready is not None:
             return partial(ready, *args, **kwargs)
@@ -208,7 +208,7 @@ class LiveRun:
         return types.MethodType(self.copy_of(function), owner) if self.is_users(function) else f
 
     def _in_c(self, f: Any, args: Any, kwargs: Any) -> Any:
-        """What is called for a function in C, by what it is given."""
+        """The function that is called for one in C, by what it is given."""
         owner, name = getattr(f, "__self__", None), getattr(f, "__name__", "")
         if type(owner) is np.ndarray and name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
             return partial(PLAIN_METHODS[name], owner)
@@ -250,7 +250,7 @@ class LiveRun:
         return made
 
     def _asked(self, f: Any, obj: Any) -> Any:
-        """What is called for the builtin *f* that asks *obj* by a method of the user's; None where it has none."""
+        """The function for the builtin *f* that asks *obj* by a method of the user's; None where it has none."""
         if type(obj) in PLAIN or f is bool:
             return None if type(obj) in PLAIN else partial(self.frame.test, obj)
         name = _ASKING[id(f)]
@@ -313,7 +313,7 @@ class LiveRun:
 
     def _iterator(self, it: Any) -> Any:
         step: Callable[[], Any] = self.method(it, "__next__")
-        return _Steps(it, step)
+        return _OverUsers(it, step)
 
 
 def _next(method: Any, *default: Any) -> Any:
@@ -325,13 +325,13 @@ def _next(method: Any, *default: Any) -> Any:
         return default[0]
 
 
-class _Steps:
+class _OverUsers:
     """Goes through an iterator of the user's by the copy of its ``__next__``."""
 
     def __init__(self, it: Any, step: Callable[[], Any]) -> None:
         self._it, self._step = it, step
 
-    def __iter__(self) -> _Steps:
+    def __iter__(self) -> _OverUsers:
         return self
 
     def __next__(self) -> Any:

@@ -274,7 +274,7 @@ def request(depth: int) -> Request:
 
 
 def called_by_copy(frame: FrameType) -> Any:
-    """What *frame* of a copy (``tracer/convert``) calls, which its code does not tell; UNKNOWN of other frames."""
+    """The function that *frame* of a copy (``tracer/convert``) calls, as its code does not tell; UNKNOWN of others."""
     of = frame.f_locals.get(OWN) if OWN in frame.f_code.co_freevars else None
     return UNKNOWN if of is None else getattr(of.run, "called", UNKNOWN)
 

@@ -224,7 +224,7 @@ class Transparent(Patterns):
         return f(*args, **kwargs)
 
     def to_call(self, f: Any, /, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-        """What the copy calls for ``f(*args, **kwargs)``."""
+        """The callable that the copy calls for ``f(*args, **kwargs)``."""
         return partial(f, *args, **kwargs)
 
     def to_call_ex(self, f: Any, args: Any, parts: tuple[Any, ...], /) -> Callable[[], Any]:

@@ -25,6 +25,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import STAND_INS, TracedArray, to_atom, wrap_array
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, is_traced_at, made
+from ...tracer.record.recorder import current_recorder
 
 MISSING: Any = object()
 _ARRAYS = (np.ndarray, MadeArray)
@@ -334,7 +335,13 @@ class LiveFrame(Transparent):
 
 def made_at(array: Any, frame: types.FrameType) -> Any:
     """An *array* that code in *frame* has made, and nothing else has: a traced one if it will hold traced values."""
-    if sys.getrefcount(array) > _ALONE or array.dtype not in SUPPORTED or not array.ndim or not _owns_memory(array):
+    if (
+        current_recorder() is None
+        or sys.getrefcount(array) > _ALONE
+        or array.dtype not in SUPPORTED
+        or not array.ndim
+        or not _owns_memory(array)
+    ):
         return array
     place = place_of(frame)
     if is_traced_at(place, array.dtype.kind):

@@ -49,7 +49,10 @@ _INERT = (list, dict, set, frozenset, tuple, str, bytes, deque)
 # functions in C that call what they are given
 _CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
 _CLASSES_THAT_CALL = (map, filter, *[x for x in vars(itertools).values() if isinstance(x, type)])
-_KEEPING = frozenset(("functools", "contextlib", "dataclasses", "abc", "enum", "typing", "types", "weakref", "atexit"))
+_KEEPING = frozenset((
+    "functools", "contextlib", "dataclasses", "abc", "enum", "typing", "types", "weakref", "atexit",
+    "tracegrad.tracer.rules.host_code",  # whose code runs in each call
+))  # fmt: skip
 _MOST_DEEP = 4
 #: builtins that ask an object by a special method, and what they do with its answer
 _ASKING: dict[int, str] = {
@@ -212,6 +215,8 @@ class LiveRun:
         owner, name = getattr(f, "__self__", None), getattr(f, "__name__", "")
         if type(owner) is np.ndarray and name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
             return partial(PLAIN_METHODS[name], owner)
+        if isinstance(owner, np.ufunc) and (ours := self._known_to(owner)) is not None and name in vars(ours):
+            return getattr(ours, name)  # np.add.at
         of = getattr(f, "__objclass__", None) or (owner if isinstance(owner, type) else None)
         if of is np.ndarray and name in PLAIN_METHODS and args and type(args[0]) is np.ndarray and is_traced(args[1:]):
             return PLAIN_METHODS[name]

@@ -15,6 +15,7 @@ import operator
 import types
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,7 +28,6 @@ from ...tracer.bytecode.shown_names import (
     SOMETIMES,
     calling_frame,
     is_for_lists,
-    over_shown_names,
 )
 from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.convert.transparent import OWN
@@ -70,14 +70,25 @@ _GOING_THROUGH = frozenset(map(id, (
 class LiveRun:
     """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object."""
 
-    def __init__(self, trust: Trust, told: Callable[[types.FrameType, Any], None] | None = None) -> None:
-        """:param told: is told of functions in C, and of the frames that call them."""
-        self._trust, self._told = trust, told
+    def __init__(
+        self, trust: Trust, shows: Callable[[], AbstractContextManager[Any]] | None = None,
+        told: Callable[[types.FrameType, Any], None] | None = None,
+    ) -> None:  # fmt: skip
+        """:param shows: makes a context in which frames of code without a source are shown names; None: one is open.
+        :param told: is told of functions in C, and of the frames that call them."""
+        self._trust, self._shows, self._told = trust, shows, told
+        self._open = ExitStack()
         self.stands_for: dict[int, Any] = {}
         self.called: Any = None  # the last function that a copy has called, for messages
         self.has_given = False  # copies to code that is not converted
         self._ready: dict[int, Any] = {}  # id of a function of the user's, which is kept -> its copy
         self._copies: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
+
+    def __enter__(self) -> LiveRun:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.close()
 
     def end(self) -> None:
         """Let go of the user's objects: generators that the run has begun may go on."""
@@ -90,12 +101,17 @@ class LiveRun:
         return type(fn) is types.FunctionType and not (is_copy(fn) or self._trust.owns(fn))
 
     def copy_of(self, fn: types.FunctionType) -> Any:
-        """The copy of a function of the user's; of code without a source, the function over names that it is shown."""
+        """The copy of a function of the user's; the function itself where there is none: its frames are shown names."""
         known = self._copies.get(id(fn))
         if known is not None:
             return known[1]
         copy = convert(fn.__code__, direct=True)
-        made = over_shown_names(fn) if isinstance(copy, NotConverted) else copy.function_of(fn, LiveFrame(self, fn))
+        if isinstance(copy, NotConverted):
+            if self._shows is not None:
+                self._open.enter_context(self._shows())
+            self._shows = None
+            return self._known(fn, fn)
+        made = copy.function_of(fn, LiveFrame(self, fn))
         return self._known(fn, made)
 
     def _known(self, value: Any, made: Any) -> Any:

@@ -192,11 +192,12 @@ def _record(
                 plain(tuple(recorder.handed))
                 settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
-            live = LiveRun(plan.trust)  # whose copies live until all is settled
+            live = LiveRun(plan.trust, plan.shown)  # whose copies live until all is settled
             plain.copies = live.stands_for
             holders.begin()
             try:
-                out = live.call(fn, *given.args, **given.kwargs)
+                with live:
+                    out = live.call(fn, *given.args, **given.kwargs)
                 out = unlabelled(out) if wrt else out
                 given.refuse_two_ways(both)
                 held = any(array() is not None for array in recorder.made)
@@ -408,7 +409,7 @@ def _run_frozen(
     both = given.found_outside(snapshot.graph.nodes)
     new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
-    live = LiveRun(plan.trust, watch.called)
+    live = LiveRun(plan.trust, told=watch.called)
     plain.copies = live.stands_for
 
     def settled() -> tuple[Snapshot, list[str]]:

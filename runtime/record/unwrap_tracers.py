@@ -43,7 +43,7 @@ from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.kept_list import KeptList
 from ..state.pins import home, lookup
-from ..state.rebuild import StoredItems, slots
+from ..state.rebuild import Overlay, StoredItems, slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
 from ..state.values import is_leaf
@@ -215,7 +215,7 @@ class Settled:
 
     def replaces(self, fn: types.FunctionType) -> bool:
         """Whether the run has made the function, over copies of the caller's globals or outer variables."""
-        return hasattr(fn.__globals__, "_below") or any(id(cell) in self.cells for cell in fn.__closure__ or ())
+        return type(fn.__globals__) is Overlay or any(id(cell) in self.cells for cell in fn.__closure__ or ())
 
     def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
         """A function that the run has made, over the caller's globals and outer variables in place of copies."""

@@ -388,18 +388,6 @@ def _globals_over(space: dict[str, Any]) -> _Globals:
         return known
 
 
-def over_shown_names(fn: FunctionType) -> FunctionType:
-    """*fn*, over globals and builtins that know what recorded code calls; itself where it does more than read names."""
-    if type(fn.__globals__) is not dict or not _reads_only(fn.__code__):
-        return fn
-    space = _Globals(fn.__globals__)
-    space["__builtins__"] = RECORDED_BUILTINS
-    made = FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, fn.__closure__)
-    made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
-    made.__dict__.update(fn.__dict__)
-    return made
-
-
 def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
     """The builtins that a frame of *code* will find, with the globals *space*."""
     return RECORDED_BUILTINS if _offset is not None and asks(code, space) else _REAL

@@ -347,3 +347,27 @@ def test_code_without_a_source():
         np.testing.assert_allclose(gradient, numerical_gradient(space["f"], (x,)), rtol=1e-5)
     space["OFFSET"] = 5.0
     assert [g(1.0) for g in space["kept"]] == [6.0] * len(space["kept"])
+
+
+CLASSES = """
+class Model:
+    def __call__(self, x):
+        z = np.zeros(2)
+        z[0] = float(x[0]) * (2.0 if type(x[0]) is np.float64 else 3.0)
+        return helper(z)
+
+def helper(z):
+    return z[0] * 2.0
+
+m = Model()
+def f(x):
+    time.perf_counter()
+    return m(x) * x[1]
+"""
+
+
+def test_classes_without_a_source():
+    space = {"np": np, "time": time}
+    exec(CLASSES, space)
+    np.testing.assert_allclose(compile_grad(space["f"]).grad(X), numerical_gradient(space["f"], (X,)), rtol=1e-5)
+    assert sys.getprofile() is None

@@ -324,7 +324,7 @@ def test_target_that_is_not_there():
     assert 'target="cpu"' in raised(compile_grad, good, target="tpu")
 
 
-def test_assigning_into_a_plain_array_says_what_to_write(analysed):
+def test_parts_of_an_array_that_another_name_makes_take_assignments(analysed):
     make = np.zeros
 
     def loss(x):
@@ -332,8 +332,9 @@ def test_assigning_into_a_plain_array_says_what_to_write(analysed):
         out[0] = x[0] * 2.0
         return np.sum(out) + np.sum(other)
 
-    with pytest.raises(MutationError, match=r"(?s)test_errors\.py.*z = z\.copy\(\).*test_errors\.py"):
-        compile_grad(loss).value_and_grad(np.arange(3.0))
+    value, gradient = compile_grad(loss).value_and_grad(np.arange(3.0) + 1)
+    assert value == 2.0
+    np.testing.assert_array_equal(gradient, [2.0, 0.0, 0.0])
 
 
 def test_tracegrad_zeros_takes_assignments():

@@ -21,14 +21,20 @@ from ...tracer.bytecode.shown_names import CALLED
 from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, PythonFor, PythonWhile, Transparent
 from ...tracer.ir.aval import SUPPORTED
+from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import STAND_INS, TracedArray, to_atom, wrap_array
+from ...tracer.record.array import STAND_INS, TracedArray, is_traced, to_atom, wrap_array
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, is_traced_at, made
 from ...tracer.record.recorder import current_recorder
 
 MISSING: Any = object()
 _ARRAYS = (np.ndarray, MadeArray)
+_SHARED = (
+    "a traced value cannot be written into this plain NumPy array: something else has it, or shows its memory, too "
+    "(another name, a view, an object, code in C), and would not see the value; write into a copy: z = z.copy(), or "
+    "make the array in the function, by np.zeros(n) or np.zeros_like(x)"
+)
 _MOST_ARRAYS = 16  # of a list or tuple that is looked through
 TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 #: classes whose objects run no code of the user's
@@ -177,7 +183,16 @@ class LiveFrame(Transparent):
         return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found  # of np.r_
 
     def set_item(self, value: Any, a: Any, index: Any, /) -> None:
-        if type(a) in PLAIN or (put := self.run.method(a, "__setitem__")) is None:
+        if type(a) is np.ndarray:
+            try:
+                a[index] = value
+            except Exception as error:  # NumPy has words of its own for ours
+                refused = unrecordable.last() if is_traced(value) else None
+                if refused is None:
+                    raise
+                unrecordable.discard(refused)
+                raise MutationError.here(_SHARED) from error
+        elif type(a) in PLAIN or (put := self.run.method(a, "__setitem__")) is None:
             a[index] = value
         else:
             put(index, value)

@@ -18,6 +18,7 @@ import pytest
 from agreement import numerical_gradient
 
 from tracegrad import compile_grad
+from tracegrad.tracer.ir.errors import MutationError
 
 X = np.array([0.7, 1.3, 0.4])
 
@@ -276,6 +277,21 @@ def test_errors_are_pythons():
             f(X)
         with pytest.raises(type(plain.value)):
             compile_grad(f)(X)
+
+
+def test_an_array_that_an_object_has_takes_no_traced_values():
+    owner = types.SimpleNamespace(z=np.ones(3))
+
+    def f(x):
+        time.perf_counter()
+        z = owner.z
+        z[0] = x[0]
+        return np.sum(z)
+
+    for _ in range(2):
+        with pytest.raises(MutationError, match=r"z = z\.copy\(\)(.|\n)*test_live_runs\.py.*in f"):
+            compile_grad(f)(X)
+    assert owner.z.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_generator_goes_on_when_the_run_is_over():

@@ -184,6 +184,7 @@ def _record(
             both = given.found_outside(before)
             if is_end_noticed(before):  # of an object that the run lets go
                 before = []
+            recorder.watch = plan.shown  # rules of derivatives are no copies
             holders, left, out, ended = Holders(recorder, given), True, None, False
             kept: Any = None
             write = partial(given.write_back, plain)

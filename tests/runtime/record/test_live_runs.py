@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from agreement import numerical_gradient
 
+import tracegrad
 from tracegrad import compile_grad
 from tracegrad.tracer.ir.errors import MutationError
 
@@ -386,4 +387,34 @@ def test_classes_without_a_source():
     space = {"np": np, "time": time}
     exec(CLASSES, space)
     np.testing.assert_allclose(compile_grad(space["f"]).grad(X), numerical_gradient(space["f"], (X,)), rtol=1e-5)
+    assert sys.getprofile() is None
+
+
+@tracegrad.custom_vjp
+def squared(x):
+    return x * x
+
+
+def _forward(x):
+    return x * x, x
+
+
+def _backward(x, g):
+    z = np.zeros(3)
+    for k in range(3):
+        z[k] = 2.0 * float(x[k]) * g[k] if x[k] > 0 and type(x[k]) is np.float64 else g[k]
+    return (z,)
+
+
+squared.defvjp(_forward, _backward)
+
+
+def test_rules_of_derivatives_know_traced_values():
+    def f(x):
+        time.perf_counter()
+        return np.sum(squared(x))
+
+    compiled = compile_grad(f)
+    for x in (X, -X):
+        np.testing.assert_allclose(compiled.grad(x), np.where(x > 0, 2 * x, 1.0))
     assert sys.getprofile() is None

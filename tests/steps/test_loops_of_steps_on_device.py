@@ -1,4 +1,4 @@
-"""Loops over symbols in steps whose tensors lie on a device: what the eager step on the host gives, in one recording."""
+"""Loops over symbols in steps of tensors on a device: what the eager step on the host gives, in one recording."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Lists:
                 target.extend(each)
 
     def _column(self, given: Appended, results: LoopResults) -> Sequence[Any]:
-        """What *given* is in all iterations."""
+        """The values that *given* is in all iterations."""
         value, at, earlier = given
         if at < 0 and type(value) not in HOLDERS:
             form = self._forms.get(id(value))
@@ -182,7 +182,7 @@ class Lists:
         return self._columns[id(value)]
 
     def _same(self, value: Any) -> list[Any]:
-        """What *value*, which is equal in all iterations, is in this one and those after it."""
+        """The objects that *value*, which is equal in all iterations, is in this one and those after it."""
         if not self._is_new(value):
             return [value] * self.count
         if id(value) not in self._columns:
@@ -191,7 +191,7 @@ class Lists:
         return self._columns[id(value)]
 
     def _rows(self, given: Appended, results: LoopResults) -> list[Any]:
-        """What *given*, which differs, is in all iterations."""
+        """The values that *given*, which differs, is in all iterations."""
         value, at, earlier = given
         leaf = self.after.identities.stand_ins.get(id(value))
         end = None if leaf is None else self.after.identities.ends[id(leaf)]

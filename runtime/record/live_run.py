@@ -311,7 +311,9 @@ class LiveRun:
             owner = getattr(value, "__self__", None)
             if type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS:
                 return lambda *args, **kwargs: self.call(value, *args, **kwargs)
-            return self._known_to(value) or value
+            if (known := self._known_to(value)) is not None:
+                self.stands_for[id(known)] = value
+            return known or value
         return value
 
     def _container(self, value: Any, kind: Any, calls: str, depth: int) -> Any:

@@ -67,8 +67,8 @@ class Calls(KeptResults):
         self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
         self._judged: dict[int, Any] = {}  # functions of ours, by id, whose settings are known
 
-    def copy_of(self, fn: types.FunctionType) -> Any:
-        """The converted copy of a function of the user's."""
+    def copy_of(self, fn: types.FunctionType, of_builtin: bool = False) -> Any:
+        """The converted copy of a function of the user's; or of one of ours, which stands for a builtin."""
         known = self._functions.get(id(fn))
         if known is not None:
             return known[1]
@@ -79,7 +79,8 @@ class Calls(KeptResults):
         copy = convert(fn.__code__, arms=self.recorder.choices is not None and bool(self.recorder.choices.active))
         if not isinstance(copy, Copy):
             raise self.refuse(f"`{fn.__qualname__}`: {copy.reason}")
-        self.reads.ran(fn.__code__)
+        if not of_builtin:
+            self.reads.ran(fn.__code__)
         node = self.reads.node_of(fn)
         made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops, copy.choices))
         if node is not None:

@@ -291,7 +291,7 @@ class Containers(LibraryObjects):
 
     def python(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of ours, which does what a builtin does, as a copy."""
-        return self.copy_of(function)  # type: ignore[arg-type, no-any-return]
+        return self.copy_of(function, True)  # type: ignore[arg-type, no-any-return]
 
     def _begun(self, obj: Any) -> _Begun | None:
         """The values that *obj* would give, if they are known, and nobody has taken anything of it."""

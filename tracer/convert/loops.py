@@ -37,7 +37,7 @@ class LoopStatement:
     stored: tuple[str, ...] = ()  # names whose values the body changes in place
     ends: tuple[int, ...] = ()  # lines of the tests that end it
     binds: tuple[str, ...] = ()  # names that the condition of a `while` assigns
-    reads: tuple[str, ...] = ()  # names that the body, and the condition, read, but for those of its own functions
+    reads: tuple[str, ...] | None = None  # names that the body, and the condition, read; None where nobody knows
 
 
 class Loops(Targets):

@@ -61,10 +61,13 @@ _ASKING: dict[int, str] = {
     id(operator.index): "__index__", id(format): "__format__",
 }  # fmt: skip
 #: builtins that go through what they are given
-_GOING_THROUGH = frozenset(map(id, (
-    list, tuple, set, frozenset, dict, sum, zip, map, filter, enumerate, any, all, sorted, min, max, iter,
-    functools.reduce,
-)))  # fmt: skip
+# By id: functions in C that go through what they are given, and which of it that is.
+_GOING_THROUGH = {
+    **dict.fromkeys(map(id, (
+        list, tuple, set, frozenset, dict, sum, enumerate, any, all, sorted, min, max, iter,
+    )), slice(0, 1)),
+    id(zip): slice(0, None), id(map): slice(1, None), id(filter): slice(1, None), id(functools.reduce): slice(1, 2),
+}  # fmt: skip
 
 
 class LiveRun:
@@ -131,6 +134,7 @@ class LiveRun:
         if known is not None:
             return known[1]
         if type(value) is types.FunctionType:
+            self._copies[id(value)] = value, value  # in case it refers to itself
             return self._known(value, self._with_cells(value))
         inner = value.__wrapped__
         made = self.handed(inner, _OURS)
@@ -194,8 +198,9 @@ class LiveRun:
         """The same of code that is not converted, for which *known* stands."""
         if self._told is not None and known is None and type(f) in _C_FUNCTIONS:
             self._told(calling_frame(1), f)
-        if id(f) in _GOING_THROUGH:
-            args = [x if type(x) in PLAIN or callable(x) else self.iterable(x) for x in args]
+        if id(f) in _GOING_THROUGH and not (f in (min, max) and len(args) > 1):
+            args, these = list(args), _GOING_THROUGH[id(f)]
+            args[these] = [x if type(x) in PLAIN else self.iterable(x) for x in args[these]]
         calls = _calls(f)
         if calls:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]

@@ -161,7 +161,9 @@ class _Pairs:
 
     def generator(self, place: str, a: Any, b: Any) -> str:
         one, other = ({} if g.gi_frame is None else dict(g.gi_frame.f_locals) for g in (a, b))
-        one, other = ({name: x for name, x in names.items() if name != "_tg_"} for names in (one, other))  # of a copy
+        one, other = (
+            {name: x for name, x in names.items() if not name.startswith("_tg_")} for names in (one, other)
+        )  # of a copy
         return self.entries(f"{place}.locals", one, other)
 
     def sequence(self, place: str, a: Any, b: Any) -> str:

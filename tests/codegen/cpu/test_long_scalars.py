@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
 
 import llvmlite.ir as ir
 import numpy as np
 import pytest
+from one_by_one import reduced
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu import assemble, jit, loop_node
@@ -36,7 +36,7 @@ def parameters(n):
 
 def numbers(n):
     def f(values):
-        return functools.reduce(lambda total, x: total + x * np.sin(x), values, 0.0)
+        return reduced(lambda total, x: total + x * np.sin(x), values, 0.0)
 
     return f, (np.linspace(0.1, 0.9, n).tolist(),), 0
 

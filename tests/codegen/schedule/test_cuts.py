@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from one_by_one import reduced
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import lay_out
@@ -135,7 +136,7 @@ def steps_in_a_list(w, count):
         new = np.concatenate([np.zeros(1), inner, np.zeros(1)])
         return [*fields, new * 0.99 + t * 1e-3 if t % 3 == 0 or t % 7 == 2 else new]
 
-    fields = functools.reduce(step, range(count), [w, w])  # which is no loop that is rolled
+    fields = reduced(step, range(count), [w, w])
     return sum(np.sum(u**2) for u in fields)
 
 
@@ -145,7 +146,7 @@ def scalars(x, count):
         a, b = (a * b + np.sin(c), c) if (k * k) % 7 < 3 else (0.5 * a - b * np.tanh(c), a)
         return a, b, np.cos(c * a) if (k * k) % 5 < 2 else c - b * a
 
-    a, b, c = functools.reduce(step, range(count), (x[0], x[1], x[2]))
+    a, b, c = reduced(step, range(count), (x[0], x[1], x[2]))
     return a + b * c
 
 

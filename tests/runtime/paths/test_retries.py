@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import types
 from collections.abc import Callable
 from typing import Any
@@ -51,10 +50,6 @@ def solves(x):
         return np.sum(x)
 
 
-def maps(x):
-    return sum(map(math.sin, x))
-
-
 def chooses(x):
     total = 0.0
     for v in x:
@@ -91,7 +86,6 @@ LEARNED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "contents": (reads_a_table, "asked for as they are"),
     "counters": (adds_up, "a counter is also changed otherwise"),
     "trusts": (solves, "does not hold"),
-    "values": (maps, "functions are used as values"),
     "choices": (chooses, "decided anew"),
     "apart": (loops_over_rows, "row by row"),
     "grown": (finds_it_twice, "on another way than before"),
@@ -125,7 +119,7 @@ def test_each_kind_is_counted_once(kind, logs, monkeypatch):
     for found, plain in zip(run(f, calls), expected, strict=True):
         assert found[:3] == pytest.approx(plain[:3], rel=1e-12) and found[3] == pytest.approx(plain[3], rel=1e-12)
     assert sum(count for text, count in f.stats.retraces.items() if note in text) == (
-        kind not in (("values", "counters", "grown") if logs else ("choices",))  # which is not learned there
+        kind not in (("counters", "grown") if logs else ("choices",))  # which is not learned there
     )
     assert f.stats.retries == again(f) and type(f.stats.retries) is int
 

@@ -135,7 +135,6 @@ ASKS = {
     "slice": lambda x, n: np.sum(x[:n]),
     "shape": lambda x, n: np.sum(np.ones(n)) * x[0],
     "axis": lambda x, n: np.sum(np.sum(np.stack([x, x, x, x]).reshape(2, 2, 7, 1, 1, 1), axis=n % 6)),
-    "key": lambda x, n: np.sum(x) * {1: 2.0, 2: 3.0, 3: 0.5, 4: 1.0}[n],
     "text": lambda x, n: np.sum(x) * len(f"{n}"),
     "bits by it": lambda x, n: np.sum(x) * (1 << n),
     "method": lambda x, n: np.sum(x) * n.bit_length(),

@@ -160,10 +160,7 @@ class _Pairs:
         return self.same(place, one, other)
 
     def generator(self, place: str, a: Any, b: Any) -> str:
-        one, other = ({} if g.gi_frame is None else dict(g.gi_frame.f_locals) for g in (a, b))
-        one, other = (
-            {name: x for name, x in names.items() if not name.startswith("_tg_")} for names in (one, other)
-        )  # of a copy
+        one, other = map(_variables, (a, b))
         return self.entries(f"{place}.locals", one, other)
 
     def sequence(self, place: str, a: Any, b: Any) -> str:
@@ -218,3 +215,12 @@ def _store(value: Any) -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     return f"{type(value).__name__} {str(value)[:60]}"
+
+
+def _variables(generator: Any) -> dict[str, Any]:
+    """The variables of a generator's own, but for what copies add to them, and for a comprehension's iterator."""
+    frame = generator.gi_frame
+    if frame is None:
+        return {}
+    free = frame.f_code.co_freevars
+    return {n: x for n, x in frame.f_locals.items() if n not in free and not n.startswith(("_tg_", "."))}

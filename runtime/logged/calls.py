@@ -375,7 +375,7 @@ class Calls(KeptResults):
             check_pure(cls, reads.trust, reads.depends)
             return self._natively(cls, args, kwargs, takes_callbacks(cls))
         by_value = isinstance(cls, enum.EnumType) and len(args) == 1 and not kwargs and is_leaf(args[0])
-        if by_value and found_in(cls, "_missing_")[0] in (enum.Enum, enum.Flag):
+        if by_value and args[0] in cls._value2member_map_:  # others are made by what the class says
             return self.member(cls, cls(args[0]))
         if type(cls).__call__ is not type.__call__:
             raise self.refuse(f"the class {cls.__qualname__}, whose metaclass makes its objects")

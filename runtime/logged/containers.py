@@ -232,6 +232,8 @@ class Containers(LibraryObjects):
                 self.reads.read(node, "attr", "_value_", flag.__dict__["_value_"], f"{node.label}.value")
         self.reads.pin(type(flags[0]))
         self.reads.names(method.__name__)
+        if method.__name__ == "__invert__":
+            self.reads.here = "it inverts a flag, which goes by all members and the boundary of its class"
         found = method(*flags)
         return self.seen(found, type(found).__name__) if isinstance(found, enum.Flag) else found
 
@@ -421,7 +423,8 @@ class Containers(LibraryObjects):
         """The one among the keys or elements of *obj* that *key* is, where that is a traced number, which is asked for
         it; NO_KEY if it is none of them."""
         if type(key) is TracedArray and key.aval.dtype.kind in "iu" and class_of(key) is not np.ndarray:
-            return key._concrete("item").item()
+            found = key._concrete("item")
+            return found.item() if key.aval.weak else found[()]
         now = self.current(obj) if type(key) is TracedInt else ()
         if type(key) is not TracedInt or len(now) > _MOST_KEYS or not all(type(known) in (int, str) for known in now):
             return key

@@ -103,7 +103,7 @@ def record(
             found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
     except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
-        if isinstance(error, UnsupportedError) and hook_loaded():  # what the function itself has imported
+        if isinstance(error, UnsupportedError | TypeError) and hook_loaded():  # what the function itself has imported
             return record(fn, call, mode, plan, snapshot if plan.provable else None, capacities, look)
         explain_lists(error, fn, call)
         raise

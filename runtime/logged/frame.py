@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.convert.transparent import OWN, Begun, PythonFor, PythonWhile
+from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import set_item, without_slices
@@ -30,19 +30,6 @@ from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
 from .texts import format_of, marked
 from .writes import DELETED
-
-
-class _PythonWhile(PythonWhile):
-    """A ``while`` statement that runs as in Python, and asks the run for its condition."""
-
-    __slots__ = ("_truth",)
-
-    def __init__(self, truth: Any) -> None:
-        super().__init__()
-        self._truth = truth
-
-    def test(self, x: Any, /) -> bool:
-        return super().test(self._truth(x))
 
 
 class LoggedFrame(FrameChoices):
@@ -368,7 +355,7 @@ class LoggedFrame(FrameChoices):
 
     def while_loop(self, number: int) -> Any:
         if self.run.recorder.row_inputs:  # whose rows may end at different iterations
-            return _PythonWhile(self.test)
+            return AskedWhile(self.test)
         if not self.run.over_symbols:
             return super().while_loop(number)
         return begin_while(self.run.recorder, self.loops[number])

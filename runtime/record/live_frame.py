@@ -19,7 +19,7 @@ from ...tracer.bytecode.array_places import place_of
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import CALLED
 from ...tracer.convert import transparent
-from ...tracer.convert.transparent import OWN, PythonFor, PythonWhile, Transparent
+from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor, Transparent
 from ...tracer.ir.aval import SUPPORTED
 from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.site import FOR_THE_USER
@@ -27,8 +27,8 @@ from ...tracer.record.array import STAND_INS, TracedArray, is_traced, to_atom, w
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, is_traced_at, made
 from ...tracer.record.recorder import current_recorder
+from ..state.pins import MISSING, lookup
 
-MISSING: Any = object()
 _ARRAYS = (np.ndarray, MadeArray)
 _SHARED = (
     "a traced value cannot be written into this plain NumPy array: something else has it, or shows its memory, too "
@@ -56,28 +56,6 @@ _COMPARED = {
     "ne": ("", ""),
 }
 _SEQUENCES = (list, tuple, str, bytes)  # whose + and * come after the other operand's methods
-
-
-def entry(cls: type, name: str) -> Any:
-    """The entry under *name* in a class or its bases; MISSING where there is none."""
-    for base in cls.__mro__:
-        found = base.__dict__.get(name, MISSING)
-        if found is not MISSING:
-            return found
-    return MISSING
-
-
-class _While(PythonWhile):
-    """A ``while`` statement whose condition may be an object of the user's."""
-
-    __slots__ = ("_truth",)
-
-    def __init__(self, truth: Callable[[Any], bool]) -> None:
-        super().__init__()
-        self._truth = truth
-
-    def test(self, x: Any, /) -> bool:
-        return super().test(self._truth(x))
 
 
 class _Entered:
@@ -115,7 +93,7 @@ class LiveFrame(Transparent):
         run = self.run
         if (hook := run.method(a, "__getattribute__")) is not None:
             return self._or_by_hook(a, name, lambda: hook(name))
-        raw = entry(kind, name)
+        raw = lookup(kind, name)
         if type(raw) is property and run.is_users(raw.fget):
             return self._or_by_hook(a, name, lambda: run.copy_of(raw.fget)(a))
         own = dict_of(a)
@@ -133,7 +111,7 @@ class LiveFrame(Transparent):
     def _of_value(self, a: Any, kind: type, name: str) -> Any:
         if kind in TRACED:
             return CALLED["type"](a) if name == "__class__" else CALLED["getattr"](a, name)
-        raw = entry(a, name) if isinstance(a, type) else MISSING
+        raw = lookup(a, name) if isinstance(a, type) else MISSING
         if raw is not MISSING and (getter := self.run.method(raw, "__get__")) is not None:
             return getter(None, a)
         if kind is super and type(prop := self._above(a, name)) is property and self.run.is_users(prop.fget):
@@ -161,7 +139,7 @@ class LiveFrame(Transparent):
         if (hook := run.method(a, "__setattr__")) is not None:
             hook(name, value)
             return
-        raw = entry(type(a), name)
+        raw = lookup(type(a), name)
         if type(raw) is property and run.is_users(raw.fset):
             run.copy_of(raw.fset)(a, value)
         elif raw is not MISSING and (setter := run.method(raw, "__set__")) is not None:
@@ -208,7 +186,7 @@ class LiveFrame(Transparent):
             return a in b
         if (asked := self.run.method(b, "__contains__")) is not None:
             return self.test(asked(a))
-        return a in self.run.iterable(b) if entry(type(b), "__contains__") is MISSING else a in b
+        return a in self.run.iterable(b) if lookup(type(b), "__contains__") is MISSING else a in b
 
     def not_in(self, a: Any, b: Any, /) -> bool:
         return not self.in_(a, b)
@@ -223,8 +201,8 @@ class LiveFrame(Transparent):
             return plain(a, b)
         ways = [] if kinds[0] in _SEQUENCES else [(a, mine, b)]
         if kinds[0] is not kinds[1]:
-            other = entry(kinds[1], theirs)
-            above = issubclass(kinds[1], kinds[0]) and other is not entry(kinds[0], theirs)
+            other = lookup(kinds[1], theirs)
+            above = issubclass(kinds[1], kinds[0]) and other is not lookup(kinds[0], theirs)
             ways.insert(0 if above else len(ways), (b, theirs, a))
         for obj, method, other in ways:
             if kinds[0] in _SEQUENCES and type(obj) is kinds[0]:
@@ -250,7 +228,7 @@ class LiveFrame(Transparent):
             ways.reverse()
         for obj, method, other in ways:
             asked = run.method(obj, method)
-            if asked is None and method == "__ne__" and entry(type(obj), "__ne__") is entry(object, "__ne__"):
+            if asked is None and method == "__ne__" and lookup(type(obj), "__ne__") is lookup(object, "__ne__"):
                 equal = run.method(obj, "__eq__")
                 found = NotImplemented if equal is None else equal(other)
                 if found is not NotImplemented:
@@ -284,13 +262,13 @@ class LiveFrame(Transparent):
         if type(x) in PLAIN:
             return bool(x)
         for name in ("__bool__", "__len__"):
-            if entry(type(x), name) is not MISSING:
+            if lookup(type(x), name) is not MISSING:
                 method = self.run.method(x, name)
                 if method is None:
                     return bool(x)
                 answer = method()
                 right = type(answer) in (bool, *TRACED) or (name == "__len__" and isinstance(answer, int))
-                return bool(answer) if right else bool(_BOOLS[name](answer))
+                return bool(answer) if right else bool(ANSWERS[name](answer))
         return True
 
     def format(self, value: Any, conversion: str, spec: str, /) -> str:
@@ -300,7 +278,7 @@ class LiveFrame(Transparent):
             maker = {"s": str, "r": repr}.get(conversion)
             return format(ascii(value) if maker is None else self.run.call(maker, value), spec)
         method = self.run.method(value, "__format__")
-        if method is None and not spec and entry(type(value), "__format__") is entry(object, "__format__"):
+        if method is None and not spec and lookup(type(value), "__format__") is lookup(object, "__format__"):
             return str(self.run.call(str, value))
         return format(value, spec) if method is None else method(spec)
 
@@ -332,7 +310,7 @@ class LiveFrame(Transparent):
         return PythonFor(iter(self._iterated(iterable)))
 
     def while_loop(self, number: int, /) -> Any:
-        return _While(self.test)
+        return AskedWhile(self.test)
 
     def context(self, c: Any, /) -> Any:
         enter, leave = self.run.method(c, "__enter__"), self.run.method(c, "__exit__")
@@ -428,9 +406,13 @@ for _name in _COMPARED:
     setattr(LiveFrame, _name, _binary(getattr(operator, _name), _name, True))
 for _name in ("neg", "pos", "invert"):
     setattr(LiveFrame, _name, _of_one(getattr(operator, _name), f"__{_name}__"))
-_BOOLS: dict[str, Any] = {
-    name: type("Answer", (), {name: lambda self: self.answer, "__init__": lambda self, x: setattr(self, "answer", x)})
-    for name in ("__bool__", "__len__")
-}
+
+
+def _answering(name: str) -> Any:
+    """A class whose method *name* gives what its object was made with, for a builtin that judges the answer."""
+    return type("Answer", (), {name: lambda self: self.answer, "__init__": lambda self, x: setattr(self, "answer", x)})
+
+
+ANSWERS = {name: _answering(name) for name in ("__bool__", "__len__", "__str__", "__repr__", "__index__", "__int__")}
 
 FOR_THE_USER.update((__file__, transparent.__file__))

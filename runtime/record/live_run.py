@@ -34,9 +34,10 @@ from ...tracer.convert.transparent import OWN
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
+from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
-from .live_frame import PLAIN, TRACED, LiveFrame, entry
+from .live_frame import ANSWERS, PLAIN, TRACED, LiveFrame
 
 _NAMES = {id(getattr(builtins, name)): name for name in CALLED if hasattr(builtins, name)}
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
@@ -125,7 +126,7 @@ class LiveRun:
 
     def method(self, obj: Any, name: str) -> Any:
         """The special method *name* of an object, if it is a function of the user's; else None."""
-        raw = entry(type(obj), name)
+        raw = lookup(type(obj), name)
         return types.MethodType(self.copy_of(raw), obj) if self.is_users(raw) else None
 
     def _rewrapped(self, value: Any) -> Any:
@@ -251,19 +252,19 @@ class LiveRun:
     def _is_followed(self, cls: type) -> bool:
         """Whether objects of a class are made by Python functions of the user's."""
         return type(cls).__call__ is type.__call__ and any(
-            self.is_users(getattr(raw, "__func__", raw)) for raw in (entry(cls, "__new__"), entry(cls, "__init__"))
+            self.is_users(getattr(raw, "__func__", raw)) for raw in (lookup(cls, "__new__"), lookup(cls, "__init__"))
         )
 
     def _make(self, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
         """``cls(*args, **kwargs)``, as ``type.__call__`` does it."""
-        new: Any = entry(cls, "__new__")
-        init: Any = entry(cls, "__init__")
+        new: Any = lookup(cls, "__new__")
+        init: Any = lookup(cls, "__init__")
         made: Any
         if type(new) is staticmethod and self.is_users(new.__func__):
             make: Any = new.__func__
             made = self.copy_of(make)(cls, *args, **kwargs)
         elif cls.__new__ is object.__new__:
-            if init is entry(object, "__init__") or getattr(cls, "__abstractmethods__", None):
+            if init is lookup(object, "__init__") or getattr(cls, "__abstractmethods__", None):
                 return cls(*args, **kwargs)
             made = object.__new__(cls)
         else:
@@ -285,7 +286,7 @@ class LiveRun:
             return None
         if f is next:
             return partial(_next, method)
-        return method if name not in _ANSWERS else lambda *args: f(_ANSWERS[name](method(*args)))
+        return method if name not in ANSWERS else lambda *args: f(ANSWERS[name](method(*args)))
 
     # ---- values for code that is not converted
 
@@ -366,14 +367,6 @@ class _OverUsers:
         return self._step()
 
 
-def _answering(name: str) -> Any:
-    def answer(self: Any) -> Any:
-        return self.answer
-
-    return type("Answer", (), {name: answer, "__init__": lambda self, x: setattr(self, "answer", x)})
-
-
-_ANSWERS = {name: _answering(name) for name in ("__len__", "__str__", "__repr__", "__index__", "__int__")}
 _METHODS_OF: dict[Any, Any] = {getattr(builtins, name): methods for name, methods in METHODS_OF.items()}
 
 

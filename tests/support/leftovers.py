@@ -62,7 +62,7 @@ def leftovers(roots: dict[str, Any], most: int = 200_000) -> list[str]:
 def is_ours(value: Any) -> bool:
     """Whether *value* is of no use outside a recording: a stand-in, or one of our functions under a user's name."""
     kind = type(value)
-    if kind.__name__ in ("LiveFrame", "PythonFor", "_While"):  # of a generator that goes on
+    if kind.__name__ in ("LiveFrame", "PythonFor", "AskedWhile"):  # of a generator that goes on
         return False
     module = _name(kind.__module__)
     if kind is types.FunctionType:

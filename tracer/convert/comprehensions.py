@@ -33,17 +33,20 @@ class Comprehensions(Loops):
     """The rewriting of comprehensions."""
 
     def visit_ListComp(self, node: Any) -> Any:
-        at, first = place_of(node), node.generators[0].iter
-        iterable = ask("first_iterable", [self.visit(first)], at if PLACE_OF_WHOLE else place_of(first))
+        at, iterable = place_of(node), self._first(node)
         return ast.Call(name(self._function(node, type(node)), at), [iterable], [], **at)
 
     visit_SetComp = visit_DictComp = visit_ListComp
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
-        at, first = place_of(node), node.generators[0].iter
-        iterable = ask("first_iterable", [self.visit(first)], at if PLACE_OF_WHOLE else place_of(first))
+        at, iterable = place_of(node), self._first(node)
         functions = [name(self._function(node, kind), at) for kind in (ast.GeneratorExp, ast.ListComp, Folded)]
         return ask("generator", [*functions, iterable], at)
+
+    def _first(self, node: Any) -> Any:
+        """The iterable that is evaluated where *node* stands."""
+        first = node.generators[0].iter
+        return ask("first_iterable", [self.visit(first)], place_of(node if PLACE_OF_WHOLE else first))
 
     def _function(self, node: Any, kind: type) -> str:
         """The name of a function that makes what *node* is; or of what a generator expression would give a list, or one

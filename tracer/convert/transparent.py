@@ -105,6 +105,19 @@ class PythonWhile:
     leave = PythonFor.leave
 
 
+class AskedWhile(PythonWhile):
+    """A ``while`` statement that runs, and whose condition *truth* is asked for."""
+
+    __slots__ = ("_truth",)
+
+    def __init__(self, truth: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self._truth = truth
+
+    def test(self, x: Any, /) -> bool:
+        return super().test(self._truth(x))
+
+
 class PythonIf:
     """A choice of which one arm runs: ``merges`` is whether the copy takes its variables from here."""
 

@@ -5,7 +5,6 @@ ones are not: a kernel does in a millisecond what Python does in a second (a heu
 
 from __future__ import annotations
 
-import builtins
 import types
 from types import FrameType
 from typing import Any
@@ -60,9 +59,9 @@ def _reads_plain(frame: FrameType, names: tuple[str, ...] | None) -> bool:
         return False
     local, space = frame.f_locals, frame.f_globals
     for name in names:
-        value = local[name] if name in local else space.get(name)
+        value = local[name] if name in local else space.get(name)  # None: of a builtin
         if not _is_plain(value) or (type(value) is np.ndarray and name not in local):  # one from outside is traced
-            return name not in local and name not in space and hasattr(builtins, name)
+            return False
     return True
 
 

@@ -511,7 +511,7 @@ class Dispatcher:
         if verified:
             self._install(endpoint, call, family)
             if ran:
-                self._store(endpoint, call, path, variant)
+                self._store(endpoint, call, path)
         recording.release()
         if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
             return Options()  # as above
@@ -576,7 +576,7 @@ class Dispatcher:
         """Whether the *recording* is a second run of one on disk, which has answered such a call."""
         return False
 
-    def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
+    def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         """Keep a path that has been verified on disk, if it can be."""
 
     def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
@@ -770,16 +770,13 @@ class FunctionDispatcher(Dispatcher):
             keep.warn_of(self.stats.name)
         return bool(found)
 
-    def _store(self, endpoint: Endpoint, call: Call, path: Path, variant: Variant) -> None:
+    def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():
             return
         self._kept += 1
         if self._kept > _MOST_KEPT:  # each call may be of another shape
             return
-        plan = self.plans.get(call)
-        self.stats.not_kept = keep.keep(
-            self.fn, endpoint.mode, call, path.recording, path.program, plan, variant.snapshot, self.answered
-        )
+        self.stats.not_kept = keep.keep(self.fn, endpoint.mode, call, path.recording, path.program, self.answered)
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:

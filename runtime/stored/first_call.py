@@ -34,7 +34,6 @@ from ..mode import MISS, VALUE_AND_GRAD, Mode
 from ..stats import FROM_DISK, Stats
 from ..wrapper import came_as_code, layers
 from .call_text import CallText
-from .function_text import FunctionText
 from .library_text import NotStoredError
 from .plan_file import StoredPlan, unpacked
 from .reads_text import read_again
@@ -57,17 +56,15 @@ Answered = dict[bytes, dict[bytes, bytes]]
 class Key:
     """The key of the plan for a call of *fn*.
 
-    A plan of a logged run has with it what the run has read (``reads_text.py``), so that the key has no more of the
-    function than which one it is; another has all that the function may read in its key (``function_text.py``).
+    A plan has with it what its run has read (``reads_text.py``), so that the key has no more of the function than which
+    one it is.
 
     Raises:
         NotStoredError: there can be none.
     """
 
-    function: FunctionText | None = None
-
     def __init__(
-        self, fn: Callable[..., Any], mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any], logged: bool = False
+        self, fn: Callable[..., Any], mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:  # fmt: skip
         errors = np.geterr()
         if not _PLAIN_ERRORS.issuperset(errors.values()):
@@ -76,13 +73,11 @@ class Key:
         try:
             self.call = CallText(args, kwargs)
             self.roots = (fn, *self.call.objects)
-            if not logged:
-                self.function = FunctionText(fn, self.call.objects)
             made_by = generation()
             self.text = encode((
                 made_by, np.__version__, sys.version, (mode.kind, argnums, mode.has_aux, mode.holomorphic),
                 tuple(errors.items()), repr(sorted(np.get_printoptions().items())),
-                which(fn) if self.function is None else self.function.text, self.call.text,
+                which(fn), self.call.text,
             ))  # fmt: skip
         except EncodingError as error:
             raise NotStoredError(f"it reads {error}") from None
@@ -93,7 +88,7 @@ class Key:
 
     def arrays(self, plan: StoredPlan) -> list[Any] | None:
         """The arrays and numbers outside that *plan* takes its operands from; None where the state is another one."""
-        return self.function.arrays if self.function is not None else read_again(plan.reads, self.roots)
+        return read_again(plan.reads, self.roots)
 
 
 def which(fn: Callable[..., Any]) -> Any:
@@ -137,17 +132,13 @@ class FirstCalls:
             return self._guest.answer(mode, args, kwargs)
         if not self._plain or not answers_alone():
             return MISS
-        found: Any = MISS
-        for logged in (True, False) if config.log_reads else (False,):
-            if found is MISS:
-                found = self._by_plans(mode, args, kwargs, logged)
-        return found
+        return self._by_plans(mode, args, kwargs)
 
-    def _by_plans(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any], logged: bool) -> Any:
-        """The answer of a plan that was made of a *logged* run, or of another."""
+    def _by_plans(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer of a plan."""
         clock = time.thread_time()
         try:
-            key = Key(self._fn, mode, args, kwargs, logged)
+            key = Key(self._fn, mode, args, kwargs)
         except NotStoredError:
             return MISS
         count = self._counts[key.text]

@@ -1,9 +1,7 @@
 """Recordings become plans on disk, once a second run has given the same program or their log is closed; and recordings
 are compared with the plans that have answered before them.
 
-With the plan of a logged run stands what the run has read (:mod:`.log_text`).  Of another, what is kept is only what
-:mod:`.function_text` describes in full: all that the analysis of the outside state has found (``state/walk.py``) must
-have been met there too.  The rest is refused, with a code.
+With a plan stands what the run has read (:mod:`.log_text`).  What has no text is refused, with a code.
 """
 
 from __future__ import annotations
@@ -30,41 +28,32 @@ from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
 from ..record.complex_data import array_of, joins_lanes
 from ..record.recording import Recording
 from ..record.sparse_arrays import csr_array
-from ..state.libraries import PRINT_OPTIONS
-from ..state.state_graph import MAX_CONTENT, Edge, StateNode
-from ..state.state_plan import Snapshot, StatePlan
+from ..state.state_plan import Snapshot
 from .first_call import KIND, Answered, Key, plans_of
-from .function_text import FunctionText
-from .library_text import HEAP_TYPE, NotStoredError
+from .library_text import NotStoredError
 from .log_text import LogText
 from .plan_file import StoredPlan, packed
 from .reads_text import Reads
 
 _KINDS = frozenset((ARRAY, FLOAT, SCALAR, VALUE, OBJECT))
-_NODES = frozenset((
-    "function", "array", "library", "module", "list", "tuple", "dict", "partial", "compiled", "instance", "class",
-    "method", "const", "member",
-))  # fmt: skip
-_BY_NAME = frozenset(("library", "module", "instance", "class"))  # of which a text has what stands under names in code
-_READS = frozenset(("global", "builtin", "cell", "attr", "class", "item", "key", "const"))
 _MOST_CONSTANTS = 1 << 25  # bytes
-_ABSENT = frozenset(("noglobal", "emptycell", "noattr", "noitems"))
 
 
 def keep(
-    fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording, program: Program, plan: StatePlan,
-    known: Snapshot, answered: Answered,
+    fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording, program: Program, answered: Answered
 ) -> str:  # fmt: skip
-    """Put a verified *recording* of *call*, in the state *known*, on disk; the reason where that can't be, else ""."""
+    """Put a *recording* of *call* whose log is closed on disk; the reason where that can't be, else ""."""
     try:
-        key = Key(fn, mode, *call.arguments, logged=recording.log is not None)
-        for why in _hindrances(call, recording, program, None if recording.log is not None else plan):
+        key = Key(fn, mode, *call.arguments)
+        if recording.log is None:
+            raise NotKeptError("the log of its run is not closed")
+        for why in _hindrances(call, recording, program):
             raise NotKeptError(why)
-        outside = _by_log(recording.log, key) if recording.log is not None else None
+        outside = _by_log(recording.log, key)
         answers, recorded = _hashes(recording, outside)
         if answered.get(key.text, {}).get(answers) == recorded:
             return ""
-        made = _plan(call, recording, program, outside or _by_text(plan, call, known, key), key)
+        made = _plan(call, recording, program, outside, key)
     except NotStoredError as error:
         return str(Refusal.DISK_KEY(why=error))
     except NotKeptError as error:
@@ -80,9 +69,9 @@ def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording,
     """Whether the *recording* is the same as that of a plan which has *answered* the same call before; None where none
     has, or it has gone another way.  A plan that it differs from is removed."""
     try:
-        key = Key(fn, mode, *call.arguments, logged=recording.log is not None)
+        key = Key(fn, mode, *call.arguments)
         found = answered[key.text]
-        outside = _by_log(recording.log, key) if recording.log is not None else None
+        outside = None if recording.log is None else _by_log(recording.log, key)
     except (NotStoredError, NotKeptError, KeyError):
         return None
     try:
@@ -150,10 +139,9 @@ def _plan(call: Call, recording: Recording, program: Program, outside: _Outside,
     )
 
 
-def _hindrances(call: Call, recording: Recording, program: Program, plan: StatePlan | None) -> Iterator[str]:
-    """Why the recording can't be replayed by its kernel alone, with what a plan on disk knows.  *plan*: the analysis of
-    the outside state that it rests on, where it is not logged."""
-    if recording.changes or recording.transient is not None or (plan is not None and not plan.provable):
+def _hindrances(call: Call, recording: Recording, program: Program) -> Iterator[str]:
+    """Why the recording can't be replayed by its kernel alone, with what a plan on disk knows."""
+    if recording.changes or recording.transient is not None:
         yield "it can't be proven that it may be replayed"
     if recording.effects:
         yield "it has effects"
@@ -163,9 +151,6 @@ def _hindrances(call: Call, recording: Recording, program: Program, plan: StateP
         yield "it rests on more than its arguments and what it reads"
     if call.device is not None or call.shares or not _KINDS.issuperset(call.kinds):
         yield "arguments of such kinds"
-    asks = plan is not None and (plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity)
-    if asks or (plan is not None and plan.sets_float_errors):
-        yield "it asks whether values are one object, or sets floating-point errors"
     if not program.address:
         yield "NumPy or Python does some of its steps"
     if not all(map(in_any_process, program.object_code.symbols)):
@@ -204,84 +189,6 @@ def _by_log(log: Snapshot, key: Key) -> _Outside:
         tuple([(text.input(node), node.obj.tobytes()) for node in fixed]),
         text.reads,
     )
-
-
-def _by_text(plan: StatePlan, call: Call, known: Snapshot, key: Key) -> _Outside:
-    """The outside of any other run, which stands in the text of the function."""
-    assert key.function is not None
-    snapshot = plan.snapshot(call.objects)
-    try:
-        if snapshot.key != known.key or not snapshot.provable:
-            raise NotKeptError("what it reads has changed")
-        contents = tuple(_contents(snapshot, key.function))
-        arrays = tuple([_position(array, key.function) for array in snapshot.arrays])
-    finally:
-        snapshot.release()
-    return _Outside(arrays, (np.ndarray,) * len(arrays), contents)
-
-
-def _contents(snapshot: Snapshot, text: FunctionText) -> Iterator[tuple[int, bytes]]:
-    """(position, contents) of arrays that are compared by their contents, once all of the state is known to stand in
-    the *text*."""
-    graph = snapshot.graph
-    for setting in graph.settings:
-        if setting is not PRINT_OPTIONS:  # which stand in the key
-            raise NotKeptError(f"it reads {setting.label}")
-    if graph.tensors or graph.optimizers or graph.pins.abstract:
-        raise NotKeptError("it reads tensors, or asks what a class is registered with")
-    for cls in graph.pins.classes:
-        if cls.__flags__ & HEAP_TYPE and not text.has(cls):
-            raise NotKeptError(f"it reads objects of the class {cls.__qualname__}, which can change")
-    bound = {id(edge.child) for node in graph.nodes if node.kind == "compiled" for edge in node.edges}
-    for node in graph.nodes:
-        met = text.has(node.obj) or (node.kind == "method" and id(node) in bound)  # a method that is made each time
-        known = node.kind in _NODES or (node.kind == "set" and not node.obj)  # which has no order
-        if not known or node.changes or not met:
-            raise NotKeptError(f"it reads {node.label} ({node.kind})")
-        if node.kind == "instance":
-            _check_absence(node, text)
-        for edge in node.edges:
-            _check(node, edge, text)
-        if node.kind == "array" and node.fixed:
-            if node.obj.nbytes > MAX_CONTENT:
-                raise NotKeptError(f"it reads the contents of {node.label}")
-            yield _position(node.obj, text), node.obj.tobytes()
-    if any(node.kind != "array" for node in snapshot.inputs):
-        raise NotKeptError("it has numbers from outside as inputs")
-
-
-def _check_absence(node: StateNode, text: FunctionText) -> None:
-    """Attributes that an object has not count, too: those of these names."""
-    shadow, missing, everyone = node.extra
-    if not (shadow | missing <= text.names and (everyone is None or "__dict__" in text.names)):
-        raise NotKeptError(f"it reads {node.label} by names that are not in its code")
-
-
-def _check(node: StateNode, edge: Edge, text: FunctionText) -> None:
-    counts = True
-    if edge.how == "class":
-        counts = text.counts_in_classes(edge.arg[1])
-    elif edge.how in ("attr", "noattr") and node.kind in _BY_NAME:
-        counts = edge.arg in text.names
-    elif edge.how == "noitems":  # a module with a `__getattr__` has no text
-        counts = text.names.issuperset(edge.arg - {"__getattr__"})
-    if not counts:
-        raise NotKeptError(f"it reads {node.label} by names that are not in its code")
-    if edge.how in _ABSENT:
-        return
-    child = edge.child
-    met = isinstance(child, StateNode) or (not child.effect and text.has(child.value))
-    if edge.how not in _READS or edge.stored or edge.unread or not met:
-        what = child.label if isinstance(child, StateNode) else f"{edge.how} {edge.arg!r:.60}"
-        raise NotKeptError(f"it reads {what} of {node.label}")
-
-
-def _position(array: Any, text: FunctionText) -> int:
-    """The place of an array among those of the *text*."""
-    for place, known in enumerate(text.arrays):
-        if known is array:
-            return place
-    raise NotKeptError("it reads an array that its text does not have")
 
 
 # ---- the result

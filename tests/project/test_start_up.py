@@ -51,7 +51,6 @@ tracegrad.runtime.stats
 tracegrad.runtime.stored
 tracegrad.runtime.stored.call_text
 tracegrad.runtime.stored.first_call
-tracegrad.runtime.stored.function_text
 tracegrad.runtime.stored.library_text
 tracegrad.runtime.stored.plan_file
 tracegrad.runtime.stored.reads_text

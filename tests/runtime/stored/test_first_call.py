@@ -285,7 +285,7 @@ def test_what_is_not_kept_says_so(cache) -> None:
     """
     module = process(model=source)
     reasons = {
-        "by_instance": "an object of type Items", "by_argument": "its result",
+        "by_argument": "its result",
         "by_set": "goes over a set" if config.log_reads else "may make sets",
         "by_hash": "asks for a hash" if config.log_reads else "`hash`",
     }  # fmt: skip

@@ -17,6 +17,7 @@ from ..tracer.control.arms import MANY_PATHS
 from ..tracer.ir.aval import COMPLEX, Aval
 from ..tracer.ir.errors import UnsupportedError, need_function
 from ..tracer.ir.graph import Graph
+from ..tracer.ir.refusals import Reason
 from ..tracer.ir.shape_struct import ShapeDtypeStruct, shape_struct
 from ..tracer.ir.text import print_with_names
 from ..tracer.ir.trees import tree_flatten, tree_map
@@ -91,6 +92,7 @@ class Seen:
     plan: StatePlan
     recording: Recording
     is_method: bool  # of an object that is its first argument
+    reasons: list[Reason]  # why Python has to run in each call
 
     def result(self, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
         """The result of the function, with these names of the program's inputs and outputs in it."""
@@ -130,8 +132,8 @@ def see(
         )
     call.kinds = tuple(kinds)
     paths = MANY_PATHS if all_ways else 0
-    plan, _, recording = recorded(dispatcher, call, mode, Look(abstract, as_recorded), paths)
-    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first))
+    plan, _, recording, reasons = recorded(dispatcher, call, mode, Look(abstract, as_recorded), paths)
+    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first), reasons)
 
 
 def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...], frozenset[int | str], str]:

@@ -152,7 +152,7 @@ def _hindrances(seen: Seen) -> Iterator[str]:
         yield "it draws from the random numbers of the process; give it a key (tracegrad.random.key) as an argument"
     if recording.effects or recording.transient is not None:
         yield "it changes something outside of it"
-    yield from [f"its Python has to run in each call: {reason}" for reason in (*plan.reasons, *recording.changes)]
+    yield from [f"its Python has to run in each call: {reason}" for reason in seen.reasons]
     if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity:
         yield "it asks whether values are one object"
     asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]

@@ -55,6 +55,7 @@ from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
+from .changed import changed
 from .effects import effects_of
 from .joined import KnownReads, join
 from .reads import NotClosedError, ReadLog
@@ -340,6 +341,7 @@ def _record(
         found.run = user_run
     logged.learn(reads, before)
     found.log = snapshot
+    found.transient = next((Refusal.REPLAY_CHANGES(name=what.strip("`")) for what, _ in changed(run, graph)), None)
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
 
 

@@ -48,7 +48,7 @@ from ..launch.kernel_cache import KNOWN, kernels
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
-from ..record.derive import derived, is_second_run
+from ..record.derive import derived
 from ..record.effects import OutsideEffect
 from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
@@ -56,8 +56,7 @@ from ..record.record import record, record_pieces
 from ..record.recording import Look, Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, floats_compared, numbers_elsewhere
-from ..state.values import partition
+from ..state.state_plan import Snapshot, StatePlan
 from ..stats import PathStats, Stats
 from ..stored import keep
 from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
@@ -169,16 +168,10 @@ class Dispatcher:
         return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
 
     def numbers(self, call: Call) -> Call:
-        """The call with ints that vary as numbers of the run, where that is known to be no other program."""
+        """The call with ints that vary as numbers of the run, which sees for itself what is asked of them."""
         with self.lock:
             found = self.integers.numbers(call)
-        logs = config.log_reads and call.device is None  # such a run sees for itself what is asked of them
-        return found if found is call or logs or self._analysed_with_numbers(call) else call
-
-    def _analysed_with_numbers(self, call: Call) -> bool:
-        """Whether a run of *call* whose code is analysed may have ints as numbers of the run."""
-        plan = self.plans.get(call)
-        return call.device is None and plan.provable and not (plan.asks_identity or plan.asks_int_identity)
+        return found if call.device is None else call
 
     # ---- the ladder ----------------------------------------------------------------------------------------------
 
@@ -222,33 +215,7 @@ class Dispatcher:
         answer = self._by_log(endpoint, call, known, variant, reason)
         if answer is not MISS:
             return answer
-        if call.by_value is not None and not self._analysed_with_numbers(call):
-            return by_value({})
-        if snapshot is None:
-            plan, snapshot = self.plans.state(call, None if variant is None else variant.snapshot, arrays)
-        else:
-            plan = self.plans.get(call)
-        if variant is None and known and call.device is None:
-            before, snapshot = snapshot, plan.vary([v.snapshot for v in known], snapshot, call.objects)
-            if snapshot is not before:
-                varying = [f"`{node.label}`" for node in snapshot.inputs if node.kind == "number" and node.extra]
-                reason = now_numbers(varying)
-        answer = self._elsewhere(endpoint, call, plan, snapshot)
-        if answer is not MISS:
-            return answer
-        if plan.asks_identity and plan.keep_contents(numbers_elsewhere(snapshot)):
-            snapshot.release()
-            return Options()
-        pause.enter_context(fewer_collections())
-        new = _new_variant(call, plan, snapshot)
-        paths = () if variant is None else [p for p in variant.paths if not (p.verified and p.numbers)]
-        recording = self._run_recorded(endpoint, call, plan, snapshot, paths)
-        if isinstance(recording, Live):
-            pause.close()
-            return self._plainly(endpoint, call, recording)
-        if isinstance(recording, Options):
-            return recording
-        return self._settle(endpoint, call, plan, recording, variant, new, paths, reason)
+        return self._by_python(endpoint, call, known, variant, arrays, snapshot, reason, pause)
 
     def _replay(
         self, endpoint: Endpoint, call: Call, variant: Variant | None, arrays: Sequence[Any]
@@ -265,27 +232,6 @@ class Dispatcher:
                 return answer, ""
         return self._derived(endpoint, call, variant), reason
 
-    def _run_recorded(
-        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, paths: Sequence[Path]
-    ) -> Recording | Options | Live:
-        """A recorded run, the options of another one, or how plain Python answers.  (An answer is not found here: what
-        the function raises would have an exception for its context.)"""
-        self.stats.traces += 1
-        try:
-            first = [p for p in paths if not p.verified] or [
-                p for _, theirs, _ in self._in_other_modes(endpoint, call) for p in theirs.paths if not p.verified
-            ]
-            capacities = first[0].recording.capacities if first else ()
-            recording = self._record(endpoint, call, plan, snapshot, capacities)
-            recording.known_of_code = plan.known_of_code
-            return recording
-        except Retry as retry:  # its effects have gone to copies
-            return retry.options
-        except OnlyPythonError as error:
-            return self._without_recording(endpoint, call, error)
-        finally:
-            snapshot.release()
-
     def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
         """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""
         only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
@@ -296,32 +242,6 @@ class Dispatcher:
             return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
         self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
         return Live("", plain=True)  # of these arguments alone
-
-    def _settle(
-        self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, variant: Variant | None,
-        new: Variant, paths: Sequence[Path], reason: str,
-    ) -> Any:  # fmt: skip
-        """The answer to a recorded call: the *recording*, made in the state of *new* for this *reason*, verifies one of
-        the *paths* of *variant*, becomes another path, or is not kept."""
-        match = next((p for p in paths if recording.same_program(p.recording)), None)
-        keeps = plan.provable and not recording.changes
-        verified = match is not None or (keeps and self._verifies_another(endpoint, call, plan, recording, new))
-        if verified and not (match is not None and match.verified):
-            reason = "second call: verifies that the recording can be replayed"
-        self.stats.note(reason or endpoint.integers.reason(call))
-        if not keeps:
-            return self._not_kept(endpoint, call, recording, plan)
-        # else another thread has made numbers vary meanwhile
-        alike = variant is not None and new.of_same_state(variant)
-        if match is None and alike and any(not p.verified and _differs(p.recording, recording) for p in paths):
-            return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
-        if recording.transient is not None and not verified:
-            seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
-            if seen > MAX_TRANSIENT:  # another state in each call, as it seems
-                return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-        if variant is None or not alike:
-            variant = self._variant(endpoint, call, new)
-        return self._keep(endpoint, call, variant, recording, match, verified)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         """(the variant among *known* whose state is that of now, its arrays, the state if it had to be walked)."""
@@ -349,6 +269,13 @@ class Dispatcher:
     ) -> Any:  # fmt: skip
         """The answer by a run whose log is closed, which may be replayed from now on; MISS where there is none."""
         return MISS
+
+    def _by_python(
+        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, arrays: Sequence[Any],
+        snapshot: Snapshot | None, reason: str, pause: ExitStack,
+    ) -> Any:  # fmt: skip
+        """The answer to a call whose log is not closed."""
+        raise NotImplementedError
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         """As ``_by_log``, of a call like one that Python has answered: what made it do so may have been done once."""
@@ -389,25 +316,6 @@ class Dispatcher:
                 )
                 return self._keep(endpoint, call, variant, recording, match, verified=True, ran=False)
         return MISS
-
-    def _verifies_another(
-        self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, mine: Variant
-    ) -> bool:
-        """Whether the *recording* is a second run of one of another mode, or on disk, which is verified by it."""
-        others = [
-            (mode, variant, path)
-            for mode, known in self._others(endpoint, call)
-            for variant in filter(mine.of_same_state, known)
-            for path in tuple(variant.paths)
-            if not path.verified
-        ]
-        for mode, variant, path in others:
-            if is_second_run(path.recording, mode, recording, endpoint.mode, self.fn, plan, call):
-                with self.lock:
-                    path.verify(recording.run)
-                    variant.join(path)
-                return True
-        return self._verifies_stored(endpoint, call, recording)
 
     def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
         """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
@@ -541,7 +449,7 @@ class Dispatcher:
 
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
-        if not recording.changes and (call.by_value is not None or self.plans.get(call).stop_varying()):
+        if not recording.changes and call.by_value is not None:
             self._drop(recording)
             return Options(ints={})
         with self.lock:
@@ -583,11 +491,6 @@ class Dispatcher:
         """The answer to a call that no recording gives, seen by its state; else MISS."""
         return MISS
 
-    def _record(
-        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
-    ) -> Recording:
-        raise NotImplementedError
-
     def _bind(self, recording: Recording, call: Call) -> Path:
         raise NotImplementedError
 
@@ -623,15 +526,10 @@ class Dispatcher:
 
     def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, plan: StatePlan) -> Any:
         """The answer to a recorded call that must not be replayed."""
-        if plan.provable and (
-            recording.learns or all(reason.code is Refusal.REPLAY_CAUGHT for reason in recording.changes)
-        ):
-            plan.look_again()
-            return self._run_once(endpoint, call, recording, Live(listed(recording.changes)))
-        reasons = [*plan.reasons, *recording.changes] or self._unseen(call)
+        reasons = [*plan.reasons, *recording.changes] or self.unseen(call)
         return self._go_live(endpoint, call, recording, Live(listed(reasons)))
 
-    def _unseen(self, call: Call) -> list[Reason]:
+    def unseen(self, call: Call) -> list[Reason]:
         """The reason why no run like *call* has a closed log, if one was tried."""
         return []
 
@@ -691,18 +589,34 @@ class FunctionDispatcher(Dispatcher):
         args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
         return self._call_tensors(endpoint, args, kwargs)
 
-    def _record(
-        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
-    ) -> Recording:
-        if plan.provable:
-            return record(self.fn, call, endpoint.mode, plan, snapshot, capacities)
-        snapshot.release()  # the run may be asked whether an object is still there
-        return record(self.fn, call, endpoint.mode, plan, None, capacities)
+    def _by_python(
+        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, arrays: Sequence[Any],
+        snapshot: Snapshot | None, reason: str, pause: ExitStack,
+    ) -> Any:  # fmt: skip
+        if call.by_value is not None:
+            return by_value({})
+        plan, state = self.plans.state(call)
+        answer = self._elsewhere(endpoint, call, plan, state)
+        state.release()  # the run may be asked whether an object is still there
+        if answer is not MISS:
+            return answer
+        live = None
+        self.stats.traces += 1
+        try:
+            recording = record(self.fn, call, endpoint.mode, plan)
+        except Retry as retry:
+            return retry.options
+        except OnlyPythonError as error:
+            live = self._without_recording(endpoint, call, error)
+        if live is not None:
+            return self._plainly(endpoint, call, live)
+        self.stats.note(reason or endpoint.integers.reason(call))
+        return self._not_kept(endpoint, call, recording, plan)
 
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
-        if not config.log_reads or len(known) > MAX_TRANSIENT:
+        if not config.log_reads:
             return MISS
         alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
@@ -725,6 +639,10 @@ class FunctionDispatcher(Dispatcher):
         self.stats.note(reason or endpoint.integers.reason(call))
         try:
             self._verifies_stored(endpoint, call, recording)
+            if recording.transient is not None:
+                seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
+                if seen > MAX_TRANSIENT:  # another state in each call, as it seems
+                    return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
             mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
             if mine is None:
                 mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
@@ -755,7 +673,7 @@ class FunctionDispatcher(Dispatcher):
                     self.stats.live = ""
         return answer
 
-    def _unseen(self, call: Call) -> list[Reason]:
+    def unseen(self, call: Call) -> list[Reason]:
         return [] if self.logged is None else self.logged.why(call)
 
     def analysed(self, call: Call) -> Reason | None:
@@ -801,7 +719,7 @@ class FunctionDispatcher(Dispatcher):
             return self.answer(endpoint, shared)
         self.stats.traces += 1
         if segments is None:
-            return self._run_once(endpoint, call, record(self.fn, call, endpoint.mode, plan, None), live)
+            return self._run_once(endpoint, call, record(self.fn, call, endpoint.mode, plan), live)
         found = record_pieces(self.fn, call, endpoint.mode, plan)
         if isinstance(found, Recording):
             return self._run_whole(call, found, live)
@@ -821,7 +739,7 @@ class FunctionDispatcher(Dispatcher):
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         self.stats.traces += 1
         plan = self.plans.get(call)
-        return self._not_kept(endpoint, call, record(self.fn, call, endpoint.mode, plan, None), plan)
+        return self._not_kept(endpoint, call, record(self.fn, call, endpoint.mode, plan), plan)
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         hits = self.stats.kernel_hits
@@ -853,25 +771,6 @@ def _drop_all_slots() -> None:
 
 SETTINGS_CHANGED.append(_drop_all_slots)
 profiling.CHANGED.append(_drop_all_slots)
-
-
-def _new_variant(call: Call, plan: StatePlan, snapshot: Snapshot) -> Variant:
-    """The variant of *call* in the state of *snapshot*, without paths."""
-    if not plan.asks_identity:
-        return Variant(snapshot)
-    floats = floats_compared(snapshot)
-    data = [*call.data, *snapshot.arrays, *floats]
-    return Variant(snapshot, partition(data) if len(data) > 1 and call.device is None else None, floats)
-
-
-def _differs(known: Recording, recording: Recording) -> bool:
-    """Whether a run with the answers of one that is *known* has recorded another program, though nothing more was known
-    of the code: another thread may have found a choice meanwhile."""
-    return known.known_of_code is recording.known_of_code and (known.answers, known.premises, known.capacities) == (
-        recording.answers,
-        recording.premises,
-        recording.capacities,
-    )
 
 
 def _same_answers(known: Recording, recording: Recording) -> bool:

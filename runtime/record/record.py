@@ -34,16 +34,13 @@ from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
-from ...tracer.ops.complex import complex_of, real_atoms
+from ...tracer.ops.complex import complex_of
 from ...tracer.record.array import STAND_INS, WIDE, TracedArray
-from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, TracedInt, by_value
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.recorder import Recorder, recording
-from ...tracer.record.reports import filters
 from ...tracer.record.retry import Options, Retry, chosen_anew
-from ...tracer.record.shown_text import Texts
 from ...tracer.record.undecided import Undecided
 from ...tracer.reroll.loop_monitor import note_questions
 from ...tracer.reroll.roll import roll
@@ -57,7 +54,7 @@ from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers
 from .arguments import explain_lists, positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
-from .derive import answers_of, keep, outputs_of, recording_of
+from .derive import answers_of, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects, OtherEffects, find_effects
 from .held_values import HeldError, refuse_held, refuse_kept
@@ -77,34 +74,26 @@ from .unwrap_tracers import (
 )
 
 
-def record(
-    fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None,
-    capacities: Sequence[int] = (), look: Look | None = None,
-) -> Recording:  # fmt: skip
-    """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
-    branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
-    is kept.  *capacities*: of the recording that this one is to verify.  *look*: the recording is to be looked at, and
-    not to be run.
+def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, look: Look | None = None) -> Recording:
+    """Run *fn* on traced arguments, for this call alone: nothing but its kernel is kept.  *look*: the recording is to
+    be looked at, and not to be run.
 
     Raises:
         Retry: the run is to be made again; nothing has been done outside."""
-    integers = Integers(Recorder())
-    if snapshot is None and INTEGER in call.kinds:
+    if INTEGER in call.kinds:
         raise Retry(by_value({}))
     try:
-        found = _record(fn, call, mode, plan, snapshot, capacities, integers, look=look)
-        integers.refuse()
+        found = _record(fn, call, mode, plan, look=look)
     except HeldError as error:
         if error.done or mode.kind == VALUE:
             raise
         unrecordable.discard(error)
-        found = _record(fn, call, mode, plan, None, (), Integers(Recorder()), look=look)
+        found = _record(fn, call, mode, plan, look=look)
         if isinstance(found, Recording):
             found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
-    except Exception as error:  # perhaps one that a plain int would not have met
-        integers.refuse(raised=True)
+    except Exception as error:
         if isinstance(error, UnsupportedError | TypeError) and hook_loaded():  # what the function itself has imported
-            return record(fn, call, mode, plan, snapshot if plan.provable else None, capacities, look)
+            return record(fn, call, mode, plan, look)
         explain_lists(error, fn, call)
         raise
     assert isinstance(found, Recording)
@@ -112,10 +101,10 @@ def record(
 
 
 def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
-    """As ``record`` without a snapshot, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
+    """As ``record``, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
     the user's (a ``Function``), which has to happen within the recording."""
     try:
-        return _record(fn, call, mode, plan, None, (), Integers(Recorder()), in_pieces=True)
+        return _record(fn, call, mode, plan, in_pieces=True)
     except UnsupportedError:
         if not hook_loaded():
             raise
@@ -127,15 +116,13 @@ def _record(
     call: Call,
     mode: Mode,
     plan: StatePlan,
-    snapshot: Snapshot | None,
-    capacities: Sequence[int],
-    integers: Integers,
     in_pieces: bool = False,
     look: Look | None = None,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
     hook_loaded()
-    recorder = integers.recorder
+    recorder = Recorder()
+    integers = Integers(recorder)
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
@@ -143,20 +130,19 @@ def _record(
     as_recorded = look is not None and look.as_recorded
     if not in_pieces and not as_recorded and not plan.sets_float_errors:
         note_questions(recorder)
-    recorder.known_capacities, recorder.rolls = capacities, not in_pieces
+    recorder.rolls = not in_pieces
     recorder.trusts = plan.trusts
-    recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.graph.nodes)
+    recorder.numbers_in_code = lambda: plan.floats(())
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
     first = {**(first_of_each(call, wrt, names) if plan.asks_identity else {}), **call.repeated}
     if plan.asks_identity:
-        state = plan.reached(call.objects, whole=True) if snapshot is None else snapshot.graph.nodes
+        state = plan.reached(call.objects, whole=True)
         refuse_floats(call, numbers_compared(state, float), names)
         recorder.plain_truths |= bool(numbers_compared(state, bool, np.bool_))
-        if snapshot is None:
-            _refuse_captured(call, state)
+        _refuse_captured(call, state)
         del state  # the run may be asked whether an object is still there
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
@@ -166,100 +152,78 @@ def _record(
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     data = [k for k in inputs if type(leaves[k]) is TracedArray]
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
-    captured: list[np.ndarray] = []
-    changes: list[Reason] = []
-    effects = Effects()
     unrecordable.clear()
-    recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     recorder.rows_apart = plan.rows_apart
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
-        if snapshot is None:
-            recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
-            given = call.arguments_over(leaves, positional_names(fn), wrt)
-            plain = Settled(lambda value: _number(value, recorder), given.originals)
-            plain.run, plain.own_code = recorder.outermost(), True
-            recorder.originals = given.originals
-            before = [] if plan.leaves is False else plan.reached(call.objects)
-            both = given.found_outside(before)
-            if is_end_noticed(before):  # of an object that the run lets go
-                before = []
-            recorder.watch = plan.shown  # rules of derivatives are no copies
-            holders, left, out, ended = Holders(recorder, given), True, None, False
-            kept: Any = None
-            write = partial(given.write_back, plain)
+        recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
+        given = call.arguments_over(leaves, positional_names(fn), wrt)
+        plain = Settled(lambda value: _number(value, recorder), given.originals)
+        plain.run, plain.own_code = recorder.outermost(), True
+        recorder.originals = given.originals
+        before = [] if plan.leaves is False else plan.reached(call.objects)
+        both = given.found_outside(before)
+        if is_end_noticed(before):  # of an object that the run lets go
+            before = []
+        recorder.watch = plan.shown  # rules of derivatives are no copies
+        holders, left, out, ended = Holders(recorder, given), True, None, False
+        kept: Any = None
+        write = partial(given.write_back, plain)
 
-            def reached() -> None:
-                plain(tuple(recorder.handed))
-                settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+        def reached() -> None:
+            plain(tuple(recorder.handed))
+            settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
 
-            live = LiveRun(plan.trust, plan.shown)  # whose copies live until all is settled
-            plain.copies = live.stands_for
-            holders.begin()
+        live = LiveRun(plan.trust, plan.shown)  # whose copies live until all is settled
+        plain.copies = live.stands_for
+        holders.begin()
+        try:
+            with live:
+                out = live.call(fn, *given.args, **given.kwargs)
+            out = unlabelled(out) if wrt else out
+            given.refuse_two_ways(both)
+            held = any(array() is not None for array in recorder.made)
+            left = given.copies or held or live.has_given or not holders.only([out])
+            if recorder.hashed:
+                out = PlainKeys(plain)(out)
+            if left:
+                others = held_elsewhere([out], not wrt)
+                out, _ = plain.result(out, others)
+                if plain.held:
+                    raise refuse_held(name_of(fn), plain.held[0])
+            ended = True
+        except BaseException as error:
+            plain(error)
+            if isinstance(error, UnsupportedError):  # the next call is made without
+                take_back_guesses(recorder, error)
+            raise
+        finally:  # (no cell has the result in it: that would be taken for one of the user's)
             try:
-                with live:
-                    out = live.call(fn, *given.args, **given.kwargs)
-                out = unlabelled(out) if wrt else out
-                given.refuse_two_ways(both)
-                held = any(array() is not None for array in recorder.made)
-                left = given.copies or held or live.has_given or not holders.only([out])
-                if recorder.hashed:
-                    out = PlainKeys(plain)(out)
-                if left:
-                    others = held_elsewhere([out], not wrt)
-                    out, _ = plain.result(out, others)
-                    if plain.held:
-                        raise refuse_held(name_of(fn), plain.held[0])
-                ended = True
-            except BaseException as error:
-                plain(error)
-                if isinstance(error, UnsupportedError):  # the next call is made without
-                    take_back_guesses(recorder, error)
+                surely(write)
+            except BaseException:  # an interrupt, before it had begun
+                surely(write)
                 raise
-            finally:  # (no cell has the result in it: that would be taken for one of the user's)
-                try:
-                    surely(write)
-                except BaseException:  # an interrupt, before it had begun
-                    surely(write)
-                    raise
-                finally:
-                    if left:
-                        try:
-                            surely(reached)
-                        except BaseException:  # as above
-                            surely(reached)
-                            raise
-                        finally:
-                            looks, lost = ended or plan.writes_by_name or plan.hides, plan.leaves is False
-                            if not lost and looks:
+            finally:
+                if left:
+                    try:
+                        surely(reached)
+                    except BaseException:  # as above
+                        surely(reached)
+                        raise
+                    finally:
+                        looks, lost = ended or plan.writes_by_name or plan.hides, plan.leaves is False
+                        if not lost and looks:
+                            lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
+                            if lost and gc.collect(1):  # it was garbage, perhaps
                                 lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
-                                if lost and gc.collect(1):  # it was garbage, perhaps
-                                    lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
-                            if lost:
-                                with _without_values():
-                                    holders.settle(plain, out)
-                            kept = refuse_kept(name_of(fn), plain.unsettled)
+                        if lost:
+                            with _without_values():
+                                holders.settle(plain, out)
+                        kept = refuse_kept(name_of(fn), plain.unsettled)
                 plan.leaves = left or bool(plan.leaves)
                 live.end()
-            if kept is not None and ended:
-                raise kept
-        else:
-            captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
-            recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
-            recorder.call_method, recorder.derives = call_method, True
-
-            def number(value: TracedArray) -> Any:
-                return _number(value, recorder)
-
-            def stands_for(node: StateNode) -> TracedArray | TracedInt:
-                stand_in = stand_in_of(node, integers, recorder.add_input)
-                if type(stand_in) is TracedArray:
-                    recorder.given[id(stand_in)] = f"arrays[{len(recorder.inputs) - len(inputs) - 1}]"
-                return stand_in
-
-            out, changes, effects = run_frozen(
-                call, leaves, plan, snapshot, integers, wrt, stands_for, number, named=look is None
-            )
+        if kept is not None and ended:
+            raise kept
         refused = unrecordable.last()
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
@@ -269,23 +233,29 @@ def _record(
         ran = time.perf_counter()
         answers = answers_of(recorder)
         if not in_pieces and not as_recorded:
-            roots = [*returned(out), *real_atoms([a.atom for a in effects.arrays])]
             with Working("loops", len(recorder.items)):
-                roll(recorder, roots, guarded=snapshot is not None)
+                roll(recorder, returned(out), guarded=False)
         integers.rolled(recorder)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, wrt, [inputs[k] for k in wrt])
         run = UserRun(inputs, answers)
-        lasting = snapshot is not None and not call.shares and not changes and not recorder.reasons
-        kept = lasting and keep(run, recorder, out, effects)
         found = recording_of(
-            run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=snapshot is not None,
+            run,
+            out,
+            Effects(),
+            recorder,
+            fn,
+            plan,
+            call,
+            mode,
+            wrt,
+            names,
+            [],
+            guarded=False,
             simplified=not as_recorded,
-        )  # fmt: skip
-    found.changes = [*changes, *recorder.reasons]  # an adjoint may run Python too (ops/custom.py)
+        )
+    found.changes = list(recorder.reasons)  # an adjoint may run Python too (ops/custom.py)
     found.seconds = {"record": ran - clock, **found.seconds}
-    if kept and not found.changes:
-        found.run = run
     return found
 
 

@@ -8,7 +8,6 @@ from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.interrupts import put_back, state
 from ...tracer.ir.refusals import Reason
 from ...tracer.record.retry import MAX_RUNS, Options, Retry
-from ..config import config
 from ..mode import VALUE, Mode
 from ..paths.dispatcher import FunctionDispatcher
 from ..record.call_key import Call
@@ -18,7 +17,8 @@ from ..state.state_plan import Snapshot, StatePlan
 
 
 class Looked(NamedTuple):
-    """A call's program, recorded anew: in the mode that was asked for, or, as the *note* says, of the value alone."""
+    """A call's program, recorded anew: in the mode that was asked for, or, as the *note* says, of the value alone.
+    *reasons*: why Python has to run in each call, if it has to."""
 
     call: Call
     mode: Mode
@@ -26,31 +26,26 @@ class Looked(NamedTuple):
     snapshot: Snapshot
     recording: Recording
     note: str
-
-    @property
-    def reasons(self) -> list[Reason]:
-        """Why Python has to run in each call, if it has to."""
-        return [*self.plan.reasons, *self.recording.changes]
+    reasons: list[Reason]
 
 
 def recorded(
     dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None, paths: int = 0
-) -> tuple[StatePlan, Snapshot, Recording]:
-    """(the analysis of the function, its outside state, a new recording of the *call*); *how* it is looked at, and
-    how many *paths* are taken to be known."""
-    if config.log_reads:
-        found = dispatcher.run_of_copy(call, mode, paths=paths, look=how)
-        if found is not None and type(found) is not Options:
-            return dispatcher.plans.get(call), found.snapshot, found.recording
-    frozen = True
-    for runs in range(MAX_RUNS + 1):
+) -> tuple[StatePlan, Snapshot, Recording, list[Reason]]:
+    """(the analysis of the function, its outside state, a new recording of the *call*, why Python has to run in each
+    such call); *how* it is looked at, and how many *paths* are taken to be known."""
+    found = dispatcher.run_of_copy(call, mode, paths=paths, look=how)
+    plan = dispatcher.plans.get(call)
+    if found is not None and type(found) is not Options:
+        return plan, found.snapshot, found.recording, []
+    for _ in range(MAX_RUNS + 1):
         plan, snapshot = dispatcher.plans.state(call)
-        frozen &= plan.provable and runs < MAX_RUNS
         try:
-            return plan, snapshot, record(dispatcher.fn, call, mode, plan, snapshot if frozen else None, look=how)
+            recording = record(dispatcher.fn, call, mode, plan, how)
         except Retry as retry:
             plan.follow(retry.options)
-            frozen = retry.options.plain is None
+            continue
+        return plan, snapshot, recording, [*plan.reasons, *recording.changes] or dispatcher.unseen(call)
     raise AssertionError
 
 
@@ -68,9 +63,9 @@ def _look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwa
     call = dispatcher.flatten(args, kwargs, mode)
     note = ""
     try:
-        plan, snapshot, recording = recorded(dispatcher, call, mode)
+        plan, snapshot, recording, reasons = recorded(dispatcher, call, mode)
     except DifferentiationError as error:
         note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
-        plan, snapshot, recording = recorded(dispatcher, call, mode)
-    return Looked(call, mode, plan, snapshot, recording, note)
+        plan, snapshot, recording, reasons = recorded(dispatcher, call, mode)
+    return Looked(call, mode, plan, snapshot, recording, note, reasons)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import struct
 
 import numpy as np
 import pytest
 
-from tracegrad import autograd, compile_grad, config, stop_gradient
+from tracegrad import autograd, compile_grad, config
 from tracegrad.runtime.report.sections import readable
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
@@ -136,9 +135,9 @@ def test_functions_that_run_in_every_call_say_why():
 
 
 def test_guards_on_numbers():
-    f = compile_grad(lambda x: np.sum(x) * struct.unpack("d", struct.pack("d", stop_gradient(x[0])))[0] * int(x[2]))
+    f = compile_grad(lambda x: np.sum(x) * int(x[2]))
     guards = sections(f.explain(X, level="all"))["guards"]
-    assert "item() gave 0.3, to the last bit, at test_explain.py" in guards and "int() gave 2 at" in guards
+    assert "int() gave 2 at test_explain.py" in guards
 
 
 def test_a_function_without_a_gradient():

@@ -23,7 +23,6 @@ from tracegrad import compile_grad
 from tracegrad.codegen.cpu.machine_code import loaded
 from tracegrad.runtime.launch.kernel_cache import KernelCache, kernels
 from tracegrad.runtime.record import record
-from tracegrad.runtime.state.watch import Watch
 from tracegrad.tracer.control import jitted
 from tracegrad.tracer.ir import gc_pause, interrupts
 from tracegrad.tracer.ir.foreign_code import uninterrupted
@@ -216,30 +215,6 @@ def test_an_interrupt_as_what_it_left_is_put_back(monkeypatch, function, analyse
         compiled.value_and_grad(X, W, kept)
     assert process() == before and all(map(is_plain, (kept.last, kept.scale, kept.number, Kept.calls)))
     np.testing.assert_allclose(compiled.value_and_grad(X, W, kept)[0], function(X, W, kept), rtol=1e-12)
-
-
-def test_an_interrupt_as_the_watch_begins(monkeypatch, analysed):
-    """It sees the handler, which the analysis of the function has not: that is no reason to run it again."""
-    begun = []
-
-    def handler() -> None:
-        raise Interrupt
-
-    def install(self: Watch) -> Watch:
-        enter(self)
-        if not begun:
-            begun.append(self)
-            handler()
-        return self
-
-    enter = Watch.__enter__
-    monkeypatch.setattr(Watch, "__enter__", install)
-    before, kept = process(), Kept()
-    compiled = compile_grad(counts_in_class)
-    with pytest.raises(Interrupt):
-        compiled.value_and_grad(X, W, kept)
-    assert process() == before and begun
-    np.testing.assert_allclose(compiled.value_and_grad(X, W, kept)[0], 2 * X @ W, rtol=1e-12)
 
 
 class FakeCanonical:

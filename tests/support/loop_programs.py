@@ -231,7 +231,7 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
     def call() -> tuple[Any, Any]:
         flat = flatten(args, {}, f._dispatcher.static)
         plan = f._dispatcher.plans.get(flat)
-        recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan, plan.snapshot(flat.objects))
+        recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan)
         results = interpret(recording, flat, recording.values(flat, recording.captured))
         return recording.output.function()(results, flat.leaves)
 

@@ -248,11 +248,9 @@ def test_an_argument_is_one_of_the_ways(name, mode):
 def test_an_argument_of_which_gradients_are_taken_is_one_of_the_ways(body, argument, live):
     with World(world(("vars(s); " if live else "") + body, argument)) as ours:
         compiled = compile_grad(ours.user.f, argnums=1)
-        before = ours.state()[0]
         for _ in range(2):
             with pytest.raises(MutationError, match="is also found as"):
                 compiled.value_and_grad(np.ones(3), *ours.args)
-            assert live or ours.state()[0] == before
 
 
 class Named:

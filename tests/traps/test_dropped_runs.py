@@ -106,8 +106,11 @@ def test_the_statistics_say_that_plain_python_has_answered(change):
     setup, statement, _ = CHANGES[change]
     space = {"types": types, "np": np}
     exec(
-        f"{setup}\nnan, l, o = float('nan'), [], types.SimpleNamespace(m=float('nan'))\n"
-        f"def f(x):\n    {statement}\n    {REASONS['NaNs that are told apart']}\n",
+        code_of(
+            f"{setup}\nnan, l, o = float('nan'), [], types.SimpleNamespace(m=float('nan'))\n"
+            f"def f(x):\n    {statement}\n    {REASONS['NaNs that are told apart']}\n",
+            "answered",
+        ),
         space,
     )
     f = compile_grad(space["f"])

@@ -160,4 +160,4 @@ def test_settings_that_are_restored_by_hand():
     f, before = compile_grad(plain), np.geterr()
     for x in (ONES, ZEROS, LARGE, ONES):
         assert f(x) == pytest.approx(plain(x), rel=1e-12) and np.geterr() == before
-    assert f.stats.live == "" and f.stats.traces == 2
+    assert "numpy.seterr" in f.stats.live

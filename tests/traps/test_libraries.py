@@ -39,10 +39,11 @@ import scipy.interpolate
 import scipy.special
 import scipy.stats
 from packaging import version as versions
+from with_source import code_of
 
 from tracegrad import compile_grad
 from tracegrad.runtime.logged import reads
-from tracegrad.runtime.state import libraries, walk
+from tracegrad.runtime.state import libraries
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.3, 1.2, 2.0])
@@ -143,9 +144,7 @@ def test_objects_that_an_installed_package_makes(package):
         self.bias = 5.0
 
     follows(plain, lambda: setattr(package.Model, "__init__", change))
-    f = types.FunctionType(
-        compile("f = lambda x: package.Model()(x)", "own.py", "exec").co_consts[0], {"package": package}
-    )
+    f = types.FunctionType(code_of("f = lambda x: package.Model()(x)", "own.py").co_consts[0], {"package": package})
     follows(f, lambda: setattr(package.Model, "scale", 3.0))
 
 
@@ -384,9 +383,7 @@ def test_a_setting_is_read_again(case):
 )  # fmt: skip
 def test_numbers_as_they_are_written_in_the_locale(plain, monkeypatch):
     places = []
-    setting = libraries.LibrarySetting("the locale", lambda: len(places))
-    monkeypatch.setattr(walk, "LOCALE", setting)
-    monkeypatch.setattr(reads, "LOCALE", setting)
+    monkeypatch.setattr(reads, "LOCALE", libraries.LibrarySetting("the locale", lambda: len(places)))
     f = compile_grad(plain)
     for _ in range(4):
         f(X)
@@ -430,7 +427,7 @@ def test_a_setting_that_the_function_leaves_changed():
             with warnings.catch_warnings():
                 for _ in range(3):
                     f(X)
-                assert "changes" in f.stats.live
+                assert "log/unseen" in f.stats.live
     finally:
         np.seterr(divide="warn")
         restore_decimal()
@@ -541,7 +538,7 @@ def test_a_warning_is_given_in_each_call(plain):
     for _ in range(4):
         with pytest.warns(Warning):
             f(X)
-    assert ("(calls/warn)" in f.stats.live) == (plain in (warn_explicitly, warn_by_numpy))
+    assert bool(f.stats.live) == (plain in (warn_explicitly, warn_by_numpy))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(Warning):

@@ -512,11 +512,11 @@ def test_steps_replay_them(name):
         for p in space["model"].parameters():
             p.data[...] = 0.25
         space["opt"] = optim.SGD(space["model"].parameters(), lr=0.01)
-        exec(
+        text = (
             f"{OF_STEPS}\ndef step(x, y):\n opt.zero_grad()\n loss = ((model(x) - y) ** 2).mean()\n loss.backward()\n"
-            f" opt.step()\n {body}\n return loss\ndef shown(): return {shown}",
-            space,
+            f" opt.step()\n {body}\n return loss\ndef shown(): return {shown}"
         )
+        exec(code_of(text, "step"), space)
         step = tracegrad.compile(space["step"]) if compiled else space["step"]
         rng = np.random.default_rng(0)
         spaces.append(space)

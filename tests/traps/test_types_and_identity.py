@@ -253,7 +253,6 @@ X, Y = np.ones(3), np.ones(3)
 IDENTITY = {
     "is": (lambda x, y: np.sum(x * y) * (2.0 if x is y else 1.0), (X, X), (X, Y), (Y, Y)),
     "is not": (lambda x, y: np.sum(x * y) * (2.0 if x is not y else 1.0), (X, Y), (X, X)),
-    "captured": (lambda x: np.sum(x) * (2.0 if x is CAPTURED else 1.0), (CAPTURED,), (X,), (CAPTURED,)),
     "of self": (holder.plain, (holder.w,), (X,), (holder.w,)),
     "in a dict": (
         lambda d: np.sum(d["a"]) * (2.0 if d["a"] is d["b"] else 1.0),

@@ -15,12 +15,12 @@ from typing import Any
 from ..runtime.config import config
 from ..runtime.cuda.availability import current_device, require_cuda
 from ..runtime.logged.arguments import Given
+from ..runtime.logged.changed import changed
 from ..runtime.logged.effects import effects_of
 from ..runtime.logged.joined import KnownReads
 from ..runtime.logged.reads import NotClosedError, not_closed
 from ..runtime.logged.record import Logged, LoggedRecording, by_labels, check
 from ..runtime.logged.warned import warnings_refused
-from ..runtime.logged.writes import WrittenElements, WrittenItems, WrittenKeys, WrittenNames
 from ..runtime.mode import Mode
 from ..runtime.record.arguments import positional_names
 from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
@@ -28,10 +28,8 @@ from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.record import stand_in_of
 from ..runtime.record.recording import Look
 from ..runtime.state.checker import digest
-from ..runtime.state.pins import MISSING
-from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
+from ..runtime.state.state_graph import StateGraph, StateNode
 from ..runtime.state.state_plan import Snapshot, StatePlan
-from ..runtime.state.values import is_leaf, unchanged
 from ..tensors import dtypes
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device
@@ -246,50 +244,4 @@ def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tupl
         if was_none != (now is None):
             name = graph.tensors.get(id(t), "a tensor's")
             yield f"`{name}.grad`", True
-    for entry in run.writes.values():
-        node = run.reads.node_of(entry.owner)
-        if isinstance(entry, WrittenNames):
-            read = _read_names(run, graph, entry.owner, node)
-            for name, value in entry.values.items():
-                if name in read and not _same(read[name], value):
-                    yield f"`{name}`", isinstance(read[name], Leaf)
-        elif node is not None and node.kind not in ("sink", "history") and not _same_items(entry, node):
-            yield f"`{node.label}`", False
-
-
-def _same_items(entry: WrittenKeys | WrittenItems | WrittenElements, node: StateNode) -> bool:
-    """Whether a container that was read is read as it was once it is written."""
-    if isinstance(entry, WrittenElements):
-        return entry.whole == entry.owner
-    known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
-    if isinstance(entry, WrittenItems) or entry.whole is not None:
-        left = entry.whole
-        items = left.items() if isinstance(left, dict) else enumerate(left or entry.owner)
-        sizes = (
-            len(entry.owner) == len(left) if left is not None else isinstance(entry, WrittenItems) and not entry.tail
-        )
-    else:
-        items, sizes = entry.values.items(), entry.values.keys() <= entry.owner.keys()
-    return sizes and all(at not in known or _same(known[at], value) for at, value in items)
-
-
-def _read_names(run: StepRun, graph: StateGraph, owner: Any, node: StateNode | None) -> dict[str, Any]:
-    """The names of an object, a module or a cell that the run has read, with what it has found; absent ones, too."""
-    found: dict[str, Any] = {}
-    for n in graph.nodes:
-        for edge in n.edges:
-            if n is node and edge.how == "attr":
-                found[edge.arg] = edge.child
-            elif edge.how in ("global", "class") and edge.arg[0] is owner:
-                found[edge.arg[1]] = edge.child
-            elif edge.how == "cell" and edge.arg is owner:
-                found[""] = edge.child
-    shadow, absent = run.reads._instances.get(id(node), ((), ()))
-    return {**found, **dict.fromkeys([*shadow, *absent], Leaf(MISSING, False))}
-
-
-def _same(read: Any, value: Any) -> bool:
-    """Whether a place that holds *value* is read as it was."""
-    if isinstance(read, Leaf):
-        return unchanged(value, read.value) if is_leaf(read.value) else value is read.value
-    return read.kind in ("number", "held", "array") or value is read.obj
+    yield from changed(run, graph)

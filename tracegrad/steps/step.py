@@ -23,7 +23,6 @@ from ..runtime.config import config
 from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.notebook import function_html
-from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import MAX_TRANSIENT, Endpoint
 from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
@@ -43,6 +42,7 @@ from ..tracer.ir.refusals import Reason, Refusal, listed
 from ..tracer.ir.tracebacks import shorten
 from ..tracer.record.recorder import current_recorder
 from ..tracer.record.retry import Options
+from .analysed_steps import AnalysedSteps
 from .device_program import StepProgram, place_of_step
 from .step_recording import TensorRecording, record_tensors, restore_streams, save_streams, scalar_type
 
@@ -105,7 +105,7 @@ class CompiledStep(Wrapper, Generic[P, R]):
     _counted = 1
 
 
-class StepDispatcher(Dispatcher):
+class StepDispatcher(AnalysedSteps):
     """The slow path of a step, whose kernels write: a recorded run takes effect before any kernel of another does."""
 
     cuts = False
@@ -173,7 +173,7 @@ class StepDispatcher(Dispatcher):
         refused = {} if self.logged is None else self.logged.refused
         return [f"its code is analysed: {reason}" for reason in dict.fromkeys(refused.values())]
 
-    def _unseen(self, call: Call) -> list[Reason]:
+    def unseen(self, call: Call) -> list[Reason]:
         """The reason why no run like *call* has a closed log, if one was tried."""
         return [] if self.logged is None else self.logged.why(call)
 
@@ -199,7 +199,7 @@ class StepDispatcher(Dispatcher):
         if plan.provable:
             return MISS
         snapshot.release()  # the step may be asked whether an object is still there
-        return self._unrecorded(endpoint, call, plan.reasons or self._unseen(call))
+        return self._unrecorded(endpoint, call, plan.reasons or self.unseen(call))
 
     def _eagerly(self, call: Call) -> Any:
         args, kwargs = call.arguments
@@ -270,6 +270,11 @@ class StepDispatcher(Dispatcher):
             self._unsettled.add(call.key)  # state that is made once, when it is first needed
             self.stats.note("recorded, but not kept, since the run changed what it reads")
             return self._take_as_it_is(recording)
+        if plan.provable and (
+            recording.learns or all(reason.code is Refusal.REPLAY_CAUGHT for reason in recording.changes)
+        ):
+            plan.look_again()
+            return self._run_once(endpoint, call, recording, Live(listed(recording.changes)))
         return super()._not_kept(endpoint, call, recording, plan)
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from ahead_programs import COMPILED, PROGRAMS
 from test_lowered import Model, W, X, network, of_model, same
+from with_source import code_of
 
 import tracegrad
 from tracegrad import DifferentiationError, UnsupportedError, compile_grad
@@ -120,7 +121,7 @@ print(value.tobytes().hex(), gradient.tobytes().hex(), "llvmlite" in sys.modules
 
 def test_another_process_without_the_source(tmp_path):
     space = {"__name__": "gone"}
-    exec(SOURCE, space)
+    exec(code_of(SOURCE, "gone"), space)
     space["gone"].export(tmp_path / "f.tgz", np.arange(3.0), 40)
     value, gradient = space["gone"].value_and_grad(np.arange(3.0), 40)
     for _ in range(2):  # the first one may compile what launches kernels, which is kept; the other one nothing

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import pytest
 
-from tracegrad import compile_grad, stop_gradient
+from tracegrad import compile_grad
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths import dispatcher, entry
 
@@ -62,15 +60,15 @@ def test_runs_are_counted_in_the_fast_path_too(launcher):
 
 
 def test_numbers_that_differ_are_misses_not_runs(launcher):
-    f = compile_grad(lambda x: np.sum(x) * struct.unpack("d", struct.pack("d", stop_gradient(x[0])))[0])
+    f = compile_grad(lambda x: np.sum(x) * int(10.0 * x[0]))
     for _ in range(4):
         f(X)
     g = 2 * X
     for x in (g, g, g, X, g):
-        assert f(x) == pytest.approx(np.sum(x) * x[0])
+        assert f(x) == pytest.approx(np.sum(x) * int(10.0 * x[0]))
     first, second = sorted(f.stats.paths, key=lambda p: p.answers[0])
     assert (first.runs, second.runs) == (5, 4) and f.stats.calls == 9
-    assert first.misses and all("item() gave 0.3" in text for text in first.misses)
+    assert first.misses and all("int() gave " in text for text in first.misses)
 
 
 def test_counts_of_a_function_that_numpy_runs_partly():

@@ -117,7 +117,9 @@ def test_a_long_loop_is_not_compiled_as_a_whole(monkeypatch):
     def plain(x):
         y, k = x, 0
         while np.sum(y * y) > 1.0:
-            y = y * 0.9 if pow(k, k, 7) % 2 else y - 0.1 * np.tanh(y)  # no block repeats, so nothing is rolled
+            y = (
+                y * 0.9 if "0110100110010110"[k % 16] == "1" else y - 0.1 * np.tanh(y)
+            )  # no block repeats, so nothing is rolled
             k += 1
         return np.sum(y)
 

@@ -211,7 +211,7 @@ def test_an_object_in_two_places_has_one_gradient():
     expected = [-np.sum(np.sin(heading[k:])) for k in range(3)]
     np.testing.assert_allclose([joint.angle for joint in g.joints], expected)
     np.testing.assert_allclose(g.joints[2].parent.angle, expected[1])
-    assert f.stats.traces == 2 and not f.stats.live
+    assert "which is among the arguments twice" in f.stats.live
     inner = grad(lambda s: grad(reach)(arm([0.1 * s, 0.2 * s, 0.3 * s])).joints[0].angle)
     np.testing.assert_allclose(inner(1.0), -np.sum(np.cos(heading) * heading))
     tied = types.SimpleNamespace(one=Own(2.0, B))

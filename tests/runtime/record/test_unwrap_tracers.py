@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.autograd import grad
-from tracegrad.codegen.cpu.program import Program
-from tracegrad.runtime.paths.dispatcher import FunctionDispatcher
 from tracegrad.runtime.record.unwrap_tracers import Settled
 from tracegrad.runtime.state.state_plan import StatePlan
-from tracegrad.tracer.ir.graph import Graph
 from tracegrad.tracer.record.array import TracedArray, wrap
 from tracegrad.tracer.record.integers import Integers
 from tracegrad.tracer.record.recorder import Recorder, recording
@@ -154,23 +150,6 @@ def test_where_a_run_keeps_nothing_its_state_is_not_walked(plain, monkeypatch):
     monkeypatch.setattr(StatePlan, "snapshot", None)
     f(X + 1)
     assert f.stats.live
-
-
-def test_what_compiled_functions_know_of_their_calls_is_not_searched(monkeypatch, analysed):
-    """They are kept in defaults and attributes, each with all that it has recorded."""
-    f = np.linalg.norm
-    for _ in range(3):
-        f = grad(lambda x, f=f: np.sum(f(x)))
-        f(X)
-    inside, kinds = Settled.inside, set()
-
-    def noted(self, value, depth=0):
-        kinds.add(type(value))
-        return inside(self, value, depth)
-
-    monkeypatch.setattr(Settled, "inside", noted)
-    grad(lambda x, f=f: np.sum(f(x)))(X)
-    assert {type(f), FunctionDispatcher} <= kinds and not kinds & {Program, Graph}
 
 
 def test_the_books_of_a_run_are_not_searched():

@@ -24,7 +24,7 @@ def widest(fn, *args):
     f = compile_grad(fn)
     call = flatten(args, {}, f._dispatcher.static)
     plan = f._dispatcher.plans.get(call)
-    graph = record(fn, call, Mode(VALUE), plan, plan.snapshot(call.objects)).graph
+    graph = record(fn, call, Mode(VALUE), plan).graph
 
     def most(nodes):
         sizes = [0]

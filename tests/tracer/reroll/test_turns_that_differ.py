@@ -276,7 +276,6 @@ def test_objects_of_the_users_in_a_loop_are_seen():
     f = compile_grad(fn)
     for _ in range(3):
         np.testing.assert_allclose(f.value_and_grad(V)[0], fn(V), rtol=1e-12)
-    assert "__radd__" in str(f.explain(V, level="all"))
 
 
 @pytest.mark.parametrize(

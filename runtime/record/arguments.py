@@ -8,11 +8,12 @@ the run has done to the copies a replay does to the caller's containers (``effec
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,12 @@ from ...tracer.ir.site import at_site
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
-from ..state.state_graph import StateNode
 from ..state.values import distinct
 from ..tensor_library import TENSORS
 from .plain_objects import is_object, kept_results
 from .trees import may_change, one_level
+
+_MOST_SEEN = 100_000  # objects that are looked through for a container
 
 
 def positional_names(fn: Callable[..., Any] | None) -> list[str]:
@@ -102,6 +104,7 @@ class Arguments:
             self.args, self.kwargs = self._build(original, tree, 0, "", "")
         for container in self.containers:
             container.before = _contents(container.given)
+        self._at_first = [(c, contents(c.original)) for c in self.containers if c.given is not c.original]
 
     def _build(self, value: Any, spec: Any, start: int, name: str, at: str | None) -> Any:
         if spec.kind == optree.PyTreeKind.LEAF:
@@ -156,25 +159,32 @@ class Arguments:
         """Whether the function was given a copy of a container."""
         return any(c.given is not c.original for c in self.containers)
 
-    def found_outside(self, nodes: Iterable[StateNode]) -> list[tuple[Container, StateNode, Any]]:
-        """(container, node, what is in it) of the containers that the function was given copies of, and finds outside,
-        too."""
+    def refuse_two_ways(self, names: Iterable[Any]) -> None:
+        """An error where code that has no source has changed a container that it was given a copy of, and may also find
+        it by the *names* of its globals and free variables: no frame tells of what is done there."""
         copied = {id(c.original): c for c in self.containers if c.given is not c.original}
-        both = [(copied[id(node.obj)], node) for node in nodes if id(node.obj) in copied] if copied else []
-        return [(c, node, contents(c.original)) for c, node in both]
-
-    def refuse_two_ways(self, both: Sequence[tuple[Container, StateNode, Any]], written: Collection[int] = ()) -> None:
-        """An error where the run has changed one of *both*, by one way or the other: by the copy, the container itself,
-        or the copy of the state, whose original is among *written*, by id."""
-        for c, node, before in both:
-            there = id(c.original) in written or not same_contents(before, contents(c.original))
-            if there or not same_contents(c.before, _contents(c.given)):
+        same = all(same_contents(c.before, _contents(c.given)) for c in copied.values())
+        if (same and self._untouched()) or not copied:
+            return
+        waiting, seen = list(names), set[int]()
+        while waiting and len(seen) < _MOST_SEEN:
+            value = waiting.pop()
+            if id(value) in copied:
+                name = copied[id(value)].name
                 raise MutationError(
                     at_site(
-                        f"`{c.name}`, of which gradients are taken, is also found as `{node.label}`, and is written "
-                        "into: what is done to it by one way is not seen by the other; use the argument alone"
+                        f"`{name}`, of which gradients are taken, is also found from outside, and is written into by "
+                        "code without a source: what is done to it by one way is not seen by the other; use the "
+                        "argument alone"
                     )
                 )
+            if id(value) not in seen and not isinstance(value, ModuleType):
+                seen.add(id(value))
+                waiting += gc.get_referents(value)
+
+    def _untouched(self) -> bool:
+        """Whether the caller's own containers are as they were."""
+        return all(same_contents(before, contents(c.original)) for c, before in self._at_first)
 
     def _changed(self) -> list[Container]:
         """The containers that the run has changed."""

@@ -51,7 +51,6 @@ from .differentiable import (
     unconnected_text,
 )
 from .effects import Effects
-from .identity import first_of_each
 from .outputs import Output, data_made, data_of, flatten_result, packed
 from .recording import Held, Recording, UserRun, are_twins
 from .rows import weakened
@@ -101,8 +100,6 @@ def _derive(
     names = leaf_names(fn, call)
     try:
         wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
-        if plan.asks_identity:
-            first_of_each(call, wrt, names)
         recorder = _recorder(run, HOST if call.device is None else Unwatched(require_cuda("a call on the device")))
         recorder.known_capacities = capacities
         values = map(recorder.backend.asarray, [*call.operands, *captured])

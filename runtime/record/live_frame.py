@@ -23,7 +23,7 @@ from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor, Transparen
 from ...tracer.ir.aval import SUPPORTED
 from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import STAND_INS, TracedArray, is_traced, to_atom, wrap_array
+from ...tracer.record.array import STAND_INS, TracedArray, is_traced, to_atom, truth_of, wrap_array
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, is_traced_at, made
 from ...tracer.record.recorder import current_recorder
@@ -55,6 +55,7 @@ _COMPARED = {
     "eq": ("", ""),
     "ne": ("", ""),
 }
+_TRUTHS = {TracedArray, bool, np.bool_}
 _SEQUENCES = (list, tuple, str, bytes)  # whose + and * come after the other operand's methods
 
 
@@ -84,9 +85,28 @@ class LiveFrame(Transparent):
     def result(self, x: Any, /) -> Any:
         return made_at(x, sys._getframe(1)) if type(x) in _ARRAYS else x
 
+    # ---- names
+
+    def load_global(self, name: str, /) -> Any:
+        return self.run.given_for(super().load_global(name))
+
+    def store_global(self, name: str, value: Any, /) -> Any:
+        self.run.written.item(self.globals_, name)
+        return super().store_global(name, value)
+
+    def load_free(self, name: str, /) -> Any:
+        return self.run.given_for(super().load_free(name))
+
+    def store_free(self, name: str, value: Any, /) -> Any:
+        self.run.written.container(self.cells[name])
+        return super().store_free(name, value)
+
     # ---- attributes
 
     def attr(self, a: Any, name: str, /) -> Any:
+        return self.run.given_for(self._attribute(a, name))
+
+    def _attribute(self, a: Any, name: str) -> Any:
         kind = type(a)
         if kind in PLAIN or issubclass(kind, type | super):
             return self._of_value(a, kind, name)
@@ -145,6 +165,7 @@ class LiveFrame(Transparent):
         elif raw is not MISSING and (setter := run.method(raw, "__set__")) is not None:
             setter(a, value)
         else:
+            run.written.attribute(a, name)
             setattr(a, name, value)
 
     def del_attr(self, a: Any, name: str, /) -> None:
@@ -155,9 +176,9 @@ class LiveFrame(Transparent):
 
     def item(self, a: Any, index: Any, /) -> Any:
         if type(a) in PLAIN:
-            return a[index]
+            return self.run.given_for(a[index])
         get = self.run.method(a, "__getitem__")
-        found = a[index] if get is None else get(index)
+        found = self.run.given_for(a[index] if get is None else get(index))
         return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found  # of np.r_
 
     def set_item(self, value: Any, a: Any, index: Any, /) -> None:
@@ -171,6 +192,7 @@ class LiveFrame(Transparent):
                 unrecordable.discard(refused)
                 raise MutationError.here(_SHARED) from error
         elif type(a) in PLAIN or (put := self.run.method(a, "__setitem__")) is None:
+            self.run.written.container(a)
             a[index] = value
         else:
             put(index, value)
@@ -244,7 +266,10 @@ class LiveFrame(Transparent):
 
     def _in_place(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
         if type(a) in PLAIN and type(b) in PLAIN:
+            if type(a) in (list, dict, set):
+                self.run.written.container(a)
             return plain(a, b)
+        self.run.written.container(a)
         method = self.run.method(a, f"__i{name.rstrip('_')}__")
         if method is not None and (found := method(b)) is not NotImplemented:
             return found
@@ -257,6 +282,20 @@ class LiveFrame(Transparent):
         return plain(a) if method is None else method()
 
     # ---- questions and texts
+
+    def is_(self, a: Any, b: Any, /) -> bool:
+        if a is None or b is None:
+            return a is b
+        a, b = [self.run.originals.get(id(x), x) for x in (a, b)]
+        if a is b:
+            return True
+        kinds = {type(a), type(b)}
+        if TracedArray in kinds and kinds <= _TRUTHS:
+            a, b = [truth_of(x) if type(x) is TracedArray else x for x in (a, b)]
+        return a is b
+
+    def is_not(self, a: Any, b: Any, /) -> bool:
+        return not self.is_(a, b)
 
     def test(self, x: Any, /) -> bool:
         if type(x) in PLAIN:

@@ -15,7 +15,6 @@ import operator
 import types
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,18 +25,19 @@ from ...tracer.bytecode.shown_names import (
     CALLED_AS,
     METHODS_OF,
     SOMETIMES,
-    calling_frame,
     is_for_lists,
+    shown,
 )
 from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import is_traced
+from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
 from .live_frame import ANSWERS, PLAIN, TRACED, LiveFrame
+from .written_places import WrittenPlaces
 
 _NAMES = {id(getattr(builtins, name)): name for name in CALLED if hasattr(builtins, name)}
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
@@ -55,6 +55,8 @@ _KEEPING = frozenset((
     "tracegrad.tracer.rules.host_code",  # whose code runs in each call
 ))  # fmt: skip
 _MOST_DEEP = 4
+_HEAP_TYPE = 1 << 9  # made by a class statement
+_Cached: Any = functools._lru_cache_wrapper
 #: builtins that ask an object by a special method, and what they do with its answer
 _ASKING: dict[int, str] = {
     id(len): "__len__", id(str): "__str__", id(repr): "__repr__", id(abs): "__abs__", id(bool): "__bool__",
@@ -72,31 +74,29 @@ _GOING_THROUGH = {
 
 
 class LiveRun:
-    """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object."""
+    """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object.
 
-    def __init__(
-        self, trust: Trust, shows: Callable[[], AbstractContextManager[Any]] | None = None,
-        told: Callable[[types.FrameType, Any], None] | None = None,
-    ) -> None:  # fmt: skip
-        """:param shows: makes a context in which frames of code without a source are shown names; None: one is open.
-        :param told: is told of functions in C, and of the frames that call them."""
-        self._trust, self._shows, self._told = trust, shows, told
-        self._open = ExitStack()
+    :param originals: by id of what the function was given, the caller's object in whose place it is."""
+
+    def __init__(self, trust: Trust, originals: dict[int, Any]) -> None:
+        self._trust, self.originals = trust, originals
+        self.given: dict[int, Any] = {}  # id of a container of the caller's -> what the function was given for it
+        self.written = WrittenPlaces()
         self.stands_for: dict[int, Any] = {}
         self.called: Any = None  # the last function that a copy has called, for messages
-        self.has_given = False  # copies to code that is not converted
+        self.has_given = False  # copies to code that is not converted, or it runs such code
+        self.unseen = False  # whether it runs code without a source
         self._ready: dict[int, Any] = {}  # id of a function of the user's, which is kept -> its copy
         self._copies: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
 
-    def __enter__(self) -> LiveRun:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.close()
+    def given_for(self, value: Any) -> Any:
+        """*value*; of a container among the arguments what the function was given for it: two ways to one object."""
+        return self.given.get(id(value), value) if self.given else value
 
     def end(self) -> None:
         """Let go of the user's objects: generators that the run has begun may go on."""
         self.stands_for, self._copies, self._ready, self.called = {}, {}, {}, None
+        self.given, self.written = {}, WrittenPlaces()
 
     # ---- functions
 
@@ -105,18 +105,20 @@ class LiveRun:
         return type(fn) is types.FunctionType and not (is_copy(fn) or self._trust.owns(fn))
 
     def copy_of(self, fn: types.FunctionType) -> Any:
-        """The copy of a function of the user's; the function itself where there is none: its frames are shown names."""
+        """The copy of a function of the user's; the function itself where there is none."""
         known = self._copies.get(id(fn))
         if known is not None:
             return known[1]
         copy = convert(fn.__code__, direct=True)
         if isinstance(copy, NotConverted):
-            if self._shows is not None:
-                self._open.enter_context(self._shows())
-            self._shows = None
-            return self._known(fn, fn)
+            self.has_given = self.unseen = True  # nobody tells of what it writes
+            return self._known(fn, shown(fn, self._found))
         made = copy.function_of(fn, LiveFrame(self, fn))
         return self._known(fn, made)
+
+    def _found(self, value: Any, called: bool) -> Any:
+        """What code without a source finds, or has *called*, for *value* among its globals."""
+        return self.copy_of(value) if called and self.is_users(value) else self.given_for(value)
 
     def _known(self, value: Any, made: Any) -> Any:
         self._copies[id(value)] = value, made
@@ -185,20 +187,26 @@ class LiveRun:
                     return partial(f, *args, **kwargs)
             elif kind is partial:
                 return self.prepared(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+            elif kind is _Cached:
+                self.written.cache(f)
             elif issubclass(kind, type) and self._is_followed(f):
                 return partial(self._make, f, *args, **kwargs)
             elif kind is types.BuiltinFunctionType and type(f.__self__) in _INERT and f.__name__ != "sort":
+                if args or kwargs:
+                    self.written.container(f.__self__)
                 return partial(f, *args, **kwargs)  # a method of a container or a text
             elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
                 return partial(method, *args, **kwargs)
+        if f in (operator.is_, operator.is_not) and len(args) == 2:
+            return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
+        if f is isinstance and len(args) == 2 and type(args[0]) is TracedArray:
+            return partial(_is_instance, *args)
         if args and id(f) in _ASKING and len(args) < 3 and (method := self._asked(f, args[0])) is not None:
             return partial(method, *args[1:], **kwargs)
         return self._outside(f, known, args, kwargs)
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""
-        if self._told is not None and known is None and type(f) in _C_FUNCTIONS:
-            self._told(calling_frame(1), f)
         if id(f) in _GOING_THROUGH and not (f in (min, max) and len(args) > 1):
             args, these = list(args), _GOING_THROUGH[id(f)]
             args[these] = [x if type(x) in PLAIN else self.iterable(x) for x in args[these]]
@@ -207,6 +215,9 @@ class LiveRun:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
             kwargs = {name: self.handed(x, calls) for name, x in kwargs.items()} if kwargs else kwargs
         if known is None:
+            shares = self.written.handed([*args, *kwargs.values()])
+            if shares and isinstance(f, type) and f.__flags__ & _HEAP_TYPE:
+                return partial(self.written.making, f, *args, **kwargs)
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)
         return partial(known, *args, **kwargs)
 
@@ -290,6 +301,10 @@ class LiveRun:
 
     # ---- values for code that is not converted
 
+    def prepares(self, rule: Any) -> Any:
+        """A function of ours that calls one of the user's, as one that calls its copy."""
+        return self.handed(rule, _OURS)
+
     def handed(self, value: Any, calls: str, depth: int = 0) -> Any:
         """*value* for code that is not converted and *calls* what it is given: functions of the user's as their copies;
         functions in C, for Python's own, as those that know traced values."""
@@ -343,6 +358,13 @@ class LiveRun:
     def _iterator(self, it: Any) -> Any:
         step: Callable[[], Any] = self.method(it, "__next__")
         return _OverUsers(it, step)
+
+
+def _is_instance(value: TracedArray, kinds: Any) -> bool:
+    """``isinstance``, which protocols (``SupportsIndex``) answer by the attributes of the value's class."""
+    if isinstance(kinds, tuple):
+        return any(_is_instance(value, kind) for kind in kinds)
+    return issubclass(class_of(value), kinds) if getattr(kinds, "_is_protocol", False) else isinstance(value, kinds)
 
 
 def _next(method: Any, *default: Any) -> Any:

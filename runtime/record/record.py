@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of functions)
-from ...tracer.bytecode.array_places import written
 from ...tracer.control.arms import Choices
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
@@ -42,7 +41,6 @@ from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Options, Retry, chosen_anew
 from ...tracer.record.undecided import Undecided
-from ...tracer.reroll.loop_monitor import note_questions
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
@@ -50,7 +48,7 @@ from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take
 from ..mode import VALUE, Mode
 from ..state.rebuild import Pictures, changed_containers, grown_lists
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
+from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import explain_lists, positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
@@ -58,9 +56,9 @@ from .derive import answers_of, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects, OtherEffects, find_effects
 from .held_values import HeldError, refuse_held, refuse_kept
-from .identity import captured_refusal, first_of_each, refuse_floats
 from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text, returned
+from .reached_code import ReachedCode
 from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
@@ -68,7 +66,6 @@ from .unwrap_tracers import (
     PlainKeys,
     Settled,
     held_elsewhere,
-    is_end_noticed,
     is_raised_by_python,
     settle,
 )
@@ -126,24 +123,17 @@ def _record(
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
-    recorder.plain_truths, recorder.asks_identity = plan.asks_truth_identity, plan.asks_identity
     as_recorded = look is not None and look.as_recorded
-    if not in_pieces and not as_recorded and not plan.sets_float_errors:
-        note_questions(recorder)
     recorder.rolls = not in_pieces
-    recorder.trusts = plan.trusts
-    recorder.numbers_in_code = lambda: plan.floats(())
+    recorder.trusts, recorder.rows_apart = plan.trusts, plan.rows_apart
+    code = cache(lambda: ReachedCode(fn, plan.trust))
+    recorder.numbers_in_code = lambda: code().floats()
+    recorder.names_written = lambda: code().names_written()
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
-    first = {**(first_of_each(call, wrt, names) if plan.asks_identity else {}), **call.repeated}
-    if plan.asks_identity:
-        state = plan.reached(call.objects, whole=True)
-        refuse_floats(call, numbers_compared(state, float), names)
-        recorder.plain_truths |= bool(numbers_compared(state, bool, np.bool_))
-        _refuse_captured(call, state)
-        del state  # the run may be asked whether an object is still there
+    first = call.repeated
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
             inputs[k], traced = traced_argument(integers, leaf, kind, names[k], k)
@@ -154,36 +144,30 @@ def _record(
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
     unrecordable.clear()
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
-    recorder.rows_apart = plan.rows_apart
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
-        recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
         given = call.arguments_over(leaves, positional_names(fn), wrt)
         plain = Settled(lambda value: _number(value, recorder), given.originals)
         plain.run, plain.own_code = recorder.outermost(), True
         recorder.originals = given.originals
-        before = [] if plan.leaves is False else plan.reached(call.objects)
-        both = given.found_outside(before)
-        if is_end_noticed(before):  # of an object that the run lets go
-            before = []
-        recorder.watch = plan.shown  # rules of derivatives are no copies
         holders, left, out, ended = Holders(recorder, given), True, None, False
         kept: Any = None
         write = partial(given.write_back, plain)
+        live = LiveRun(plan.trust, given.originals)  # whose copies live until all is settled
+        live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
+        plain.copies, recorder.prepares = live.stands_for, live.prepares
 
         def reached() -> None:
             plain(tuple(recorder.handed))
-            settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+            live.written.settle(plain)
 
-        live = LiveRun(plan.trust, plan.shown)  # whose copies live until all is settled
-        plain.copies = live.stands_for
         holders.begin()
         try:
-            with live:
-                out = live.call(fn, *given.args, **given.kwargs)
+            out = live.call(fn, *given.args, **given.kwargs)
+            if live.unseen:
+                given.refuse_two_ways(code().found)
             out = unlabelled(out) if wrt else out
-            given.refuse_two_ways(both)
             held = any(array() is not None for array in recorder.made)
-            left = given.copies or held or live.has_given or not holders.only([out])
+            left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])
             if recorder.hashed:
                 out = PlainKeys(plain)(out)
             if left:
@@ -211,8 +195,8 @@ def _record(
                         surely(reached)
                         raise
                     finally:
-                        looks, lost = ended or plan.writes_by_name or plan.hides, plan.leaves is False
-                        if not lost and looks:
+                        lost = False
+                        if ended or live.has_given:
                             lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
                             if lost and gc.collect(1):  # it was garbage, perhaps
                                 lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
@@ -220,7 +204,6 @@ def _record(
                             with _without_values():
                                 holders.settle(plain, out)
                         kept = refuse_kept(name_of(fn), plain.unsettled)
-                plan.leaves = left or bool(plan.leaves)
                 live.end()
         if kept is not None and ended:
             raise kept
@@ -380,7 +363,7 @@ def _run_frozen(
     both = given.found_outside(snapshot.graph.nodes)
     new_attributes = NewAttributes(snapshot.graph.nodes)
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
-    live = LiveRun(plan.trust, told=watch.called)
+    live = LiveRun(plan.trust, {})
     plain.copies = live.stands_for
 
     def settled() -> tuple[Snapshot, list[str]]:
@@ -586,14 +569,6 @@ def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[
 def _unseen(watch: Watch, substitution: Substitution) -> bool:
     unseen = watch.fails or any(reason.code is Refusal.CALLS_UNSEEN for reason in watch.reasons)
     return unseen and substitution.hides
-
-
-def _refuse_captured(call: Call, state: Iterable[StateNode]) -> None:
-    """An error where an argument is an array that the function reads from outside as it is."""
-    data = {id(x) for x in call.data}
-    for node in state:
-        if node.kind == "array" and node.sub and id(node.obj) in data:
-            raise captured_refusal(node.label)
 
 
 def _number(value: TracedArray, recorder: Recorder) -> Any:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...tracer.bytecode.concretize import called_path
-from ...tracer.bytecode.shown_names import asks, nested, release, show
+from ...tracer.bytecode.shown_names import nested
 from ...tracer.convert.copies import original_code
 from ...tracer.ir.forks import when_alone
 from ...tracer.ir.interrupts import kept
@@ -57,6 +57,18 @@ _SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name 
 _FOR_THE_USER = (constants.__name__, made_in_code.__name__)  # from which NumPy is called in the user's name
 
 is_internal(__file__)  # the first time it asks the finders of modules, whose Python no run may call
+
+
+def asks(*_: Any) -> bool:
+    return False
+
+
+def release() -> None:
+    return None
+
+
+def show(_: Any) -> None:
+    return None
 
 
 class Watch:

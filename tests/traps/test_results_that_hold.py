@@ -189,7 +189,7 @@ def test_beside_a_loss(name):
         assert repr(look(found)) == repr(look(function(x)))
 
 
-@pytest.mark.parametrize("name", LATER.keys() - WAITING.keys())
+@pytest.mark.parametrize("name", [name for name in LATER if name not in WAITING])
 def test_beside_a_loss_it_is_refused_where_it_is_returned(name):
     function, _ = LATER[name]
     compiled = compile_grad(lambda x: (np.sum(x * x), function(x)), has_aux=True)

@@ -552,17 +552,21 @@ def test_the_search_for_holders_leaves_alone_what_is_known_of_them(monkeypatch, 
     monkeypatch.setattr(Holders, "settle", seen)
     state = types.SimpleNamespace(last=None, all=[])
 
+    space: dict = {"SimpleNamespace": types.SimpleNamespace, "state": state}
+    exec(  # which tells nobody of what it does
+        "def keep(kept, total, first):\n"
+        "    if kept == 'attribute': state.last = (1, total)\n"
+        "    elif kept == 'list': state.all.append([total, first])\n"
+        "    elif kept == 'object': state.last = SimpleNamespace(total=total)\n"
+        "    else: state.last = iter([total, first])\n",
+        space,
+    )
+    keep = space["keep"]
+
     def f(x):
-        vars(state)["time"] = time.time()  # under a name that is not known
+        vars(state)["time"] = time.time()
         total = np.sum(x)
-        if kept == "attribute":
-            state.last = (1, total)
-        elif kept == "list":
-            state.all.append([total, x[0]])
-        elif kept == "object":
-            state.last = types.SimpleNamespace(total=total)
-        else:
-            state.last = iter([total, x[0]])
+        keep(kept, total, x[0])
         return sorted([total * total, x[0]])
 
     g = compile_grad(f)

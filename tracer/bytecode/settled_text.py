@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..ir.site import is_internal
 from .concretize import UNKNOWN, Path, called_path, instructions_of, offset_of, resolve
-from .shown_names import CALLED_AS, is_shown, shown_builtins
+from .shown_names import CALLED_AS, RECORDED_BUILTINS
 from .stack_flow import StackFlow
 from .versions import PYTHON
 
@@ -101,7 +101,7 @@ def _is_place(end: End, frame: Any, places: Collection[tuple[Any, str]], depth: 
     """*depth*: calls and returns through which the text has come to *frame*."""
     if end.kind == PRINT:
         to_file = not end.path or type(_found(end.path, frame)) in REPORTERS
-        return to_file and is_shown(frame) and resolve(_PRINT, frame) is print
+        return to_file and frame.f_builtins is RECORDED_BUILTINS and resolve(_PRINT, frame) is print
     if end.kind in (RETURNED, YIELDED):
         return depth < _MAX_CALLS and _returned(end, frame, places, depth + 1)
     if end.kind == CALLED:
@@ -120,7 +120,7 @@ def _is_place(end: End, frame: Any, places: Collection[tuple[Any, str]], depth: 
             path = (*end.path, ("attr", end.name))
             return _is_place(end._replace(kind=CALLED, path=path, name=""), frame, places, depth)
         function = vars(owner).get(end.name) if isinstance(owner, ModuleType) else owner
-        return is_shown(frame) and id(function) in CALLED_AS and function.__module__ in _REPORTING
+        return frame.f_builtins is RECORDED_BUILTINS and id(function) in CALLED_AS and function.__module__ in _REPORTING
     return owner is not UNKNOWN and (id(owner), end.name) in places
 
 
@@ -156,7 +156,7 @@ def _goes_to_places(end: End, frame: Any, places: Collection[tuple[Any, str]], d
     known |= {name: cell.cell_contents for name, cell in outer if cell != CellType()}
     space = function.__globals__
     callee = SimpleNamespace(
-        f_code=code, f_globals=space, f_back=frame, at=end.at, f_builtins=shown_builtins(code, space),
+        f_code=code, f_globals=space, f_back=frame, at=end.at, f_builtins=RECORDED_BUILTINS,
         f_locals={name: x for name, x in known.items() if x is not UNKNOWN and name not in _stored(code)},
     )  # fmt: skip
     return _are_places(_ends_of_parameter(code, name, end.inside), callee, places, depth)

@@ -1,38 +1,31 @@
-"""Builtins as recorded code sees them.
+"""Builtins and modules as recorded code sees them.
 
-``type(t)`` and ``float(t)`` are answered by C from the object itself, which is our stand-in: no method of it is asked.
-So a frame of recorded code that uses such a name is shown other builtins when it begins (``show``, called for each
-new frame while a run is recorded).  There a name that is *called* is the function of ``CALLED``, which answers for the
-value that the caller passed; as a value (``type(x) is float``, ``isinstance(x, float)``) it is Python's own, or that of
-``VALUES``.  Nothing of the user's is changed: functions, globals and the real builtins stay as they are.
+``type(t)`` and ``float(t)`` are answered by C from the object itself, which is our stand-in: no method of it is
+asked.  A name that recorded code *calls* is the function of ``CALLED``, which answers for the value that the caller
+passed; as a value (``type(x) is float``, ``isinstance(x, float)``) it is Python's own, or that of ``VALUES``.
+Functions of modules (``np.zeros(n)``) are those of ``CALLED_OF``.  Some count only in calls where the code shows that
+they are given a list.
 
-Where such code calls a function of a module by name (``np.zeros(n)``), its frame is shown other globals in the same
-way, which know the functions of ``CALLED_OF``; where it imports the module itself, it gets a stand-in for that.  Some
-count only in calls where the code shows that they are given a list.
-
-The pointer to its builtins lies in the interpreter's frame, beside that to its globals; where it is not found there,
-nothing is shown."""
+Copies of the user's code (``tracer/convert``) find these functions by what is called.  Code without a source has no
+copy: it runs over globals and builtins that know them (``shown``).
+"""
 
 from __future__ import annotations
 
 import builtins
-import ctypes
 import dis
-import gc
 import inspect
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from ..ir.forks import lock
 from ..ir.interrupts import kept
 from ..ir.site import FOR_THE_USER
 from .concretize import Called, instructions_of
-from .versions import PYTHON
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
@@ -47,10 +40,6 @@ _names: set[str] = set()  # of the functions that any call finds
 _REAL = vars(builtins)
 _OWN = dict(_REAL)  # as they were at import: what someone has put in their place since is found as it is
 _IS_OP = dis.opmap["IS_OP"]
-_WORD = ctypes.sizeof(ctypes.c_void_p)
-_FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
-_GLOBALS_OF_FUNCTION = object.__basicsize__
-_MOST_WORDS = 8  # how far down in the interpreter's frame the builtins may lie
 
 
 def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: bool = False) -> None:
@@ -67,7 +56,6 @@ def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: 
         plain = getattr(module, name)
         CALLED_AS[id(plain)] = plain, function
     _counting.cache_clear()
-    _global_calls.cache_clear()
 
 
 def show_module(above: ModuleType, name: str, module: ModuleType) -> None:
@@ -103,12 +91,18 @@ def _following(code: CodeType, at: int) -> bytes:
 class _Globals(dict):
     """The globals of a frame, read from those *below*; the contents are read by C alone."""
 
-    def __init__(self, below: dict[str, Any]) -> None:
+    def __init__(self, below: dict[str, Any], found: Callable[[Any, bool], Any]) -> None:
         super().__init__((name, below[name]) for name in READ_BY_C if name in below)
-        self._below = below
+        dict.__setitem__(self, "__builtins__", RECORDED_BUILTINS)
+        self._below, self._found = below, found
 
     def __getitem__(self, name: str) -> Any:
-        return as_called(self._below[name], sys._getframe(1))
+        value, frame = self._below[name], sys._getframe(1)
+        known = as_called(value, frame)
+        if known is not value:
+            return known
+        called = _called(frame.f_code).get(frame.f_lasti)
+        return self._found(value, called is not None and not called.through)
 
     def __contains__(self, name: object) -> bool:
         return name in self._below
@@ -227,20 +221,6 @@ def _counting(code: CodeType) -> dict[int, Called]:
     return {at: c for at, c in found.items() if c.takes_list or not c.through or c.through[-1] in _names}
 
 
-def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
-    """Whether *code* calls what ``CALLED_OF`` and ``CALLED_AS`` know, by names of its globals *space*, and does nothing
-    else with these than read names."""
-    for name, called in _global_calls(code):
-        value = space.get(name)
-        known = CALLED_AS.get(id(value))
-        if known is not None and known[0] is value and _leads(called.through, known[1]) and _counts(known[1], called):
-            return True
-        of = CALLED_OF.get(id(value))
-        if of is not None and called.through and _is_known(of, called):
-            return True
-    return False
-
-
 def _is_known(of: tuple[Any, Any], called: Called) -> bool:
     """Whether a call of what the attributes of a module lead to is answered by ours, which is that of the
     last name unless someone has put another one there."""
@@ -258,15 +238,6 @@ def _is_known(of: tuple[Any, Any], called: Called) -> bool:
 
 def _counts(ours: Any, called: Called) -> bool:
     return called.takes_list or id(ours) not in _for_lists
-
-
-@lru_cache(maxsize=4096)
-def _global_calls(code: CodeType) -> frozenset[tuple[str, Called]]:
-    """(name, call) of what *code* calls by names of its globals."""
-    if not _reads_only(code):
-        return frozenset()
-    found = instructions_of(code)
-    return frozenset((found.all[found.index[at]].argval, called) for at, called in _counting(code).items())
 
 
 @lru_cache(maxsize=4096)
@@ -324,30 +295,13 @@ def _import(name: str, *args: Any, **kwargs: Any) -> Any:
     return _module(found) if id(found) in CALLED_OF and CALLED_OF[id(found)][0] is found else found
 
 
-@lru_cache(maxsize=4096)
-def _imports(code: CodeType) -> frozenset[str]:
-    """The modules that *code* imports."""
-    return frozenset([i.argval for i in instructions_of(code).all if i.opname == "IMPORT_NAME"])
-
-
 _MODULES_OF_VALUES = frozenset(("math", "cmath", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
 _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
-_lock = lock()
-_spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
-_passing: list[_Globals] = []  # over the globals of no module, shown since the last `release`
-_OVER = "__tracegrad_globals__"  # the name in such globals of what is shown over them
 RECORDED_BUILTINS = _Shown(_REAL)
 dict.__setitem__(RECORDED_BUILTINS, "__import__", _import)  # which C reads
-
-
-def asks(code: CodeType, space: dict[str, Any]) -> bool:
-    """Whether a frame of *code*, with the globals *space*, is to be shown other names."""
-    if not (CALLED.keys() - SPARED).isdisjoint(code.co_names) or _calls_by_name(code, space):
-        return True
-    return any(id(sys.modules.get(name)) in CALLED_OF for name in _imports(code))
 
 
 @lru_cache(maxsize=4096)
@@ -356,94 +310,13 @@ def nested(code: CodeType) -> tuple[CodeType, ...]:
     return (code, *[found for const in code.co_consts if isinstance(const, CodeType) for found in nested(const)])
 
 
-def show(frame: FrameType) -> None:
-    """Show *frame*, which has just begun, the names of recorded code."""
-    if _offset is None or frame.f_builtins is not _REAL:
-        return
-    inner = ctypes.c_size_t.from_address(id(frame) + _FRAME).value
-    place = ctypes.c_size_t.from_address(inner + _offset)
-    if place.value != id(_REAL):
-        return
-    place.value = id(RECORDED_BUILTINS)  # a borrowed reference, to what lives as long as the process
-    space = frame.f_globals
-    if type(space) is dict and _calls_by_name(frame.f_code, space):
-        ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(_globals_over(space))
-
-
-def _globals_over(space: dict[str, Any]) -> _Globals:
-    """The globals that frames are shown in place of *space*, and borrow: they live as long as these do."""
-    known = _spaces.get(id(space))
-    if known is not None and known._below is space:
-        return known
-    with _lock:  # frames of one thread would borrow what another one replaces
-        module = sys.modules.get(space.get("__name__", ""))
-        if module is not None and vars(module) is space:
-            return _spaces.setdefault(id(space), _Globals(space))  # which keeps *space*, and so its id
-        known = space.get(
-            _OVER
-        )  # of code that was executed (doctests, unpickled functions): nothing else lives as long
-        if type(known) is not _Globals or known._below is not space:
-            known = space[_OVER] = _Globals(space)
-        _passing.append(known)
-        return known
-
-
-def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
-    """The builtins that a frame of *code* will find, with the globals *space*."""
-    return RECORDED_BUILTINS if _offset is not None and asks(code, space) else _REAL
-
-
-def release() -> None:
-    """Give the functions that shown code has made their real globals, which are those of a run otherwise."""
-    with _lock:  # two threads that give a function its globals would count one reference twice
-        passing = {id(known): known for known in _passing}
-        _passing.clear()
-        for key in list(_spaces):
-            _release(_spaces[key])
-        while passing:
-            _release(passing.popitem()[1])
-
-
-def _release(space: _Globals) -> None:
-    if _references(space) > _UNSHARED:
-        for function in gc.get_referrers(space):
-            if type(function) is FunctionType and function.__globals__ is space:
-                real = space._below
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(real))
-                ctypes.c_size_t.from_address(id(function) + _GLOBALS_OF_FUNCTION).value = id(real)
-                ctypes.pythonapi.Py_DecRef(ctypes.py_object(space))
-
-
-def is_shown(frame: FrameType) -> bool:
-    """Whether *frame* finds the builtins of recorded code."""
-    return frame.f_builtins is RECORDED_BUILTINS
-
-
-def _find_offset() -> int | None:
-    """Where in the interpreter's frame the pointer to its builtins lies, behind that to its globals; None where that,
-    or the place of a function's globals, can't be told."""
-    if PYTHON is None or ctypes.c_size_t.from_address(id(show) + _GLOBALS_OF_FUNCTION).value != id(globals()):
-        return None
-    frame = sys._getframe()
-    inner = ctypes.c_size_t.from_address(id(frame) + _FRAME).value
-    if not 4096 < inner < 1 << 48 or inner % _WORD:
-        return None
-    words = (ctypes.c_size_t * _MOST_WORDS).from_address(inner)
-    for k in range(1, _MOST_WORDS):
-        if words[k] == id(_REAL) and words[k - 1] == id(frame.f_globals):
-            return k * _WORD
-    return None
-
-
-def _references(space: _Globals) -> int:
-    return sys.getrefcount(space)
-
-
-def _unshared() -> int:
-    """The references to the globals of shown frames where no function has them."""
-    held = [_Globals({})]
-    space = held[0]
-    return _references(space)
-
-
-_offset, _UNSHARED = _find_offset(), _unshared()
+def shown(fn: FunctionType, found: Callable[[Any, bool], Any]) -> FunctionType:
+    """*fn*, whose code has no source, over the names of recorded code; *found* gives what stands for another value that
+    it finds among its globals, and perhaps calls.  The function itself where it does more with its globals than read
+    them by name."""
+    if not _reads_only(fn.__code__):
+        return fn
+    made = FunctionType(fn.__code__, _Globals(fn.__globals__, found), fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
+    made.__doc__, made.__dict__ = fn.__doc__, fn.__dict__
+    return made

@@ -43,7 +43,7 @@ class BodyRecorder(Recorder):
         super().__init__()
         self.parent, self.length, self.what = parent, length, what
         self.span = length  # range of the step number, by which positions are bounded
-        self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
+        self.env, self.captured, self.prepares = parent.env, parent.captured, parent.prepares
         self.backend, self.rolls = parent.backend, True
         self.differentiates, self.differentiated = parent.differentiates, parent.differentiated
         self.choices = parent.choices

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.aval import BFLOAT16, BOOL
 from ..ir.errors import UnsupportedError, unrecordable
-from ..record.array import FUNCTIONS, METHODS, TracedArray, as_truth
+from ..record.array import FUNCTIONS, METHODS, TracedArray
 from ..record.constants import call_method
 from ..record.made_arrays import MadeArray
 from .index import basic_item
@@ -122,12 +122,10 @@ def _quick_number(ufunc: Any) -> Entry:
 
 
 def _quick_forward(ufunc: Any) -> Entry:
-    checked, divides, compares = ufunc in CHECKED, ufunc is not np.power, ufunc in COMPARE.values()
+    checked, divides = ufunc in CHECKED, ufunc is not np.power
     number = _quick_number(ufunc)
 
     def apply(self: TracedArray, other: Any) -> Any:
-        if compares and self._recorder.plain_truths and not self._atom.aval.shape:
-            return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
             return number(self._recorder, (self, other))
         return _asked(self._recorder, ufunc, (self, other), _NOTHING, _run_plain)
@@ -165,14 +163,14 @@ def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _quick_item(self: TracedArray, index: Any) -> Any:
-    if self._atom.aval.weak or (self._recorder.plain_truths and self._atom.aval.dtype.kind == "b"):
+    if self._atom.aval.weak:
         return None
     return _asked(self._recorder, None, (self, index), _NOTHING, _run_item)
 
 
 def _open_item(self: TracedArray, index: Any) -> Any:
     self.of_arrays("__getitem__")
-    return as_truth(call_method("__getitem__", self, index))
+    return call_method("__getitem__", self, index)
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from ..record.array import (
     HINTS,
     UFUNC_METHODS,
     TracedArray,
-    as_truth,
     class_of,
     in_c_order,
     outranks,
@@ -186,7 +185,7 @@ def strong(self: TracedArray, result: Any) -> Any:
         return result
     if result._atom.aval.weak:
         result = wrap(cast(result._atom, result.dtype), self._recorder)
-    return as_truth(result)
+    return result
 
 
 def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -299,7 +298,7 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
         if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
             return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
         if _acceptable(self, ufunc, other):
-            return as_truth(_operator(ufunc, (self, other)))
+            return _operator(ufunc, (self, other))
         if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
             return apply(self.number(), float(other))
         return NotImplemented

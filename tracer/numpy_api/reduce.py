@@ -19,7 +19,7 @@ from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, cast, cast_with_warning, like, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
-from ..record.array import UFUNC_METHODS, as_truth, to_atom, wrap, wrap_as
+from ..record.array import UFUNC_METHODS, to_atom, wrap, wrap_as
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
@@ -128,7 +128,7 @@ def _total(name: str) -> Callable[..., Any]:
 def _truth(name: str) -> Callable[..., Any]:
     read = lambda a, dtype: to_bool(atom_of(a))  # noqa: E731
     run = without_dtype(reduction(f"np.{name}", read, partial(reduce, name), neutral=name == "all"))
-    return implements(getattr(np, name), method=name)(lambda *args, **kwargs: as_truth(run(*args, **kwargs)))
+    return implements(getattr(np, name), method=name)(run)
 
 
 sum_of, prod_of, _any, _all = _total("sum"), _total("prod"), _truth("any"), _truth("all")

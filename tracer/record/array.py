@@ -49,11 +49,6 @@ WIDE = np.dtype("complex128")
 MAX_AXES = 64  # of an array, as NumPy has it
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
-_WAYS_IN = (  # files through which an operation of the user's goes
-    _ENTRIES,
-    *[os.path.join("numpy_api", name) for name in ("protocols.py", "reduce.py")],
-    os.path.join("record", "constants.py"),
-)
 RECORDED = " (recorded)"  # after the name of a file of NumPy's: its code is recorded as the user's is
 _SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
 _ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
@@ -766,18 +761,12 @@ def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
     return TracedArray(atom, recorder)
 
 
-def as_truth(found: Any) -> Any:
-    """*found*, what the user's operation gives, but NumPy's or Python's very truth value where it is one and code asks
-    by identity which."""
-    if type(found) is not TracedArray or not found._recorder.plain_truths:
-        return found
+def truth_of(found: Any) -> Any:
+    """NumPy's or Python's very truth value, where a traced value *found* is one; else *found* itself."""
     aval = found._atom.aval
     if aval.shape or aval.dtype.kind != "b" or (kind := class_of(found)) is np.ndarray:
         return found
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.endswith(_WAYS_IN) and frame.f_back is not None:
-        frame = frame.f_back
-    return found if is_own(frame.f_code.co_filename) else kind(bool(found))
+    return kind(bool(found))
 
 
 def wrap_array(atom: Atom, *, c_order: bool = True) -> TracedArray:

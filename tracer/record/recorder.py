@@ -134,7 +134,6 @@ class Recorder(Builder):
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         self.replaced: dict[int, Any] = {}  # id of what stands in the run for something from outside -> that
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
-        self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
         self.choices: Any = None  # the choices of the code that runs (control/arms.py)
         # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
         self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
@@ -143,7 +142,6 @@ class Recorder(Builder):
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
         self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
         self.defers = False  # whether arrays are made of which code may never ask more than a part (STAND_INS)
-        self.asks_identity = False  # whether code may ask which of two equal numbers a value is
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
         self.shown: list[Atom] = []  # floats that have left as text
@@ -173,7 +171,7 @@ class Recorder(Builder):
         self.hashed = False  # whether a traced number is, or may be, a key of a dict or a member of a set
         self.handed: list[Any] = []  # objects that libraries were given, with traced values in them
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
-        self.watch: Callable[[], Any] | None = None  # context for Python that an adjoint runs (ops/custom.py)
+        self.prepares: Callable[[Any], Any] | None = None  # the form of a function of rules that runs here
         self.open_loops: list[Any] = []  # marked iterations of the user's loops, the innermost last (loops/for_loop.py)
         self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
         self.spots: dict[Var, Any] = {}  # reads and writes at traced positions (buffers.py)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -204,8 +203,9 @@ class PythonRule(OwnRule):
         self, operands: Sequence[Atom], consts: Sequence[Atom], outs: Sequence[Var], given: Sequence[Atom]
     ) -> list[Atom | None]:
         recorder = require_recorder(f"the rule of {self.label}")
-        with recorder.watch() if recorder.watch is not None else nullcontext():
-            return _applied(self.layout, self.apply, operands, outs, given)
+        prepares = recorder.outermost().prepares
+        apply = self.apply if prepares is None else prepares(self.apply)
+        return _applied(self.layout, apply, operands, outs, given)
 
 
 class LaterRule(PythonRule):

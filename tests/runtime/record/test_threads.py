@@ -6,14 +6,12 @@ import sys
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import tracegrad
 from tracegrad import UnsupportedError, autograd, compile_grad
-from tracegrad.tracer.bytecode import shown_names
 
 X = np.array([1.0, 2.0, 3.0])
 
@@ -120,29 +118,6 @@ def test_tensors_of_a_step_may_be_computed_in_threads(pool):
         w.grad = None
         assert step(tracegrad.tensor(X + k)).item() == np.sum(X * (X + k))
         assert w.grad.tolist() == (X + k).tolist()
-
-
-@pytest.mark.parametrize("module", [True, False])
-def test_globals_that_frames_borrow_are_made_once(module, monkeypatch):
-    """Frames hold no reference to what they are shown: what a second thread made in its place was freed under them."""
-    both = threading.Barrier(2)
-
-    class Slow(shown_names._Globals):
-        def __init__(self, below):
-            with suppress(threading.BrokenBarrierError):
-                both.wait(0.2)
-            super().__init__(below)
-
-    space = {"__name__": "a_module_of_threads" if module else "no_module"}
-    if module:
-        made = types.ModuleType("a_module_of_threads")
-        monkeypatch.setitem(sys.modules, made.__name__, made)
-        space = vars(made)
-    monkeypatch.setattr(shown_names, "_Globals", Slow)
-    monkeypatch.setattr(shown_names, "_spaces", {})
-    with ThreadPoolExecutor(2) as found:
-        first, second = found.map(shown_names._globals_over, [space, space])
-    assert first is second is shown_names._globals_over(space)
 
 
 def test_functions_that_run_in_many_threads_at_once():

@@ -1,0 +1,55 @@
+"""The code that a function's names lead to: what can be told of a live run before it runs."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...tracer.bytecode.array_places import written
+from ..state.trust import Trust
+from ..state.values import is_empty
+
+_MOST = 400  # functions
+
+
+class ReachedCode:
+    """The code of *fn*, and that of the user's functions and classes that it finds by names, and they by theirs.
+
+    ``found``: the values of these names."""
+
+    def __init__(self, fn: Callable[..., Any], trust: Trust) -> None:
+        self._codes: dict[types.CodeType, None] = {}
+        self.found: list[Any] = []
+        waiting: list[Any] = [fn]
+        while waiting and len(self._codes) < _MOST:
+            value = waiting.pop()
+            if isinstance(value, type):
+                waiting += [x for x in vars(value).values() if isinstance(x, types.FunctionType)]
+                continue
+            value = getattr(value, "__wrapped__", getattr(value, "__func__", value))
+            if type(value) is not types.FunctionType or value.__code__ in self._codes or trust.owns(value):
+                continue
+            values = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
+            for code in _nested(value.__code__):
+                self._codes[code] = None
+                values += [value.__globals__[name] for name in code.co_names if name in value.__globals__]
+            self.found += values
+            waiting += values
+
+    def names_written(self) -> frozenset[str]:
+        """The names of what this code writes into: ``z[i] = ...``."""
+        return frozenset(name for code in self._codes for name in written(code))
+
+    def floats(self) -> set[float]:
+        """The floats that stand in this code."""
+        consts = [x for code in self._codes for x in code.co_consts]
+        parts = [part for x in consts for part in (x if type(x) in (tuple, frozenset) else (x,))]
+        return {float(x) for x in parts if isinstance(x, float)}
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _nested(const)

@@ -41,7 +41,6 @@ from ..runtime.record.trees import Source, make_function
 from ..runtime.state.state_graph import StateNode
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import distinct
-from ..tensors import harmless  # noqa: F401  (tells which of their functions change nothing)
 from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture, capturing, overlap
 from ..tensors.device import CPU, device, on_cuda
@@ -65,7 +64,6 @@ from ..tracer.record.recorder import Recorder
 from ..tracer.record.reports import filters
 from ..tracer.record.retry import Retry
 from ..tracer.record.shown_text import Shown, Texts
-from ..tracer.reroll.loop_monitor import note_questions
 from ..tracer.reroll.roll import rolled
 from .outside import Outside, tensor_of
 from .state_visitors import optimizer_numbers, tensor_facts
@@ -433,8 +431,6 @@ def recorder_of_tensors(capacities: Sequence[int], asks: bool) -> Recorder:
     recorder = Recorder()
     recorder.rolls = recorder.of_tensors = True
     recorder.known_capacities, recorder.call_method = capacities, call_method
-    if asks:
-        note_questions(recorder)
     return recorder
 
 

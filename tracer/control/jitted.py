@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.purity import COMPILED_FROM
 from ..bytecode.shown_names import (
     CALLED,
     CALLED_OF,
@@ -309,4 +308,3 @@ def _cfunc(jitted: Any, function: Callable[..., Any], args: tuple[Any, ...], kwa
 _RUNS: dict[str, Callable[..., Any]] = {
     "Dispatcher": _run, "CFunc": _cfunc, "DUFunc": call_vectorized, "GUFunc": call_generalized,
 }  # fmt: skip
-COMPILED_FROM.append(python_of)

@@ -485,11 +485,7 @@ class TracedArray(metaclass=_StandIn):
         atom = rounded(reshape(self.atom, ()))
         if looks_on():
             return np.asarray(self._recorder.value(atom))[()]
-        value = self._recorder.guard(atom, kind)
-        observer = self._recorder.observer
-        if kind == "bool" and observer is not None:
-            observer.answered(atom, bool(value))
-        return value
+        return self._recorder.guard(atom, kind)
 
     def __bool__(self) -> bool:
         found = bool(self._concrete("bool"))

@@ -42,7 +42,6 @@ from ..ops.control import CAPACITY
 from ..ops.host_call import HOST_CALL, unrecorded
 from ..ops.loop_pruning import prune_loops
 from .float_errors import UNWATCHED, raising, settings
-from .observer import Observer
 from .python_numbers import Number, note_number, numbers_of
 from .retry import Options, Retry, chosen_anew
 from .shown_text import Texts
@@ -90,7 +89,6 @@ class Recorder(Builder):
         self.abstract = abstract  # of avals alone: what is relied on was looked at when there were values
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
         self.sites: list[Site | None] = []  # the user's line of each item
-        self.observer: Observer | None = None
         self.rolls = False  # whether loop nodes are made of its loops when it is over
         self.unrolled: list[Any] = []  # what parts of it were before that was done (reroll/unrolled.py)
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
@@ -236,7 +234,6 @@ class Recorder(Builder):
 
     def copy(self) -> Recorder:
         """A copy of the recording that can be rewritten independently."""
-        assert self.observer is None
         other = copy(self)
         other.__dict__.update({k: v.copy() for k, v in vars(self).items() if type(v) in (list, dict)})
         other._producers = Producers()
@@ -250,8 +247,6 @@ class Recorder(Builder):
         gone = [k for k, item in enumerate(self.items) if id(item) in ids]
         for k in reversed(gone):
             del self.items[k], self.sites[k]
-        if gone and self.observer is not None:
-            self.observer.forget(gone[0])
         self.guards[:] = [g for g in self.guards if id(g) not in ids]
         self._guarded = {key: g for key, g in self._guarded.items() if id(g) not in ids}
 

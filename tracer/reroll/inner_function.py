@@ -6,8 +6,6 @@ Python is over, the part of the recording since it began is rolled as a whole re
 Some things differ from the end of a recording.  Nobody knows which values Python has kept and will read later: what
 the rolled form does not define stays behind it until the end (``unrolled.py``).  What was recorded before the part may
 be asked for again in it: such nodes are put in front of it as long as it is rolled, so that they are no part of a loop.
-And a loop that data ends either becomes a loop node now, or has the number of its turns in the transform: its questions
-stay guards.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
 
 from ..ir.evaluate import Producers
 from ..ir.graph import Atom, Guard, Node, Var, live_nodes
@@ -24,7 +21,6 @@ from ..ir.site import Site
 from ..ops.complex import real_atoms
 from ..record.recorder import Recorder, recording
 from .find import LONG, LOOP_WEIGHT, MIN_TRIPS
-from .loop_monitor import LoopMonitor
 from .repeats import FEW_TRIPS, Item
 from .roll import roll
 from .unrolled import Unrolled, unread
@@ -35,7 +31,6 @@ class InnerFunction:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.monitor = recorder.observer if isinstance(recorder.observer, LoopMonitor) else None
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
         self.unrolled = len(recorder.unrolled)
 
@@ -43,11 +38,9 @@ class InnerFunction:
         """The nodes of the part behind *roots*, its results, and its guards, with loop nodes in place of repeats.
 
         No value gets another name."""
-        recorder, roots, monitor = self.recorder, real_atoms(roots), self.monitor
+        recorder, roots = self.recorder, real_atoms(roots)
         if recorder.rolls and not recorder.arms and self._may_repeat():
             self._roll([*roots, *recorder.relied_on()])
-        if monitor is not None and monitor.asked and next(reversed(monitor.asked)) >= self.items:
-            monitor.asked = {k: asked for k, asked in monitor.asked.items() if k < self.items}
         apart = {id(guard) for part in self._unread(roots) for guard in part.guards}
         asked = [guard.atom for guard in recorder.guards[self.guards :] if id(guard) not in apart]
         part = recorder.nodes[self.nodes :]
@@ -63,7 +56,7 @@ class InnerFunction:
 
     def _may_repeat(self) -> bool:
         """Whether there may be a loop in the part: a quick look."""
-        items, sites, monitor = self.recorder.items, self.recorder.sites, self.monitor
+        items, sites = self.recorder.items, self.recorder.sites
         count = len(items) - self.items
         if count < MIN_TRIPS:
             return False
@@ -73,11 +66,10 @@ class InnerFunction:
         if most < FEW_TRIPS:
             return False
         loops = sum(isinstance(item, Node) and item.prim.kind == LOOP for item in items[self.items :])
-        asked = monitor is not None and sum(k >= self.items for k in monitor.asked) >= FEW_TRIPS
-        return asked or count + LOOP_WEIGHT * loops >= LONG
+        return count + LOOP_WEIGHT * loops >= LONG
 
     def _roll(self, roots: Sequence[Atom]) -> None:
-        recorder, monitor = self.recorder, self.monitor
+        recorder = self.recorder
         items, sites = recorder.items[self.items :], recorder.sites[self.items :]
         own = recorder.nodes[self.nodes :]
         if len(own) != len({id(item) for item in items}.intersection(map(id, own))):
@@ -87,7 +79,6 @@ class InnerFunction:
         places = [k for k, item in enumerate(items) if id(item) not in apart]
         own = [node for node in own if id(node) not in apart]
         ids = set(map(id, own))
-        asked = {} if monitor is None else monitor.asked
         front = {
             id(item): item
             for item in (items[k] for k in places)
@@ -96,7 +87,6 @@ class InnerFunction:
         part = self._part(
             [*front.values(), *[items[k] for k in places]],
             [*[Site("", 0, "") for _ in front], *[sites[k] for k in places]],  # each another object: no loop
-            {len(front) + n: asked[self.items + k] for n, k in enumerate(places) if self.items + k in asked},
         )
         part.nodes = [*front.values(), *own]
         asks = {id(guard): guard for guard in part.guards}
@@ -119,16 +109,13 @@ class InnerFunction:
         for node in nodes:
             recorder.know(node)
 
-    def _part(self, items: list[Item], sites: list[Site | None], asked: dict[int, Any]) -> Recorder:
+    def _part(self, items: list[Item], sites: list[Site | None]) -> Recorder:
         """A recorder of *items* alone, which shares constants and values with that of the whole."""
         part = copy(self.recorder)
         part.items, part.sites = items, sites
         guards = {id(item): item for item in items if isinstance(item, Guard)}
         part.guards, part.notes, part.unrolled = list(guards.values()), [], []
         part._seen, part._producers = {}, Producers()
-        if self.monitor is not None:
-            part.observer = monitor = self.monitor.copy(part)
-            monitor.asked, monitor.refusals, monitor.within = asked, [], True
         return part
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
+from ..ir.aval import BOOL, FLOAT_KINDS, HALF, Aval
 from ..ir.graph import (
     Atom,
     Builder,
@@ -51,26 +51,15 @@ class Lines(Builder):
         return self.site_override
 
 
-class Ending(NamedTuple):
-    """The end of a loop whose last step is a guard: it stops at another answer than *continuing*, and has at most
-    *length* trips."""
-
-    continuing: bool
-    length: int
-
-
 class Made(NamedTuple):
     """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
-    it is *mapped*, whole arrays in place of a loop.  ``arrays``: arrays written row by row, by update.  ``going``: of
-    a loop that ends by itself, whether it would have gone on; ``taken``: its trip count."""
+    it is *mapped*, whole arrays in place of a loop.  ``arrays``: arrays written row by row, by update."""
 
     stacks: dict[Key, Atom]
     held: Var | None
     asked: Site | None
     mapped: bool = False
     arrays: Mapping[Key, tuple[Array, int]] = {}
-    going: Var | None = None
-    taken: Var | None = None
 
 
 class Block:
@@ -79,10 +68,9 @@ class Block:
 
     def __init__(
         self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
-        const: MakeConst, nested: Nested, ending: Ending | None = None, sites: Sequence[Site | None] = (),
+        const: MakeConst, nested: Nested, sites: Sequence[Site | None] = (),
     ):  # fmt: skip
         self.steps, self.block, self.length = steps, block, length
-        self.ending = ending
         self.sites = sites or [step.item.site for step in steps]  # of equal items the first has made the node
         self.stack, self.const, self.nested = stack, const, nested
 
@@ -151,9 +139,8 @@ class Block:
             if not step.fixed:
                 self._step(j, step)
                 sequence += self.items.nodes
-                if isinstance(step.item, Guard) and not (self.ending and j == len(self.steps) - 1):
+                if isinstance(step.item, Guard):
                     sequence += self.asked
-        going = Var(Aval(BOOL, ()))
         finals = dict(sorted(finals.items()))
         kept = set(finals.values())
         for key in finals:
@@ -165,10 +152,6 @@ class Block:
                     key,
                 )
         carries = list(self.carries.values())
-        if self.ending:
-            (last_asked,) = self.asked
-            assert isinstance(last_asked, Guard)
-            carries.insert(0, (going, structural(True, BOOL), last_asked.atom))
         ends = [self.values[end] if isinstance(end, tuple) else end for _, _, end in carries]
         stacked = [self.values[key] for key in wanted]
         outputs = [*ends, *stacked]
@@ -185,8 +168,6 @@ class Block:
                 for guard in guards:
                     last.site_override = guard.site  # type: ignore[attr-defined]
                     end = F.logical_and(end, guard.atom)
-                if self.ending:  # a loop whose guards fail might not end at all
-                    outputs[0] = F.logical_and(outputs[0], end)
             nodes += last.nodes
             incoming.append(flag)
             inits.append(structural(True, BOOL))
@@ -196,8 +177,6 @@ class Block:
         for init, (_, _, end_key) in zip(inits, carries, strict=False):
             var = finals.pop(end_key, None) if isinstance(end_key, tuple) else None
             outs.append(Var(Aval(init.aval.dtype, init.aval.shape)) if var is None else var)
-        if self.ending:
-            kept.add(outs[0])
         held: Var | None = None
         if guards:
             held = Var(Aval(BOOL, ()))
@@ -208,10 +187,8 @@ class Block:
             stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
             outs.append(stack)
             kept.add(stack)
-        taken = Var(Aval(INT, ()))
-        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, taken)
-        line = guards[0].site if guards else None
-        return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
+        self._close(nodes, outputs, incoming, inits, outs, kept)
+        return Made(stacks, held, guards[0].site if guards else None)
 
     def _zeros(self, aval: Aval) -> Atom:
         """The initial value of a carry of which only the last value is read.  The node is not hash-consed: it goes if
@@ -226,10 +203,9 @@ class Block:
 
     def _close(
         self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
-        wanted: set[Var], going: Var | None, taken: Var,
+        wanted: set[Var],
     ) -> None:  # fmt: skip
-        """The loop node, without dead carries.  *going*: the carry that says whether to go on; *taken*: the trip
-        count."""
+        """The loop node, without dead carries."""
         count = len(incoming)
 
         def results(carried: Iterable[int]) -> list[Atom]:
@@ -256,10 +232,6 @@ class Block:
             "body": body, "consts": len(consts), "carries": len(carried), "length": self.length, "reverse": False,
         }  # fmt: skip
         defined = [*[outs[k] for k in carried], *outs[count:]]
-        if self.ending:
-            params.update(length=self.ending.length, stops=True)
-            body.outputs.insert(0, going)  # type: ignore[arg-type]
-            defined.insert(len(carried), taken)
         operands = (*consts, *[inits[k] for k in carried], *[x for _, x in xs])
         for node in (Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override), *after):
             self.out.append(node)
@@ -333,13 +305,7 @@ class Block:
             return F.add(x, Lit(offset, values.dtype)) if offset else x
 
     def _number_of_step(self) -> Var:
-        if self.ending is None:
-            return self.row("step", lambda: iota(self.length))
-        found = self.carries.get("step")
-        if found is None:
-            number = Var(Aval(INT, ()))
-            found = self.carries["step"] = number, structural(0, INT), F.add(number, structural(1, INT))
-        return found[0]
+        return self.row("step", lambda: iota(self.length))
 
     def _asked(self, guard: Guard, step: Step) -> list[Item]:
         """A guard on a bool, for the values *expected* in each block."""
@@ -347,8 +313,6 @@ class Block:
         with building(self.items):
             atom = self._operand(step.slots[0])
             dtype, expected = atom.aval.dtype, step.expected
-            if self.ending and step is self.steps[-1]:
-                expected = np.full(self.length, self.ending.continuing)
             if guard.kind == "bool" and dtype.kind != "b":
                 atom, expected, dtype = F.ne(atom, structural(0, dtype)), expected != 0, BOOL
             elif dtype.kind in FLOAT_KINDS:

@@ -1,7 +1,7 @@
 """Rolling: the conversion of a recording of unrolled Python loops to a program with loop nodes.
 
-Two steps, each in files of its own: loops that data ends (``ended_loops.py`` finds them, ``while_loops.py`` replaces
-them), and repeats (``find.py`` finds them, ``rewrite.py`` replaces them).
+Loops over symbols (``tracer/loops``) are recorded as loop nodes.  Those that ran iteration by iteration are repeats:
+``find.py`` finds them, ``rewrite.py`` replaces them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from ..record.recorder import Recorder, recording
 from .find import find_repeats
 from .histories import with_histories
 from .inner_loops import collapsed
-from .loop_monitor import detach
 from .repeats import Item
 from .rewrite import Rewriter
 from .unrolled import drop_unread
-from .while_loops import fold_ended
 
 MOST_NOTES = 8  # of what was not rolled
 
@@ -29,12 +27,8 @@ MOST_NOTES = 8  # of what was not rolled
 def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> bool:
     """Make loop nodes of the repeats in *recorder*, of which *roots* are still needed; whether there were any.  Not
     *guarded*: the guards are dropped, because Python runs in each call."""
-    monitor = detach(recorder)
-    drop_unread(monitor, roots)
-    if guarded:
-        changed = fold_ended(monitor, roots)
-    else:
-        changed = False
+    drop_unread(recorder, roots)
+    if not guarded:
         recorder.drop_guards()
     items: Sequence[Item] = recorder.items
     sites: Sequence[Site | None] = recorder.sites
@@ -43,10 +37,9 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     inner = collapsed(items, sites, roots, recorder.const)
     items, sites = inner or (items, sites)
     items, sites, found = with_histories(items, sites, find_repeats(items, sites))
-    for reason in found.refusals:
-        monitor.refuse(reason)
-    recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
-    if not found.repeats and not changed and inner is None:
+    refusals = list(dict.fromkeys(found.refusals))
+    recorder.notes += [reason.within("not-rolled: ") for reason in refusals[:MOST_NOTES]]
+    if not found.repeats and inner is None:
         if recorder.iterations:  # of loops over symbols
             _tell(recorder)
         return False
@@ -90,9 +83,7 @@ def _tell(recorder: Recorder) -> None:
 def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
     """A copy of *recorder* with loop nodes in place of repeats, in which *roots* are defined.  *recorder*
     itself still has every value."""
-    monitor = detach(recorder)
     result = recorder.copy()
-    result.observer = monitor.copy(result)
     with recording(result):
         roll(result, roots)
     return result

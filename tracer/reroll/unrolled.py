@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ..ir.graph import Atom, Guard, Node
 from ..record.recorder import Recorder
-from .loop_monitor import LoopMonitor
 from .repeats import Item
 
 
@@ -59,16 +58,14 @@ def unread(items: Sequence[Item], roots: Iterable[Atom], every: Iterable[Unrolle
     return [part for part in parts if part not in found]
 
 
-def drop_unread(monitor: LoopMonitor, roots: Sequence[Atom]) -> None:
-    """Remove the unrolled parts of *monitor*'s recording of which nothing is read; the others are as other items."""
-    recorder: Recorder = monitor.recorder
+def drop_unread(recorder: Recorder, roots: Sequence[Atom]) -> None:
+    """Remove the unrolled parts of a recording of which nothing is read; the others are as other items."""
     gone = unread(recorder.items, roots, recorder.unrolled)
     recorder.unrolled = []
     if not gone:
         return
     ids = {id(item) for part in gone for item in part.items}
     places = [k for k, item in enumerate(recorder.items) if id(item) not in ids]
-    monitor.asked = {new: monitor.asked[k] for new, k in enumerate(places) if k in monitor.asked}
     recorder.nodes = [node for node in recorder.nodes if id(node) not in ids]
     recorder.guards = [guard for guard in recorder.guards if id(guard) not in ids]
     recorder.items, recorder.sites = [recorder.items[k] for k in places], [recorder.sites[k] for k in places]

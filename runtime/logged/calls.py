@@ -6,7 +6,6 @@ import enum
 import functools
 import logging
 import operator
-import sys
 import types
 from collections import defaultdict
 from contextvars import Context, ContextVar
@@ -17,10 +16,9 @@ import numpy as np
 from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.ir.refusals import Refusal
-from ...tracer.ir.site import FOR_THE_USER, is_own
-from ...tracer.numpy_api.made_in_code import made_by
+from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
-from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray
+from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
@@ -210,20 +208,8 @@ class Calls(KeptResults):
                 self.reads.depends(setting)
         watched = self.loops or self.recorder.arms
         if not (kwargs or watched) and all(type(x) in PLAIN and type(x) is not str for x in args):
-            return ours(*args)
-        return self._fresh(self.handing(ours, args, kwargs, callbacks))
-
-    def _fresh(self, found: Any) -> Any:
-        """The result of code that is not converted: arrays of its own making are those of the call's place."""
-        if type(found) in (list, tuple) and len(found) < 10:
-            return type(found)([self._fresh(x) for x in found])
-        own = type(found) is np.ndarray and found.dtype.kind in "fc" and found.base is None and found.flags.writeable
-        if not own or self.loops or self.recorder.arms:
-            return found
-        frame = sys._getframe(1)
-        while frame.f_back is not None and is_own(frame.f_code.co_filename):
-            frame = frame.f_back
-        return made_by(found, frame)
+            return fresh(ours(*args))
+        return self.handing(ours, args, kwargs, callbacks)
 
     def _as_array(self, value: Any, f: Any) -> Any:
         """An object of the user's that gives an array, for a function of NumPy's: what its ``__array__`` gives."""
@@ -248,7 +234,7 @@ class Calls(KeptResults):
             raise self.refuse("a text that is made of values")
         if with_texts and f is format and len(args) > 1 and str(args[1]).endswith("n"):
             self.reads.shows_locale()
-        return self._fresh(self.handing(f, args, kwargs, callbacks))
+        return self.handing(f, args, kwargs, callbacks)
 
     def _call_c(self, f: Any, args: Any, kwargs: Any) -> Any:
         owner = getattr(f, "__self__", None)

@@ -18,7 +18,7 @@ from ...tracer.loops.items import length, without_slices
 from ...tracer.loops.iterables import source_of
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in, load
@@ -117,7 +117,7 @@ class Containers(LibraryObjects):
             node = self.reads.node_of(obj)
             if node is not None and not (node.kind == "known" or node.fixed):
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
-            return obj[index]
+            return fresh(obj[index])  # of np.r_
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:
             if type(index) is slice and self.reads.node_of(obj) is not None:
                 raise self.refuse("a slice of a named tuple")

@@ -16,6 +16,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import set_item, without_slices
 from ...tracer.loops.while_loop import begin_while
+from ...tracer.numpy_api.iterators import ArrayIterator
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
 from ..state.pins import MISSING
@@ -372,6 +373,8 @@ class LoggedFrame(FrameChoices):
             return manager
         if kind is warnings.catch_warnings and not manager._record:
             return QuietWarnings(run, manager)
+        if kind is ArrayIterator:
+            return manager
         if run.reads.library(kind):
             raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
         return Entered(run, manager)

@@ -16,9 +16,10 @@ import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.control.jitted import python_of
+from ...tracer.ir.site import user_frame
 from ...tracer.loops.iterables import same_objects
 from ...tracer.loops.python_ints import is_python_int
-from ...tracer.record.made_arrays import MadeArray, refuse_write
+from ...tracer.record.made_arrays import MadeArray, all_made, refuse_write
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
@@ -39,6 +40,7 @@ _INERT = frozenset((
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 
 
+_MAY_BE_MADE = (np.ndarray, list, tuple)
 _OURS = "tracegrad."
 _HASHES = ("hash", "__hash__")
 
@@ -268,6 +270,8 @@ class Handing(Writing):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:
             self._copies = before
+        if type(result) in _MAY_BE_MADE:
+            result = all_made(result, user_frame())
         return self.made(result) if watched and type(result) not in PLAIN else result
 
     def array_changed(self, array: np.ndarray) -> None:

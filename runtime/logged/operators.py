@@ -11,7 +11,7 @@ import numpy as np
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
-from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
@@ -37,14 +37,14 @@ class FrameOperators(Transparent):
         if type(a) in (str, bytes) and not (has_known_text(b) if type(b) is not tuple else all(map(has_known_text, b))):
             return by_percent(self.run, a, b)
         if type(a) in PLAIN and type(b) in PLAIN:
-            return a % b
+            return fresh(a % b)
         return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
 
     def add(self, a: Any, b: Any) -> Any:
         if TextOfValues in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
             return TextOfValues(str.__add__(a, b))
         if type(a) in PLAIN and type(b) in PLAIN:
-            return a + b
+            return fresh(a + b)
         return self._operate(operator.add, "__add__", "__radd__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
@@ -172,19 +172,19 @@ class FrameOperators(Transparent):
         return plain(a, run.iterable(b) if kind is list else b)
 
     def neg(self, a: Any) -> Any:
-        return -a if not self._users(type(a)) else self.run.special(a, "__neg__")
+        return fresh(-a) if not self._users(type(a)) else self.run.special(a, "__neg__")
 
     def pos(self, a: Any) -> Any:
-        return +a if not self._users(type(a)) else self.run.special(a, "__pos__")
+        return fresh(+a) if not self._users(type(a)) else self.run.special(a, "__pos__")
 
     def invert(self, a: Any) -> Any:
-        return ~a if not self._users(type(a)) else self.run.special(a, "__invert__")
+        return fresh(~a) if not self._users(type(a)) else self.run.special(a, "__invert__")
 
 
 def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Callable[..., Any]:
     def operate(self: FrameOperators, a: Any, b: Any) -> Any:
         if type(a) in PLAIN and type(b) in PLAIN:
-            return plain(a, b)
+            return fresh(plain(a, b))
         return self._operate(plain, name, reflected, a, b)
 
     return operate

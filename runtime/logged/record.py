@@ -35,6 +35,7 @@ from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers
+from ...tracer.record.made_arrays import NOW_PLAIN
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import MAX_RUNS, Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
@@ -100,6 +101,7 @@ class Logged:
         self.plain_loops: dict[int, Any] = {}  # as of a ``Recorder``
         self.doubted: dict[int, Any] = {}  # those of the run under way that have ended a run of it
         self.rows_apart: set[Any] = set()
+        self.guesses, self.guessed = True, list[Any]()  # as of a ``Recorder``
         self.uncounted: set[tuple[int, str]] = set()
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
         self.inputs: set[str] = set()  # labels of the numbers outside that are inputs of the last run
@@ -139,10 +141,14 @@ class Logged:
                 self.refused.pop(call.key, None)
                 return found
             except NotClosedError as error:
+                if error.lasting and self.guesses and self.guessed:
+                    self.guesses, note = False, NOW_PLAIN.note
+                    continue
                 if error.lasting and (tried := self._numbers_as_they_are(tried)):
                     note = _AS_THEY_ARE
                     continue
                 if error.lasting:
+                    self.guesses = True  # it was not that
                     self.refused[call.key] = error.reason
                     self.tries[call.key] = self.tries.get(call.key, 0) + 1
                     self.new_call = False
@@ -357,6 +363,7 @@ def _recorder(logged: Logged, plan: StatePlan) -> Recorder:
     recorder.choices = logged.choices if config.select_branches else None
     recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
     recorder.rows_apart = logged.rows_apart
+    recorder.guesses, logged.guessed = logged.guesses, recorder.guessed
     return recorder
 
 

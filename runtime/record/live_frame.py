@@ -15,27 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.array_places import place_of
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import CALLED
 from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor, Transparent
-from ...tracer.ir.aval import SUPPORTED
 from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import STAND_INS, TracedArray, is_traced, to_atom, truth_of, wrap_array
+from ...tracer.record.array import STAND_INS, TracedArray, is_traced, truth_of
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.made_arrays import MadeArray, is_traced_at, made
-from ...tracer.record.recorder import current_recorder
+from ...tracer.record.made_arrays import MadeArray, all_made
 from ..state.pins import MISSING, lookup
 
 _ARRAYS = (np.ndarray, MadeArray)
+_MAY_BE_MADE = (*_ARRAYS, list, tuple)
 _SHARED = (
     "a traced value cannot be written into this plain NumPy array: something else has it, or shows its memory, too "
     "(another name, a view, an object, code in C), and would not see the value; write into a copy: z = z.copy(), or "
     "make the array in the function, by np.zeros(n) or np.zeros_like(x)"
 )
-_MOST_ARRAYS = 16  # of a list or tuple that is looked through
 TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 #: classes whose objects run no code of the user's
 PLAIN = {
@@ -83,7 +80,7 @@ class LiveFrame(Transparent):
         self.call, self.to_call = run.call, run.prepared  # type: ignore[method-assign]
 
     def result(self, x: Any, /) -> Any:
-        return made_at(x, sys._getframe(1)) if type(x) in _ARRAYS else x
+        return all_made(x, sys._getframe(1)) if type(x) in _MAY_BE_MADE else x
 
     # ---- names
 
@@ -179,7 +176,7 @@ class LiveFrame(Transparent):
             return self.run.given_for(a[index])
         get = self.run.method(a, "__getitem__")
         found = self.run.given_for(a[index] if get is None else get(index))
-        return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found  # of np.r_
+        return all_made(found, sys._getframe(1)) if type(found) in _ARRAYS else found  # of np.r_
 
     def set_item(self, value: Any, a: Any, index: Any, /) -> None:
         if type(a) is np.ndarray:
@@ -333,10 +330,6 @@ class LiveFrame(Transparent):
         return self._iterated(xs)
 
     def unpack(self, xs: Any, n: int, /) -> Any:
-        if type(xs) in (list, tuple) and xs and type(xs[0]) in _ARRAYS and sys.getrefcount(xs) <= _FRESH:
-            frame, parts = sys._getframe(1), range(min(len(xs), _MOST_ARRAYS))  # of np.meshgrid
-            found = [made_at(xs[k], frame) if type(xs[k]) in _ARRAYS else xs[k] for k in parts]
-            return [*found, *xs[len(found) :]]
         return self._iterated(xs)
 
     def unpack_star(self, xs: Any, before: int, after: int, /) -> Any:
@@ -365,58 +358,12 @@ class LiveFrame(Transparent):
         return {name: value for name, value in super().locals(found).items() if not name.startswith(OWN)}
 
 
-def made_at(array: Any, frame: types.FrameType) -> Any:
-    """An *array* that code in *frame* has made, and nothing else has: a traced one if it will hold traced values."""
-    if (
-        current_recorder() is None
-        or sys.getrefcount(array) > _ALONE
-        or array.dtype not in SUPPORTED
-        or not array.ndim
-        or not _owns_memory(array)
-    ):
-        return array
-    place = place_of(frame)
-    if is_traced_at(place, array.dtype.kind):
-        return wrap_array(to_atom(array), c_order=bool(array.flags.c_contiguous))
-    return made(array, place)
-
-
-def _owns_memory(array: np.ndarray) -> bool:
-    """Whether nothing else shows the memory of *array*."""
-    base = array.base
-    if base is None:
-        return bool(array.flags.owndata)
-    return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
-
-
-def _references(array: Any, frame: types.FrameType) -> int:
-    return sys.getrefcount(array)
-
-
-def _as_result(self: Any, x: Any, /) -> int:
-    return _references(x, sys._getframe(1))
-
-
-def _of_base() -> int:
-    view = np.empty(2)[1:]
-    base = view.base
-    return sys.getrefcount(base)
-
-
-def _unpacked(self: Any, xs: Any, n: int, /) -> int:
-    return sys.getrefcount(xs)
-
-
-# the references to an array, to a container and to a base that nothing else refers to
-_ALONE, _FRESH, _OF_BASE = _as_result(None, np.empty(1)), _unpacked(None, [1], 1), _of_base()
-
-
 def _binary(plain: Callable[[Any, Any], Any], name: str, compared: bool) -> Callable[..., Any]:
     def operate(self: LiveFrame, a: Any, b: Any) -> Any:
         if type(a) not in PLAIN or type(b) not in PLAIN:
             return self.compare(plain, name, a, b) if compared else self.operate(plain, name, a, b)
         found = plain(a, b)
-        return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found
+        return all_made(found, sys._getframe(1)) if type(found) in _ARRAYS else found
 
     return operate
 
@@ -428,7 +375,7 @@ def _assigning(plain: Callable[[Any, Any], Any], name: str) -> Callable[..., Any
 def _of_one(plain: Callable[[Any], Any], name: str) -> Callable[..., Any]:
     def operate(self: LiveFrame, a: Any) -> Any:
         found = self._unary(plain, name, a)
-        return made_at(found, sys._getframe(1)) if type(found) in _ARRAYS else found
+        return all_made(found, sys._getframe(1)) if type(found) in _ARRAYS else found
 
     return operate
 

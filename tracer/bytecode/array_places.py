@@ -7,27 +7,38 @@ from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from .concretize import instructions_of, offset_of
+from ..convert.copies import original_code
+from .concretize import called_path, instructions_of
 from .versions import PYTHON
 
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_ATTR")
+# NumPy's functions that write into their first argument; ufunc.at
+_WRITERS = frozenset(("at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))
+_NOTHING = (("", ""),)
 
 
 class CallPlace(NamedTuple):
-    """A call: the ``offset`` of its instruction in ``code``."""
+    """A call or an operator in the user's ``code``: where its text ends."""
 
     code: CodeType
-    offset: int
+    end: tuple[int | None, int | None]  # line, column
 
 
 def place_of(frame: FrameType) -> CallPlace:
-    """The call that *frame* is in."""
-    return CallPlace(frame.f_code, offset_of(frame))
+    """The call that *frame* is in; of a copy, that of the user's code."""
+    return CallPlace(original_code(frame.f_code), _ends(frame.f_code)[frame.f_lasti // 2])
+
+
+@lru_cache(maxsize=1024)
+def _ends(code: CodeType) -> list[tuple[int | None, int | None]]:
+    """For each instruction where the text ends that it is of."""
+    return [(line, column) for _, line, _, column in code.co_positions()]
 
 
 @lru_cache(maxsize=1024)
 def written(code: CodeType) -> frozenset[str]:
-    """The names of variables and attributes into which *code* writes: ``z[i] = ...``, ``self.z += ...``."""
+    """The names of variables and attributes into which *code* writes: ``z[i] = ...``, ``self.z += ...``,
+    ``np.put(z, ...)``."""
     if PYTHON is None:
         return frozenset()
     found = instructions_of(code)
@@ -41,6 +52,8 @@ def written(code: CodeType) -> frozenset[str]:
             path = found.loads_below(at - swaps, above, 0)
         elif instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("="):
             path = found.loads_below(at, 1, 0)
+        elif instruction.opname == "CALL" and (called_path(code, instruction.offset) or _NOTHING)[-1][1] in _WRITERS:
+            path = found.loads_below(at - (found.all[at - 1].opname == "PRECALL"), (instruction.arg or 0) - 1, 0)
         else:
             continue
         names.update(() if path is None else [path[-1][1]])
@@ -51,16 +64,16 @@ def written(code: CodeType) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[int]:
-    """The calls, by their offsets, whose result gets a name under which *code* writes.  *elsewhere*: names of
-    attributes into which other code writes."""
+def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[tuple[int | None, int | None]]:
+    """The ends of the expressions whose values get a name under which *code* writes.  *elsewhere*: names of attributes
+    into which other code writes."""
     if PYTHON is None:
         return frozenset()
-    found, names = instructions_of(code), written(code)
-    result: set[int] = set()
+    found, names, ends = instructions_of(code), written(code), _ends(code)
+    result: set[tuple[int | None, int | None]] = set()
     for at, store in enumerate(found.all):
         if store.opname in _STORES and (store.argval in names or store.argval in elsewhere):
-            result.update([made.offset for k in _stored(found, at) if (made := found.all[k]).opname.startswith("CALL")])
+            result.update([ends[found.all[k].offset // 2] for k in _stored(found, at)])
     return frozenset(result)
 
 

@@ -28,11 +28,10 @@ from ..bytecode.shown_names import (
 from ..ir.errors import UnsupportedError
 from ..ir.forks import SharedChange, lock
 from ..ir.site import at_site
-from ..numpy_api.made_in_code import made_by
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, is_traced, wrap
 from ..record.integers import TracedInt
-from ..record.made_arrays import MadeArray
+from ..record.made_arrays import MadeArray, made_by
 from ..record.recorder import current_recorder
 from ..record.stands_for import StandsFor
 from .jitted_ufuncs import call_generalized, call_of_numbers, call_vectorized

@@ -102,6 +102,14 @@ def user_site() -> Site | None:
     return None
 
 
+def user_frame() -> FrameType:
+    """The innermost frame that belongs to the user; the outermost one where there is none."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def _users_own(site: Site | None) -> Site | None:
     """The line of the user's that has led to *site*, where that is one of the standard library, or of a package."""
     frame: FrameType | None = sys._getframe(2)

@@ -15,7 +15,7 @@ from .hooks import hook
 from .shape import as_traced
 
 
-class _Iterator:
+class ArrayIterator:
     """``np.nditer`` over *op*, one array or several that are broadcast: each element is a view, a 0-d array."""
 
     def __init__(self, op: Any, flags: Any = (), op_flags: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class _Iterator:
     def __len__(self) -> int:
         return self.itersize
 
-    def __enter__(self) -> _Iterator:
+    def __enter__(self) -> ArrayIterator:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -74,7 +74,7 @@ class _Iterator:
 
 def _nditer(op: Any, *args: Any, **kwargs: Any) -> Any:
     ours = is_traced(op) or type(op) is MadeArray
-    return (_Iterator if ours else np.nditer)(op, *args, **kwargs)
+    return (ArrayIterator if ours else np.nditer)(op, *args, **kwargs)
 
 
 def _ndenumerate(arr: Any) -> Any:

@@ -10,7 +10,6 @@ import operator
 import types
 from collections.abc import Callable
 from itertools import islice
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,10 @@ from ..ir.graph import Lit
 from ..ops.elementwise import cast_with_warning
 from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, wrap_array
 from ..record.integers import recorded
-from ..record.made_arrays import MadeArray, is_traced_at, made
+from ..record.made_arrays import MadeArray, is_traced_at, made, made_by
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .create import filled
-from .creation import writable_copy
 from .from_source import source_of
 from .registry import shape_of
 from .series import Elementwise
@@ -34,16 +32,6 @@ from .series import Elementwise
 
 def _made(plain: Any) -> Any:
     return made_by(plain, calling_frame(2))
-
-
-def made_by(plain: Any, frame: FrameType) -> Any:
-    """The array *plain* that a call in *frame* has made: a traced one if it will hold traced values."""
-    if not isinstance(plain, np.ndarray) or plain.dtype not in SUPPORTED:
-        return plain
-    place = place_of(frame)
-    if not is_traced_at(place, plain.dtype.kind):
-        return made(plain, place)
-    return writable_copy(plain)
 
 
 def _maker(plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -220,6 +220,7 @@ def _otherwise(error: UnsupportedError, func: Any, args: Any, kwargs: Any) -> An
         if source is None:
             raise
     unrecordable.discard(error)
+    error.__traceback__ = None  # whose frames hold the arguments, and it
     try:
         return source(*args, **kwargs)
     except (UnsupportedError, MutationError, AttributeError) as inner:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from ..bytecode.array_places import CallPlace, assigned
+from ..bytecode.array_places import CallPlace, assigned, place_of
 from ..bytecode.concretize import TAKERS
-from ..ir.aval import can_cast
+from ..ir.aval import SUPPORTED, can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
-from ..ir.site import is_own
+from ..ir.site import is_own, user_frame
 from ..ops.elementwise import broadcast_to, cast
 from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
 from .integers import recorded
@@ -27,13 +28,13 @@ from .recorder import Recorder, current_recorder
 from .retry import Options, Retry
 
 PLAIN_METHODS: dict[str, Any] = {}  # name of a method of NumPy's arrays -> the function that takes traced arguments
-_Places = WeakKeyDictionary[Any, set[int]]  # code -> calls in it
+_Places = WeakKeyDictionary[Any, set[Any]]  # code -> ends of the calls in it
 _traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
 _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
 
 
 _NOW_TRACED = Options("an array that the code makes holds traced values: the run is made again with a traced one")
-_NOW_PLAIN = Options("an array that the code makes is to be a plain one: the run is made again")
+NOW_PLAIN = Options("an array that the code makes is to be a plain one: the run is made again")
 
 
 def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
@@ -41,12 +42,14 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
     traced values, or (a guess) it has floats and is written into, and another one of the same code is known, or no run
     can follow; then *blank* ones are in any case."""
     known = _traced.get(place.code, ())
-    if place.offset in known:
+    if place.end in known:
         return True
     recorder = current_recorder()
-    if recorder is None or place.offset in _plain.get(place.code, ()):
+    if recorder is None or place.end in _plain.get(place.code, ()):
         return False
     outermost = recorder.outermost()
+    if not outermost.guesses:
+        return False
     elsewhere = None if outermost.names_written is None else outermost.names_written()
     file = place.code.co_filename
     own = file.endswith(RECORDED) and not outermost.repeatable  # a library's, in which nothing is learned
@@ -54,7 +57,7 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
         kind in "fc" and (known or elsewhere is not None)
     )
     blank &= elsewhere is not None
-    if not guess or not (blank or place.offset in assigned(place.code, elsewhere or frozenset())):
+    if not guess or not (blank or place.end in assigned(place.code, elsewhere or frozenset())):
         return False
     outermost.guessed.append(place)
     return True
@@ -63,9 +66,9 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
 def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:
     """End a run that was refused by *error*, if it rests on guesses, which are taken back."""
     for place in recorder.guessed:
-        _plain.setdefault(place.code, set()).add(place.offset)
+        _plain.setdefault(place.code, set()).add(place.end)
     if recorder.guessed:
-        recorder.again(Retry(_NOW_PLAIN, error))
+        recorder.again(Retry(NOW_PLAIN, error))
 
 
 def _with_traced(name: str) -> Callable[..., Any]:
@@ -185,6 +188,10 @@ for _name in TAKERS:
     setattr(MadeArray, _name, _with_traced(_name))
 
 
+_ARRAYS = (np.ndarray, MadeArray)
+_MAY_BE_MADE = (np.ndarray, list, tuple)
+
+
 class _Flat:
     """``z.flat`` of a plain array."""
 
@@ -222,6 +229,65 @@ def made(array: np.ndarray, place: CallPlace) -> Any:
     return found
 
 
+def made_by(array: Any, frame: FrameType) -> Any:
+    """The array that a call in *frame* has made: a traced one if it will hold traced values."""
+    if not isinstance(array, np.ndarray) or array.dtype not in SUPPORTED:
+        return array
+    place = place_of(frame)
+    if is_traced_at(place, array.dtype.kind):
+        return wrap_array(to_atom(array), c_order=bool(array.flags.c_contiguous))
+    return made(array, place)
+
+
+def all_made(found: Any, frame: FrameType) -> Any:
+    """What code in *frame* has *found*, by a call of code that is not seen, say: as ``made_by``, the array, or those of
+    a list or tuple, where nothing else has it, or shows its memory."""
+    kind = type(found)
+    if kind in _ARRAYS:
+        return _made_alone(found, frame)
+    if kind not in (list, tuple) or not found or type(found[0]) not in _ARRAYS or sys.getrefcount(found) > _ALONE:
+        return found
+    return kind([_made_alone(x, frame) if type(x) in _ARRAYS else x for x in found])
+
+
+def fresh(found: Any) -> Any:
+    """As ``all_made``, in the innermost frame of the user's."""
+    return all_made(found, user_frame()) if type(found) in _MAY_BE_MADE else found
+
+
+def _made_alone(array: Any, frame: FrameType) -> Any:
+    alone = current_recorder() is not None and sys.getrefcount(array) <= _ALONE_HERE and array.ndim
+    return made_by(array, frame) if alone and _owns_memory(array) else array
+
+
+def _owns_memory(array: np.ndarray) -> bool:
+    """Whether nothing else shows the memory of *array*."""
+    base = array.base
+    if base is None:
+        return bool(array.flags.owndata)
+    return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
+
+
+def _counts() -> tuple[int, int, int]:
+    """The references to what nothing but the caller of ``all_made`` has, there and in ``_made_alone``; to a base."""
+    view = np.empty(2)[1:]
+    base = view.base
+
+    def there(found: Any) -> tuple[int, int]:
+        return sys.getrefcount(found), here(found)
+
+    def here(array: Any) -> int:
+        return sys.getrefcount(array)
+
+    def caller(x: Any) -> tuple[int, int]:
+        return there(x)
+
+    return *caller(np.empty(1)), sys.getrefcount(base)
+
+
+_ALONE, _ALONE_HERE, _OF_BASE = _counts()
+
+
 def refuse_write(array: Any, what: str) -> NoReturn:
     """End the run in which *what* would write a traced value into a plain *array*."""
     error = MutationError.here(
@@ -230,7 +296,7 @@ def refuse_write(array: Any, what: str) -> NoReturn:
     )
     recorder = current_recorder()
     if type(array) is MadeArray and array.place is not None and recorder is not None:
-        _traced.setdefault(array.place.code, set()).add(array.place.offset)
+        _traced.setdefault(array.place.code, set()).add(array.place.end)
         recorder.again(Retry(_NOW_TRACED, error))
     if recorder is not None:
         recorder.through_copies(error)

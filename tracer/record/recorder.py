@@ -110,6 +110,7 @@ class Recorder(Builder):
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
+        self.guesses = True  # whether there may be such
         self.repeatable = False  # whether the run has no effects before it is over
         self.may_copy = False  # whether another run may be one of copies of the code
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again

@@ -140,6 +140,50 @@ def test_writes(f):
     assert compiled.stats.live == "" and sys.gettrace() is None
 
 
+def numpys_writers(a):
+    w = np.ones((3, 3))
+    np.fill_diagonal(w, a[0])
+    v = np.linspace(0.0, 1.0, 4)
+    np.put(v, [1, 2], a[:2])
+    u = np.full(4, 0.5)
+    np.add.at(u, [0, 0], a[2:])
+    return np.sum(w**2) + np.sum(v * u)
+
+
+LIVE = [functions_of_lists, a_class, numpys_writers, other_names, grids, iterators]
+
+
+@pytest.mark.parametrize("f", [*LIVE[:3], *[pytest.param(f, marks=pytest.mark.slow) for f in LIVE[3:]]])
+def test_writes_in_runs_that_are_made_in_each_call(f):
+    """They can't be made again, so which arrays hold traced values is known before: by names of the user's code."""
+
+    def each_time(a):
+        time.perf_counter()
+        return f(a)
+
+    compiled = compile_grad(each_time)
+    for x in (X, X * 1.1):
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-5, atol=1e-7)
+    assert "reads the clock" in compiled.stats.live
+
+
+def test_arrays_that_libraries_have_made_are_told_apart():
+    """Each by its place in the user's code: one that holds traced values makes no other one traced."""
+
+    def f(a):
+        z = np.tile([1.0, 2.0], 2)
+        z[0] = a[0]
+        table = np.tile([1.0, 2.0], 2)
+        return np.sum(z) * {1.0: 2.0, 2.0: 3.0}[table[1]]
+
+    compiled = compile_grad(f)
+    for x in (X, 2 * X):
+        np.testing.assert_allclose(compiled.grad(x), [3.0, 0.0, 0.0, 0.0])
+    assert compiled.stats.live == ""
+
+
 class Noise:
     def __init__(self, seed):
         self.rng, self.weights = np.random.default_rng(seed), np.zeros(3)

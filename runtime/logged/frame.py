@@ -26,7 +26,7 @@ from .attributes import found_in, load
 from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
 from .entered import Entered, QuietWarnings
-from .kinds import BUILT, EAGER, PLAIN, TRACED
+from .kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
 from .texts import format_of, marked
@@ -218,8 +218,9 @@ class LoggedFrame(FrameChoices):
         """Whether attributes of *obj* are not written by a run."""
         node = self.run.reads.node_of(obj)
         known = node is None or node.kind in ("instance", "pinned", "argument")
-        fixed = isinstance(obj, types.ModuleType | type | types.FunctionType)
-        return not known or fixed or self.run.reads.library(type(obj))
+        if not known or isinstance(obj, types.ModuleType | type | types.FunctionType):
+            return True
+        return type(obj) not in NAMESPACES and self.run.reads.library(type(obj))
 
     def del_attr(self, obj: Any, name: str) -> None:
         base, hook = found_in(type(obj), "__delattr__")

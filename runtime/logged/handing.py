@@ -24,6 +24,7 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
+from .attributes import load
 from .kinds import PLAIN, is_held, is_named_tuple
 from .machine_code import call_jitted
 from .reads import CONTAINERS, ReadLog, is_wrapper
@@ -80,9 +81,11 @@ class Handing(Writing):
                 raise self.refuse("a method that is handed to a library")
             return types.MethodType(self.copy_of(value.__func__), value.__self__)
         if isinstance(value, type):
-            if not self.reads.library(value) and not issubclass(value, BaseException):
+            if self.reads.library(value) or issubclass(value, BaseException):
+                return value
+            if not (callbacks and hasattr(value, "_tracegrad_helpers")):
                 raise self.refuse("a class that is handed to a library")
-            return value
+            return self._over_copies(value)
         if is_wrapper(value):
             if not callbacks:
                 raise self.refuse("a function that is handed to a library")
@@ -150,6 +153,14 @@ class Handing(Writing):
             if node is not None:
                 inner = self.reads.read(node, "const", "__wrapped__", inner, node.label)
             known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self.handed(inner, True))
+        return known[1]
+
+    def _over_copies(self, cls: Any) -> Any:
+        """A class of the user's, for code of ours that calls methods of it: what has the copies of these methods."""
+        known = self._rewrapped.get(id(cls))
+        if known is None:
+            methods = {name: self.handed(load(self, cls, name), True) for name in cls._tracegrad_helpers}
+            known = self._rewrapped[id(cls)] = cls, types.SimpleNamespace(__name__=cls.__name__, **methods)
         return known[1]
 
     def _with_cells(self, f: types.FunctionType) -> types.FunctionType:

@@ -28,6 +28,15 @@ def treat_as_eager(*classes: type) -> None:
     PLAIN.update(classes)
 
 
+NAMESPACES: set[type] = set()  # classes of ours whose objects keep the user's attributes, at which no code of ours looks
+
+
+def treat_as_namespace(cls: type) -> None:
+    """Let objects of this class, which are the run's own, take attributes of the user's."""
+    NAMESPACES.add(cls)
+    PLAIN.add(cls)
+
+
 def _references(copies: list[tuple[Any, Any]]) -> int:
     """How many references there are to the last of *copies*, which is taken off."""
     made, before = copies.pop()

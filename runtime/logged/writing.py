@@ -42,7 +42,7 @@ class Writing:
     ``contexts``: modules whose context managers undo what they change.  ``over_symbols``: whether loops run an
     iteration over symbols."""
 
-    contexts: frozenset[str] = frozenset(("contextlib",))
+    contexts = frozenset(("contextlib", "tracegrad.tensors.modes", "tracegrad.tensors.autocast"))
     over_symbols = True
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
@@ -77,12 +77,12 @@ class Writing:
         return False
 
     def of_tensor(self, t: Any, name: str) -> Any:
-        """``t.name`` of an eager tensor."""
-        raise NotImplementedError
+        """``t.name`` of an eager tensor, which the run has made."""
+        return getattr(t, name)
 
     def method_of_tensor(self, t: Any, name: str, args: Any, kwargs: Any) -> Any:
         """``t.name(*args, **kwargs)`` of an eager tensor."""
-        raise NotImplementedError
+        return self.call(self.of_tensor(t, name), *args, **kwargs)
 
     def is_users(self, x: Any) -> bool:
         """Whether *x* is an object of a class of the user's."""

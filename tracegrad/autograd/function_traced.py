@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.logged.kinds import treat_as_eager, treat_as_namespace
 from ..tensors.capture import Capture
 from ..tensors.modes import STATE, no_grad
 from ..tensors.tensor import Tensor, make, raw
@@ -31,6 +32,9 @@ from ..tracer.record.recorder import Recorder, current_recorder, require_recorde
 from ..tracer.rules.known_programs import rule_of
 from ..tracer.rules.programs import REVERSE, Layout
 from .function_context import FunctionCtx, backward_of, fitted, gradients, run_forward
+
+treat_as_eager(Tensor)
+treat_as_namespace(FunctionCtx)
 
 ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
 

@@ -37,7 +37,6 @@ class StepRun(LoggedRun):
     """One run of a step."""
 
     reads: StepReads
-    contexts = frozenset((*LoggedRun.contexts, "tracegrad.tensors.modes", "tracegrad.tensors.autocast"))
     capture: Any = None
 
     def varies(self, found: Any, value: Any) -> bool:
@@ -80,7 +79,7 @@ class StepRun(LoggedRun):
     def method_of_tensor(self, t: Tensor, name: str, args: Any, kwargs: Any) -> Any:
         if name == "item" and not args and not kwargs:
             return t._tracegrad_item()
-        return self.call(self.of_tensor(t, name), *args, **kwargs)
+        return super().method_of_tensor(t, name, args, kwargs)
 
     # ---- assignments
 

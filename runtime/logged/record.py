@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...codegen.derive.adjoint import vjp
 from ...tracer.control.arms import Choices
 from ...tracer.ir.errors import (
     MutationError,
@@ -25,11 +26,13 @@ from ...tracer.ir.errors import (
     unrecordable,
 )
 from ...tracer.ir.gc_pause import fewer_collections
+from ...tracer.ir.graph import Var, structural
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
 from ...tracer.loops.identities import all_unmarked
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
+from ...tracer.ops.custom import runs_python
 from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
@@ -46,7 +49,7 @@ from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import DATA, OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
-from ..record.differentiable import differentiated, leaf_names, name_of, unlabelled
+from ..record.differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from ..record.held_values import holds_traced, refuse_held
 from ..record.outputs import leaf_text, returned
 from ..record.record import decided, needed, stand_in_of, traced_argument
@@ -313,6 +316,8 @@ def _record(
             raise by_labels(again, labels) from (None if again is error else error)
         recorder.notes += logged.choices.notes()
         out = unlabelled(out) if wrt else out
+        if any(map(runs_python, recorder.nodes)):
+            rehearse(fn, out, mode, recorder, [inputs[k] for k in wrt])
         check(run, recorder, out, labels, name_of(fn) if mode.kind == VALUE else "")
         given.check_twins(out)
         integers.refuse()
@@ -349,6 +354,14 @@ def _record(
     found.log = snapshot
     found.transient = next((Refusal.REPLAY_CHANGES(name=what.strip("`")) for what, _ in changed(run, graph)), None)
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
+
+
+def rehearse(fn: Callable[..., Any], out: Any, mode: Mode, recorder: Recorder, wrt: Sequence[Var]) -> None:
+    """Let rules that are Python, and run whenever a derivative is taken, read what they read while it is logged: the
+    derivative that is used is taken later."""
+    if wrt:
+        _, loss = loss_of(fn, split_aux(fn, out)[0] if mode.has_aux else out, mode)
+        vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
 
 
 RUNS.add(_record.__code__)

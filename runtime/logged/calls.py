@@ -61,13 +61,14 @@ class Calls(KeptResults):
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
         self.frame = LoggedFrame(self, _NOWHERE, None)
-        self._functions: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
+        self._functions: dict[tuple[int, bool], tuple[Any, Any]] = {}  # (id of a function, handed) -> (it, its copy)
         self._twins: dict[int, Any] = {}  # id of a copy -> the user's function
         self._judged: dict[int, Any] = {}  # functions of ours, by id, whose settings are known
 
-    def copy_of(self, fn: types.FunctionType, of_builtin: bool = False) -> Any:
-        """The converted copy of a function of the user's; or of one of ours, which stands for a builtin."""
-        known = self._functions.get(id(fn))
+    def copy_of(self, fn: types.FunctionType, of_builtin: bool = False, handed: bool = False) -> Any:
+        """The converted copy of a function of the user's; or of one of ours, which stands for a builtin.  *handed*: code
+        that is not seen gets it, and what it returns."""
+        known = self._functions.get((id(fn), handed))
         if known is not None:
             return known[1]
         if self.is_ours(fn):
@@ -80,7 +81,9 @@ class Calls(KeptResults):
         if not of_builtin:
             self.reads.ran(fn.__code__)
         node = self.reads.node_of(fn)
-        made = copy.function_of(fn, LoggedFrame(self, fn, node, copy.loops, copy.choices))
+        frame = LoggedFrame(self, fn, node, copy.loops, copy.choices)
+        frame.handed = handed
+        made = copy.function_of(fn, frame)
         if node is not None:
             made.__defaults__ = self._defaults(node, fn)
             if fn.__kwdefaults__ and not node.extra:
@@ -88,7 +91,7 @@ class Calls(KeptResults):
                 of = self.reads.node_of(known)
                 assert of is not None
                 made.__kwdefaults__ = {name: self.part(of, "key", name, value) for name, value in known.items()}
-        self._functions[id(fn)] = fn, made
+        self._functions[id(fn), handed] = fn, made
         self._twins[id(made)] = fn
         return made
 

@@ -36,6 +36,8 @@ from .writes import DELETED
 class LoggedFrame(FrameChoices):
     """The object that the copy of one function goes through."""
 
+    handed = False  # whether code that is not seen gets what the copy returns
+
     def __init__(
         self, run: Any, fn: types.FunctionType, node: StateNode | None, loops: Sequence[Any] = (),
         choices: Sequence[Any] = (),
@@ -385,6 +387,9 @@ class LoggedFrame(FrameChoices):
 
     def text(self, x: str) -> str:
         return marked(self.run, x)
+
+    def returned(self, value: Any) -> Any:
+        return self.run.handed_back(value) if self.handed and type(value) not in PLAIN else value
 
     def imported(self, module: str, name: str | None, value: Any) -> Any:
         reads = self.run.reads

@@ -22,6 +22,7 @@ from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.made_arrays import MadeArray, all_made, refuse_write
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
+from ...tracer.rules.host_code import HostCode
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
 from .attributes import load
@@ -73,13 +74,13 @@ class Handing(Writing):
                 return value
             if not callbacks:
                 raise self.refuse("a function that is handed to a library")
-            return self.copy_of(value)
+            return self.copy_of(value, handed=True)
         if kind is types.MethodType:
             if self.reads.trust.cls(type(value.__self__)) and self.reads.node_of(value.__self__) is None:
                 return value
             if not callbacks or type(value.__func__) is not types.FunctionType:
                 raise self.refuse("a method that is handed to a library")
-            return types.MethodType(self.copy_of(value.__func__), value.__self__)
+            return types.MethodType(self.copy_of(value.__func__, handed=True), value.__self__)
         if isinstance(value, type):
             if self.reads.library(value) or issubclass(value, BaseException):
                 return value
@@ -115,6 +116,20 @@ class Handing(Writing):
             raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
         self._check_parts(value, kind, depth)
         return value
+
+    def handed_back(self, value: Any, depth: int = 0) -> Any:
+        """A result of a function of the user's that code that is not seen has called."""
+        kind = type(value)
+        if kind in PLAIN or depth > 50:
+            return value
+        if kind in CONTAINERS and self.reads.node_of(value) is None and issubclass(kind, tuple | list | dict):
+            keyed = issubclass(kind, dict)
+            for part in value.values() if keyed else value:
+                if self.handed_back(part, depth + 1) is not part:
+                    return self.handed(value, True)
+            return value
+        callable_ = isinstance(value, types.FunctionType | types.MethodType | functools.partial) or is_wrapper(value)
+        return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
 
     def _named(self, value: Any, callbacks: bool, depth: int) -> Any:
         """A named tuple, whose class has no way of its own to give its fields."""
@@ -304,18 +319,27 @@ class Handing(Writing):
 
     def holds_users(self, f: types.FunctionType) -> bool:
         """Whether a library's function is a wrapper around something of the user's."""
-        for cell in f.__closure__ or ():
+        return any(self._is_around(cell, {id(f)}) for cell in f.__closure__ or ())
+
+    def _is_around(self, value: Any, seen: set[int]) -> bool:
+        """Whether something of the user's is *value*, or in it.  *seen*: ids of what was looked at."""
+        if type(value) is types.CellType:
             try:
-                value = cell.cell_contents
+                value = value.cell_contents
             except ValueError:
                 return True
-            inner = value.__func__ if type(value) is types.MethodType else value
-            if type(inner) is types.FunctionType and not (inner is f or self.reads.trust.owns(inner)):
-                return True
-            known = isinstance(inner, type) or "cython_function" in type(inner).__name__
-            if not known and not self.reads.trust.cls(type(inner)):
-                return True
-        return False
+        kind, seen_before = type(value), id(value) in seen
+        seen.add(id(value))
+        if seen_before or isinstance(value, type) or "cython_function" in kind.__name__:
+            return False
+        if kind is types.MethodType:
+            return self._is_around(value.__func__, seen)
+        if kind is types.FunctionType:
+            within = value.__closure__ or ()
+            return not self.reads.trust.owns(value) or any(self._is_around(cell, seen) for cell in within)
+        if kind in (list, dict):  # of rules
+            return any(self._is_around(x, seen) for x in (value if kind is list else value.values()))
+        return kind is HostCode or not self.reads.trust.cls(kind)
 
 
 def _pictures(values: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -34,6 +34,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.record.integers import limit_of
 from ...tracer.record.recorder import current_recorder
+from ...tracer.rules.host_code import HostCode
 from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
@@ -70,7 +71,7 @@ _BY_IDENTITY = (
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
-_NEVER_CHANGE = frozenset((ShapeDtypeStruct, optree.PyTreeSpec))  # classes of libraries
+_NEVER_CHANGE = frozenset((ShapeDtypeStruct, optree.PyTreeSpec, HostCode))  # classes of libraries
 _NAMED = ("instance", "pinned", "module", "library", "argument")  # kinds of nodes whose parts have names
 _MAX_NODES = 20_000
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change

@@ -89,7 +89,7 @@ class Writing:
         kind = type(x)
         return not (kind in PLAIN or kind in CONTAINERS or isinstance(x, type) or self.reads.library(kind))
 
-    def copy_of(self, fn: types.FunctionType, of_builtin: bool = False) -> Any:
+    def copy_of(self, fn: types.FunctionType, of_builtin: bool = False, handed: bool = False) -> Any:
         """The converted copy of a function of the user's."""
         raise NotImplementedError
 

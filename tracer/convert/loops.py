@@ -156,6 +156,8 @@ class Loops(Targets):
         at, loops = place_of(node), self.scope.loops
         value = None if node.value is None else self.visit(node.value)
         left = [self._left(text, at) for text in reversed(loops)]
+        if value is not None and not isinstance(value, ast.Constant) and not self.direct:
+            value = ask("returned", [value], place_of(node.value))
         if not left or value is None or isinstance(value, ast.Constant):
             return [*left, ast.Return(value, **at)]
         return [bind(_RESULT, value, at), *left, ast.Return(ast.Name(_RESULT, LOAD, **at), **at)]

@@ -489,6 +489,10 @@ class Transparent(Patterns):
         """The value that an ``import`` has bound: a module, or *name* in it."""
         return value
 
+    def returned(self, value: Any, /) -> Any:
+        """The result of the function."""
+        return value
+
     def loop(self, number: int, iterable: Any, /) -> Any:
         """``for``: *number* is the loop's in ``Copy.loops``."""
         return PythonFor(iterable.iterator if type(iterable) is Begun else iter(iterable))

@@ -33,6 +33,8 @@ def kept(fn: Callable[..., Any], key: Any, make: Callable[[], Any]) -> Any:
     made = make()
     if isinstance(fn, tuple(OWNERS)):
         found = fn.__dict__.get(MEMO)
+        if found is not None and getattr(found.owner, "__dict__", None) is fn.__dict__:  # of which *fn* is a copy
+            return made
         if found is None or found.owner is not fn:  # functools.wraps has copied it
             found = fn.__dict__[MEMO] = _Memo(fn)
         found[key] = made

@@ -66,8 +66,8 @@ class Calls(KeptResults):
         self._judged: dict[int, Any] = {}  # functions of ours, by id, whose settings are known
 
     def copy_of(self, fn: types.FunctionType, of_builtin: bool = False, handed: bool = False) -> Any:
-        """The converted copy of a function of the user's; or of one of ours, which stands for a builtin.  *handed*: code
-        that is not seen gets it, and what it returns."""
+        """The converted copy of a function of the user's; or of one of ours, which stands for a builtin.  *handed*: it,
+        and what it returns, are for code that is not seen."""
         known = self._functions.get((id(fn), handed))
         if known is not None:
             return known[1]

@@ -17,6 +17,7 @@ import numpy as np
 from ...tracer.bytecode.records import dict_of
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.site import user_frame
+from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects
 from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.made_arrays import MadeArray, all_made, refuse_write
@@ -25,7 +26,7 @@ from ...tracer.record.shown_text import TextOfValues
 from ...tracer.rules.host_code import HostCode
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
-from .attributes import load
+from .attributes import found_in, load
 from .kinds import PLAIN, is_held, is_named_tuple
 from .machine_code import call_jitted
 from .reads import CONTAINERS, ReadLog, is_wrapper
@@ -54,6 +55,7 @@ class Handing(Writing):
         super().__init__(reads, recorder)
         self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
+        self._callee = ""  # the library whose function runs that is given something
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
         """*value* for code that is not seen: containers from outside as copies of all that they hold, which is read;
@@ -105,6 +107,8 @@ class Handing(Writing):
         node = self.reads.node_of(value)
         if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
             return value
+        if node is not None and self._passes_on(kind, depth):
+            return self._called(value) if depth == 0 and callable(value) else value
         if node is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.library(kind):
@@ -130,6 +134,20 @@ class Handing(Writing):
             return value
         callable_ = isinstance(value, types.FunctionType | types.MethodType | functools.partial) or is_wrapper(value)
         return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
+
+    def _passes_on(self, kind: type, depth: int) -> bool:
+        """Whether the code that runs looks at no object of the class *kind*, the user's: functions of ours, and those
+        of SciPy at what is in their ``args``."""
+        inside = depth > 0 and self._callee == "scipy" and found_in(kind, "__call__")[0] is None
+        return (inside or self._callee == "tracegrad") and not self.reads.library(kind) and self.inert(kind) and not node_functions(kind)
+
+    def _called(self, value: Any) -> Any:
+        """An object of the user's that stands for a function: the method that is called."""
+        base, raw = found_in(type(value), "__call__")
+        if base is None or type(raw) is not types.FunctionType:
+            raise self.refuse(f"a call of an object of the class {type(value).__qualname__}")
+        self.reads.read_class(base, "__call__", raw)
+        return types.MethodType(self.copy_of(raw, handed=True), value)
 
     def _named(self, value: Any, callbacks: bool, depth: int) -> Any:
         """A named tuple, whose class has no way of its own to give its fields."""
@@ -271,6 +289,7 @@ class Handing(Writing):
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
+        around, self._callee = self._callee, _package(f)
         watched = bool(self.loops or self.recorder.arms)
         pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
         asked = getattr(f, "__name__", "")
@@ -295,7 +314,7 @@ class Handing(Writing):
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:
-            self._copies = before
+            self._copies, self._callee = before, around
         if type(result) in _MAY_BE_MADE:
             result = all_made(result, user_frame())
         return self.made(result) if watched and type(result) not in PLAIN else result
@@ -340,6 +359,14 @@ class Handing(Writing):
         if kind in (list, dict):  # of rules
             return any(self._is_around(x, seen) for x in (value if kind is list else value.values()))
         return kind is HostCode or not self.reads.trust.cls(kind)
+
+
+def _package(f: Any) -> str:
+    """The library of a function that is none of ours over another one."""
+    if is_wrapper(f) or is_wrapper(getattr(f, "__self__", None)):
+        return ""
+    module = f.__globals__.get("__name__") if type(f) is types.FunctionType else getattr(f, "__module__", "")
+    return str(module).partition(".")[0]
 
 
 def _pictures(values: Iterable[Any]) -> list[tuple[Any, Any]]:

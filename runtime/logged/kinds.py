@@ -28,7 +28,7 @@ def treat_as_eager(*classes: type) -> None:
     PLAIN.update(classes)
 
 
-NAMESPACES: set[type] = set()  # classes of ours whose objects keep the user's attributes, at which no code of ours looks
+NAMESPACES: set[type] = set()  # classes of ours whose objects have attributes of the user's, too
 
 
 def treat_as_namespace(cls: type) -> None:

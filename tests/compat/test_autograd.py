@@ -303,7 +303,7 @@ def test_primitive() -> None:
     compiled = compile_grad(logsumexp)
     for _ in range(4):
         assert np.allclose(grad(logsumexp)(y), p) and np.allclose(compiled.grad(y), p)
-    assert compiled.stats.traces == 2  # it is replayed
+    assert compiled.stats.traces == 1  # it is replayed
     with pytest.raises(TypeError, match="no primitive"):
         defvjp(np.exp, lambda ans, x: lambda g: g * ans)
     assert np.allclose(hessian(logsumexp)(y), np.diag(p) - np.outer(p, p))

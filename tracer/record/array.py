@@ -728,9 +728,12 @@ def class_of(t: TracedArray) -> type:
 _PYTHON_CLASS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool, "c": complex}
 
 
+OF_TRACED: set[str] = set()  # names of attributes that traced values have for users, and plain ones have not
+
+
 def has_attribute(kind: type, name: str) -> bool:
-    """Whether numbers or arrays of class *kind* have an attribute."""
-    return any(name in base.__dict__ for base in kind.__mro__)
+    """Whether traced numbers or arrays, of class *kind* to users, have an attribute."""
+    return name in OF_TRACED or any(name in base.__dict__ for base in kind.__mro__)
 
 
 if _ARRAYS_MATCH:

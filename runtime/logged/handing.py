@@ -139,7 +139,12 @@ class Handing(Writing):
         """Whether the code that runs looks at no object of the class *kind*, the user's: functions of ours, and those
         of SciPy at what is in their ``args``."""
         inside = depth > 0 and self._callee == "scipy" and found_in(kind, "__call__")[0] is None
-        return (inside or self._callee == "tracegrad") and not self.reads.library(kind) and self.inert(kind) and not node_functions(kind)
+        return (
+            (inside or self._callee == "tracegrad")
+            and not self.reads.library(kind)
+            and self.inert(kind)
+            and not node_functions(kind)
+        )
 
     def _called(self, value: Any) -> Any:
         """An object of the user's that stands for a function: the method that is called."""

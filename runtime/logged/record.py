@@ -351,6 +351,7 @@ def _record(
     if kept:
         found.run = user_run
     logged.learn(reads, before)
+    run.texts.print_bodies()
     found.log = snapshot
     found.transient = next((Refusal.REPLAY_CHANGES(name=what.strip("`")) for what, _ in changed(run, graph)), None)
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)

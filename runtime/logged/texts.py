@@ -39,11 +39,12 @@ _CONVERSIONS: dict[str, tuple[Callable[[Any], str], str]] = {
     "s": (str, "__str__"), "r": (repr, "__repr__"), "a": (ascii, ""),
 }  # fmt: skip
 _BY_PERCENT = re.compile(r"(%[sr]|%[#0\- +]*\d*(?:\.\d+)?[dioxXeEfFgG])")
+_IN_A_BODY = "<traced {} (recording: its value is known only when the compiled function runs)>"
 _MOST_ELEMENTS = 1000  # of an array that is shown
 
 
 def has_marks(run: Any, text: str) -> bool:
-    return bool(run.texts.shown) and "<traced" in text
+    return bool(run.texts.shown or run.texts.in_bodies) and "<traced" in text
 
 
 def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = "__str__", spec: str = "") -> Any:
@@ -68,6 +69,9 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = 
         run.loops[-1].give_up(_AS_TEXT)
     run.no_carry(value, "a text is made of values")
     texts: Texts = run.texts
+    if current_recorder() is not run.recorder and kind is TracedArray and asks:
+        texts.in_bodies.append(None)
+        return TextOfValues(_IN_A_BODY.format(value.aval))
     if current_recorder() is not run.recorder or texts.asked:
         raise run.refuse("a text that is made of values")
     texts.asked = PRINT
@@ -216,14 +220,10 @@ def print_(run: Any, *values: Any, sep: Any = " ", end: Any = "\n", file: Any = 
     if file is not None or not all(type(x) in (str, type(None)) for x in (sep, end)):
         raise run.refuse("print() into a file")
     text = (" " if sep is None else sep).join([text_of(run, value) for value in values])
-    _note(run, Printed(str(text), "\n" if end is None else end, bool(run.test(flush))))
-
-
-def _note(run: Any, printed: Any) -> None:
+    printed = Printed(str(text), "\n" if end is None else end, bool(run.test(flush)))
     run.no_carry(printed, "something is printed")
-    if current_recorder() is not run.recorder:
-        raise run.refuse("print() in the body of a loop")
-    run.texts.printed.append(printed)
+    in_a_body = current_recorder() is not run.recorder
+    (run.texts.in_bodies if in_a_body else run.texts.printed).append(printed)
 
 
 def log_method(f: Any) -> str:

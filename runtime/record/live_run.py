@@ -28,6 +28,7 @@ from ...tracer.bytecode.shown_names import (
     is_for_lists,
     shown,
 )
+from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.site import FOR_THE_USER
@@ -219,6 +220,8 @@ class LiveRun:
             if shares and isinstance(f, type) and f.__flags__ & _HEAP_TYPE:
                 return partial(self.written.making, f, *args, **kwargs)
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)
+        if (source := python_of(known)) is not None and is_recorded(source, args, kwargs):
+            return partial(through_source, known, source, self.copy_of(source), args, kwargs)
         return partial(known, *args, **kwargs)
 
     def _over_users(self, f: Any) -> Any:

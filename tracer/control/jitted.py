@@ -108,7 +108,7 @@ def _caller(kind: type) -> Callable[..., Any]:
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = current_recorder()
-        if recorder is None or not _is_recorded(_source(self), args, kwargs):
+        if recorder is None or not is_recorded(_source(self), args, kwargs):
             if recorder is None:
                 return plain(self, *args, **kwargs)
             with _unseen():
@@ -166,7 +166,7 @@ class JittedOver(StandsFor):
         self.py_func = self.__wrapped__ = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current_recorder() is None or not _is_recorded(self.__wrapped__, args, kwargs):
+        if current_recorder() is None or not is_recorded(self.__wrapped__, args, kwargs):
             return self._real(*args, **kwargs)
         return _recorded(self._real, self.__wrapped__, args, kwargs)
 
@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
     return value.asked() if type(value) is TracedInt else value.plain() if type(value) is MadeArray else value
 
 
-def _is_recorded(function: FunctionType | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_recorded(function: FunctionType | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call of *function* has to run its source: something in it is traced, or it prints."""
     if is_traced(args) or is_traced(tuple(kwargs.values())):
         return True

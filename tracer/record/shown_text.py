@@ -56,6 +56,7 @@ class Printed:
 class Texts:
     shown: list[Shown] = field(default_factory=list)
     printed: list[Any] = field(default_factory=list)  # in order: Printed, and the reports of `reports.py`
+    in_bodies: list[Printed | None] = field(default_factory=list)  # printed once, as a body is recorded; None: a text
     asked: str = ""  # PRINT, VALUE: text of a traced array that our own code asks for
     filters: Any = None  # of warnings, when the run began
     places: set[tuple[Any, str]] = field(default_factory=set)  # places that are not read, as for `settled`
@@ -96,6 +97,12 @@ class Texts:
         if not self.numbers and (not self.shown or "<traced" not in text):
             return text
         return "".join([p if isinstance(p, str) else p.write(number(p.value)) for p in self.pieces(text)])
+
+    def print_bodies(self) -> None:
+        """Print what the bodies of loops, branches and rules print, which run once for all that they stand for."""
+        for one in self.in_bodies:
+            if one is not None:
+                print(one.text, end=one.end, flush=one.flush, file=one.file)
 
     def print(self, number: Callable[[Any], Any]) -> None:
         """Print all that has been kept; *number* gives the value of a traced array."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import types
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from ...tracer.bytecode.array_places import written
@@ -41,11 +43,25 @@ class ReachedCode:
         """The names of what this code writes into: ``z[i] = ...``."""
         return frozenset(name for code in self._codes for name in written(code))
 
+    def asks_identity(self) -> bool:
+        """Whether the code asks by ``is`` for anything else than constants."""
+        return any(_asks_identity(code) for code in self._codes)
+
     def floats(self) -> set[float]:
         """The floats that stand in this code."""
         consts = [x for code in self._codes for x in code.co_consts]
         parts = [part for x in consts for part in (x if type(x) in (tuple, frozenset) else (x,))]
         return {float(x) for x in parts if isinstance(x, float)}
+
+
+@lru_cache(maxsize=4096)
+def _asks_identity(code: types.CodeType) -> bool:
+    before = ""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IS_OP" and before != "LOAD_CONST":
+            return True
+        before = instruction.opname
+    return False
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -129,6 +129,7 @@ def _record(
     code = cache(lambda: ReachedCode(fn, plan.trust))
     recorder.numbers_in_code = lambda: code().floats()
     recorder.names_written = lambda: code().names_written()
+    recorder.asks_identity = lambda: code().asks_identity()
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, module_of
+from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
 from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
@@ -215,7 +215,7 @@ class Settled:
 
     def replaces(self, fn: types.FunctionType) -> bool:
         """Whether the run has made the function, over copies of the caller's globals or outer variables."""
-        return type(fn.__globals__) is Overlay or any(id(cell) in self.cells for cell in fn.__closure__ or ())
+        return type(fn.__globals__) in (Overlay, ShownGlobals) or any(id(cell) in self.cells for cell in fn.__closure__ or ())
 
     def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
         """A function that the run has made, over the caller's globals and outer variables in place of copies."""

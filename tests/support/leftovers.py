@@ -176,10 +176,6 @@ def _has_store(value: Any) -> bool:
 def _entries(place: str, entries: Any, item: bool = False) -> Iterator[tuple[str, Any]]:
     for key, part in list(dict.items(entries) if isinstance(entries, dict) else entries.items()):
         plain = type(key) in (str, int, float, bool)
-        if (
-            type(key) is str and key == "__tracegrad_globals__"
-        ):  # bookkeeping of shown_names.py in globals that are no module's
-            continue
         if not (type(key) is str and not item):
             yield f"a key of {place}", key
         elif "<traced" in key or is_mark(key):

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from support import strict_evaluate
 
 from tracegrad.codegen.derive.adjoint import vjp
+from tracegrad.runtime.record.live_run import LiveRun
 from tracegrad.runtime.state.trust import Trust
 from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (install the front end)
-from tracegrad.tracer.bytecode.shown_names import asks, show
 from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.graph import Atom, Graph, structural
 from tracegrad.tracer.numpy_api.hooks import hook_loaded
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording
 from tracegrad.tracer.record.retry import Retry
-
-_of_a_library = lru_cache(maxsize=None)(Trust().file)
 
 
 def leaves(result: Any) -> list[Any]:
@@ -33,20 +28,9 @@ def leaves(result: Any) -> list[Any]:
     return [result]
 
 
-@contextmanager
-def shown_names() -> Iterator[None]:
-    """Show frames of recorded code the builtins that they would see while they are watched."""
-
-    def begin(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and not _of_a_library(frame.f_code.co_filename) and asks(frame.f_code, frame.f_globals):
-            show(frame)
-
-    before = sys.getprofile()
-    sys.setprofile(begin)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+def live_call(f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)`` by a copy of *f*, as live runs call it."""
+    return LiveRun(Trust(), {}).call(f, *args)
 
 
 class Traced:
@@ -72,8 +56,8 @@ class Traced:
     ) -> None:  # fmt: skip
         with recording(recorder):
             self.vars = [recorder.add_input(a, f"argument {i}") for i, a in enumerate(args)]
-            with shown_names():
-                self.result = f(*[TracedArray(v, recorder, owner=f"argument {i}") for i, v in enumerate(self.vars)])
+            given = [TracedArray(v, recorder, owner=f"argument {i}") for i, v in enumerate(self.vars)]
+            self.result = live_call(f, *given)
             self.outputs = [to_atom(leaf) for leaf in leaves(self.result)]
             grads: list[Atom] = []
             if weights is not None:

@@ -21,8 +21,6 @@ PROGRAM = """
         import tracegrad
         from tracegrad import compile_grad
         from tracegrad.runtime.launch import object_layout
-        from tracegrad.runtime.state.native_filter import unavailable
-        from tracegrad.tracer.bytecode import shown_names
 
         RATE, TABLE = 0.3, np.arange(3.0)
 
@@ -80,8 +78,6 @@ PROGRAM = """
         except tracegrad.UnsupportedError as error:
             print("refused:", error)
     print("launch:", object_layout.fault())
-    print("watch:", unavailable())
-    print("shown:", shown_names._offset)
     for warning in said:
         if "tracegrad" in str(warning.message):
             print("warning:", warning.category.__name__, warning.message)
@@ -114,7 +110,7 @@ def test_an_unknown_interpreter_has_one_warning_and_the_same_answers(name):
     for function in ("newton", "branches", "outside", "writes"):
         line = next(line for line in lines if line.startswith(f"{function} "))
         assert f"{reason}, whose code can't be analysed" in line
-    assert f"launch: {reason}" in lines and f"watch: {reason}" in lines and "shown: None" in lines
+    assert f"launch: {reason}" in lines
     refused = any("refused: " in line and "np.zeros_like(x)" in line for line in lines)
     assert refused or "made: [1. 1. 0.]" in lines
     warned = [line for line in lines if line.startswith("warning:")]

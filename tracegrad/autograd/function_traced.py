@@ -9,7 +9,7 @@ of times, and its own derivative follows from its recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +93,10 @@ class _Rule:
     def __call__(self, cts: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Atom | None]:
         recorder = require_recorder("the backward of a Function")
         operands = atoms[: sum(self.tensors)]
-        watched = recorder.watch() if recorder.watch is not None else nullcontext()
-        ctx, backward = self.ctx, backward_of(self.function)
-        with _tensors(recorder), watched:
+        ctx, backward, prepares = self.ctx, backward_of(self.function), recorder.outermost().prepares
+        if prepares is not None:
+            backward = prepares(backward)
+        with _tensors(recorder):
             places = {"operand": atoms, "out": outs}
             before, ctx._given = ctx._given, tuple([
                 None if place is None else make(wrap_array(places[place[0]][place[1]])) for place in self.saved

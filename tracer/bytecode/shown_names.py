@@ -88,7 +88,7 @@ def _following(code: CodeType, at: int) -> bytes:
     return rest[:1] if not rest or rest[0] else rest.lstrip(b"\0")[:1]
 
 
-class _Globals(dict):
+class ShownGlobals(dict):
     """The globals of a frame, read from those *below*; the contents are read by C alone."""
 
     def __init__(self, below: dict[str, Any], found: Callable[[Any, bool], Any]) -> None:
@@ -316,7 +316,7 @@ def shown(fn: FunctionType, found: Callable[[Any, bool], Any]) -> FunctionType:
     them by name."""
     if not _reads_only(fn.__code__):
         return fn
-    made = FunctionType(fn.__code__, _Globals(fn.__globals__, found), fn.__name__, fn.__defaults__, fn.__closure__)
+    made = FunctionType(fn.__code__, ShownGlobals(fn.__globals__, found), fn.__name__, fn.__defaults__, fn.__closure__)
     made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
     made.__doc__, made.__dict__ = fn.__doc__, fn.__dict__
     return made

@@ -487,7 +487,7 @@ def _choosable(values: Sequence[Any], traced: bool = True) -> bool:
     if in_compiled_code():
         return all(map(_is_float, values))
     recorder = current_recorder()
-    if recorder is None:
+    if recorder is None or recorder.outermost().asks_identity():
         return False
     kinds = {class_of(x) if type(x) is TracedArray else type(x) for x in values}
     if len(kinds) == 1 and all(issubclass(kind, float | np.floating) for kind in kinds):

@@ -144,6 +144,7 @@ class Recorder(Builder):
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
         self.shown: list[Atom] = []  # floats that have left as text
+        self.asks_identity: Callable[[], bool] = bool  # whether code may ask which of two equal numbers a value is
         self.numbers_in_code: Callable[[], Collection[float]] = frozenset  # of the user's code and data
         self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from support import strict_evaluate
-from tracing import leaves, shown_names
+from tracing import leaves, live_call
 
 from tracegrad.codegen.derive.adjoint import vjp
 from tracegrad.tracer import numpy_api, scipy_api  # noqa: F401  (install the front end)
@@ -64,8 +64,8 @@ def _recorded(case: Case, args: Sequence[np.ndarray], weights: Sequence[Any]) ->
     recorder = Recorder()
     with recording(recorder):
         inputs = [recorder.add_input(a, f"argument {i}") for i, a in enumerate(args)]
-        with shown_names():
-            found = case.call(*[TracedArray(v, recorder, owner=f"argument {i}") for i, v in enumerate(inputs)])
+        given = [TracedArray(v, recorder, owner=f"argument {i}") for i, v in enumerate(inputs)]
+        found = live_call(case.call, *given)
         stages: list[list[Atom]] = [[to_atom(part) for part in _parts(found)]]
         for order in range(case.order):
             floats = [(x, w) for x, w in zip(stages[-1], weights[order], strict=True) if x.aval.is_float]

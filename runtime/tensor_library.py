@@ -2,7 +2,7 @@
 
 The compiler answers calls over NumPy and CuPy arrays without one. A library registers its functions in ``TENSORS``:
 recognition and unwrapping of tensors, wrapping of device arrays, and the form of a compiled function that takes
-tensors. The visitors of its objects in outside state are registered in ``state/walker.py``.
+tensors.
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ class TensorForm(Protocol):
         """The value, gradient or both, as *mode* (``record/recording.py``) asks."""
 
 
+class MetTensorsError(BaseException):
+    """A run of a function of arrays has come to *found*, a tensor or what may hold one: the function has another form
+    for such calls, and the run has done nothing outside."""
+
+    def __init__(self, label: str, found: Any) -> None:
+        super().__init__(label)
+        self.label, self.found = label, found
+
+
 def _none(*given: Any) -> Any:
     raise AssertionError("no library of tensors is registered")
 
@@ -34,6 +43,10 @@ class TensorLibrary:
     """Functions over tensors. The defaults are those of a process without tensors."""
 
     types: tuple[type, ...] = ()  # classes of tensors, subclasses included
+    kinds: tuple[type, ...] = ()  # these, and classes of objects that hold tensors
+    within: Callable[[Any], dict[str, Any]] = (
+        _none  # the tensors in an object of such a class, by what follows its name
+    )
     data: Callable[[Any], Any] = _none  # the array in a tensor: NumPy's, CuPy's or a TracedArray
     requires_grad: Callable[[Any], bool] = _none
     wrap: Callable[[Any], Any] = lambda array: array  # wraps a result that stays on a device

@@ -20,7 +20,7 @@ from ..record.effects import (
     MAX_RESULTS,
     Effects,
     Expression,
-    OtherEffects,
+    OtherValues,
     OutsideEffect,
     _attribute,
     _constant,
@@ -52,7 +52,7 @@ _DATA = (TracedArray, np.ndarray, np.generic, float, int, bool, str, bytes, type
 
 def effects_of(
     run: LoggedRun, graph: StateGraph, call: Call, given: Given, inputs: dict[int, Any], out: Any,
-    others: OtherEffects | None = None, named: bool = True,
+    others: OtherValues | None = None, named: bool = True,
 ) -> Effects:  # fmt: skip
     """The effects of *run*, whose reads are *graph*, with its result *out*; *inputs*: the stand-ins for arrays and
     numbers outside, in the order of the kernel's operands, by the ids of their nodes.  *named*: objects in the result,

@@ -47,6 +47,7 @@ from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, Stat
 from ..state.trust import Trust, hidden_state
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
+from ..tensor_library import TENSORS, MetTensorsError
 from .kinds import EAGER, item_key
 from .native_reads import pin_reads
 
@@ -390,6 +391,9 @@ class ReadLog:
             raise NotClosedError(error.reason) from None
 
     def _object(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
+        if issubclass(kind, TENSORS.kinds):
+            not_closed(f"`{label}`, a tensor")
+            raise MetTensorsError(label, value)
         node = self._walker.node
         if kind is types.FunctionType:
             return self._function(value, label)

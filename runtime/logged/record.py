@@ -171,13 +171,13 @@ class Logged:
                     unrecordable.discard(error)
                 if getattr(error, "final", True):
                     raise
-                self.ended = f"it raised {type(error).__name__}"
+                self.ended = f"it raised {_told(error)}"
                 return None
             except Exception as error:  # a run of Python's meets it, too, and may know what to do
                 if tried := self._numbers_as_they_are(tried):
                     note = _AS_THEY_ARE
                     continue
-                self.ended = f"it raised {type(error).__name__}"
+                self.ended = f"it raised {_told(error)}"
                 return None
             finally:
                 unrecordable.clear()
@@ -251,6 +251,12 @@ class Logged:
         self.trusts &= options.trusts
         kept_elsewhere = options.trusts and not (options.contents or options.apart)
         return kept_elsewhere or (len(self.contents), len(self.rows_apart), self.trusts) != known
+
+
+def _told(error: Exception) -> str:
+    """An error by its class, and by its words where they are ours."""
+    name = type(error).__name__
+    return f"{name} ({str(error).splitlines()[0]})" if isinstance(error, TracegradError) else name
 
 
 def _record(

@@ -2,15 +2,15 @@
 
 It goes down until a step answers:
 
-1. the variants of its call key: if the state is the same, its verified paths, most recent first; a guard that fails
-   moves on to the next;
-2. recording: Python runs once more, and again where a run has learned something (``tracer/record/retry.py``).  Where
-   a path is not verified that denotes the same program it is now; else the recording becomes a new one, whose kernel is
-   found by signature or compiled.
+1. the variants of its call key: if what their runs have read is the same, their paths, most recent first; a guard that
+   fails moves on to the next;
+2. recording: a run of converted code (``runtime/logged/``), made again where it has learned something
+   (``tracer/record/retry.py``).  Where its log is closed, it becomes a path, whose kernel is found by signature or
+   compiled;
+3. Python, in each call like this from then on: of a function, kernels are reused (``fallback.py``); a step runs
+   eagerly.
 
-A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
-analysed) stays at step 2 for good: its Python runs in every call, and only kernels are reused (``fallback.py``).  No
-lock is held while Python or a kernel runs.
+No lock is held while Python or a kernel runs.
 
 ``Dispatcher`` is that ladder, over any recordings; ``FunctionDispatcher`` climbs it with those of functions of arrays.
 A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
@@ -52,15 +51,15 @@ from ..record.derive import derived
 from ..record.effects import OutsideEffect
 from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
+from ..record.reached_tensors import reaches_tensors
 from ..record.record import record, record_pieces
 from ..record.recording import Look, Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan
 from ..stats import PathStats, Stats
 from ..stored import keep
 from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
-from ..tensor_library import TENSORS, TensorForm
+from ..tensor_library import TENSORS, MetTensorsError, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
 from .family import Family, Variant
@@ -95,7 +94,7 @@ class Dispatcher:
         self.lock = forks.lock()
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
-        self.plans = PlanCache(fn, target == "step")
+        self.logged: Any = None  # what is known of runs of converted code, once there was one
         with fewer_collections():
             self._sinks = sink_parameters(fn, positional_names(fn))
         _dispatchers.add(self)
@@ -151,22 +150,6 @@ class Dispatcher:
         given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
         return [id(value) for value, uses in given if is_sink(value, uses)]
 
-    def _shared(self, mode: Mode, call: Call, state: Iterable[StateNode]) -> Call | None:
-        """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
-        objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
-        gradients are taken of stay arguments.)"""
-        if not call.containers:
-            return None
-        args = call.arguments[0]
-        places = mode.differentiated
-        differentiated = tuple([args[p] for p in places if -len(args) <= p < len(args)])
-        found = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated)))
-        kept = {id(c) for c in found.containers}
-        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
-        shared = outside.intersection(map(id, call.containers)) - kept
-        opaque = shared.union(self._opaque(*call.arguments), map(id, call.objects))  # those that were found before
-        return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
-
     def numbers(self, call: Call) -> Call:
         """The call with ints that vary as numbers of the run, which sees for itself what is asked of them."""
         with self.lock:
@@ -179,12 +162,11 @@ class Dispatcher:
         """The answer to *call*, which no slot has given: a run that has learned something is dropped, and made anew."""
         found: Any = None
         for _ in range(MAX_RUNS):
-            with ExitStack() as pause:
-                found = self._attempt(endpoint, call, pause)
+            found = self._attempt(endpoint, call)
             if type(found) is not Options:
                 return found
             self.stats.retried(found.note)
-            self.plans.get(call).follow(found)
+            self._follow(call, found)
             if found.plain is not None:
                 return self._unrecorded(endpoint, call.by_value or call, found.plain)
             if found.ints is not None and call.by_value is not None:
@@ -192,19 +174,17 @@ class Dispatcher:
                     endpoint.integers.refuse(call, found.ints, found.raised)
                 call = call.by_value
         why = Refusal.REPLAY_RESTARTS(count=MAX_RUNS, what=found.note)
-        self.plans.get(call).refuse(why)
         return self._unrecorded(endpoint, call.by_value or call, (why,))
 
-    def _attempt(self, endpoint: Endpoint, call: Call, pause: ExitStack) -> Any:
-        """The same, or the options of another try; with a *pause* of the garbage collector while what is kept is made,
-        not while Python answers."""
+    def _attempt(self, endpoint: Endpoint, call: Call) -> Any:
+        """The same, or the options of another try."""
         with self.lock:
             live = endpoint.live.get(call.key)
             known = tuple(endpoint.variants.find(call.key) or ())
         if live is not None:
             answer = self._by_another_run(endpoint, call, known)
             return self._run_live(endpoint, call, live) if answer is MISS else answer
-        variant, arrays, snapshot = self._find(call, known)
+        variant, arrays = self._find(call, known)
         answer, reason = self._replay(endpoint, call, variant, arrays)
         if answer is MISS and variant is not None:
             answer = self._by_another_log(endpoint, call, known, variant)
@@ -215,7 +195,7 @@ class Dispatcher:
         answer = self._by_log(endpoint, call, known, variant, reason)
         if answer is not MISS:
             return answer
-        return self._by_python(endpoint, call, known, variant, arrays, snapshot, reason, pause)
+        return self._by_python(endpoint, call, reason)
 
     def _replay(
         self, endpoint: Endpoint, call: Call, variant: Variant | None, arrays: Sequence[Any]
@@ -224,32 +204,32 @@ class Dispatcher:
         reason = ""
         if variant is not None:
             if any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
-                answer = self._elsewhere(endpoint, call, *self.plans.state(call))
+                answer = self._with_shared(endpoint, call)
                 if answer is not MISS:
                     return answer, ""
             answer, reason = self._try_families(endpoint, call, variant, arrays)
             if answer is not MISS:
                 return answer, ""
-        return self._derived(endpoint, call, variant), reason
+        return self._derived(endpoint, call), reason
 
-    def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
-        """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""
-        only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
-        if error.done or only_recorded:
-            raise error
-        unrecordable.discard(error)
-        if isinstance(error, HeldError):
-            return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
-        self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
-        return Live("", plain=True)  # of these arguments alone
+    def _derived(self, endpoint: Endpoint, call: Call) -> Any:
+        """The answer to *call* by a recording that is derived from one of another mode; MISS where there is none."""
+        return MISS
 
-    def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
-        """(the variant among *known* whose state is that of now, its arrays, the state if it had to be walked)."""
+    def _with_shared(self, endpoint: Endpoint, call: Call) -> Any:
+        """The answer to a call, if a container that only grows outside may be among its arguments, too; else MISS."""
+        return MISS
+
+    def _follow(self, call: Call, options: Options) -> None:
+        """Keep what a run has learned for the next one."""
+
+    def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any]]:
+        """(the variant among *known* whose reads are those of now, its arrays)."""
         for variant in known:
             arrays = variant.snapshot.check(*call.objects)
-            if arrays is not None and variant.alike(call, arrays):
-                return variant, arrays, None
-        return None, (), None
+            if arrays is not None:
+                return variant, arrays
+        return None, ()
 
     def _by_another_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], but: Variant
@@ -257,7 +237,7 @@ class Dispatcher:
         """The answer by a variant other than *but*: another way through the branches has read other places, all of
         which may be as they were, too."""
         for variant in known:
-            arrays = variant.snapshot.check(*call.objects) if variant.reads and variant is not but else None
+            arrays = variant.snapshot.check(*call.objects) if variant is not but else None
             if arrays is not None:
                 answer, _ = self._try_families(endpoint, call, variant, arrays)
                 if answer is not MISS:
@@ -268,85 +248,39 @@ class Dispatcher:
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
         """The answer by a run whose log is closed, which may be replayed from now on; MISS where there is none."""
-        return MISS
-
-    def _by_python(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, arrays: Sequence[Any],
-        snapshot: Snapshot | None, reason: str, pause: ExitStack,
-    ) -> Any:  # fmt: skip
-        """The answer to a call whose log is not closed."""
         raise NotImplementedError
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         """As ``_by_log``, of a call like one that Python has answered: what made it do so may have been done once."""
-        return MISS
+        if self.logged is None or not self.logged.may_close(call):
+            return MISS
+        answer = self._by_log(endpoint, call, known, None, "what the first call did is not done again")
+        if answer is not MISS:
+            with self.lock:
+                endpoint.live.pop(call.key, None)
+                if not endpoint.live:
+                    self.stats.live = ""
+        return answer
+
+    def unseen(self, call: Call) -> list[Reason]:
+        """The reason why no run like *call* has a closed log, if one was tried."""
+        return [] if self.logged is None else self.logged.why(call)
+
+    def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
+        """The answer to a call whose log is not closed."""
+        raise NotImplementedError
 
     def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
         """The variant of *call* in the state of *new*, which becomes it if there is none."""
         with self.lock:
             variants = endpoint.variants.find(call.key) or []
-            variant = next(filter(new.of_same_state, variants), None)
+            variant = next((v for v in variants if v.snapshot.key == new.snapshot.key), None)
             if variant is None:
                 variant = new
                 variants.insert(0, variant)
                 del variants[config.max_states :]
             endpoint.variants.keep(call.key, variants)
         return variant
-
-    def _derived(self, endpoint: Endpoint, call: Call, mine: Variant | None) -> Any:
-        """The answer to *call*, whose variant is *mine*, by a recording that is derived from a verified one of another
-        mode, which holds for the call; MISS where there is none."""
-        for mode, theirs, arrays in self._in_other_modes(endpoint, call):
-            for path in tuple(theirs.paths):
-                inputs = self._inputs(path, call, arrays) if path.verified else None
-                if inputs is None:
-                    continue
-                plan = self.plans.get(call)
-                known = [] if mine is None else [p for p in mine.paths if not p.verified]
-                room = next((p.recording.capacities for p in known), ())
-                recording = derived(path.recording, mode, endpoint.mode, self.fn, plan, call, inputs, room)
-                if recording is None:
-                    break
-                match = next((p for p in known if recording.same_program(p.recording)), None)
-                alike = [p for p in known if _same_answers(p.recording, recording) and not outgrown(p, recording)]
-                if match is None and alike:
-                    return MISS
-                variant = self._variant(
-                    endpoint, call, Variant(theirs.snapshot, theirs.same, theirs.floats, reads=theirs.reads)
-                )
-                return self._keep(endpoint, call, variant, recording, match, verified=True, ran=False)
-        return MISS
-
-    def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
-        """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
-        same program first."""
-        others = self._others(endpoint, call)
-        for mode, known in sorted(others, key=lambda other: not are_twins(other[0], endpoint.mode)):
-            theirs, arrays, _ = self._find(call, known)
-            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
-                yield mode, theirs, arrays
-
-    def _others(self, endpoint: Endpoint, call: Call) -> list[tuple[Mode, Sequence[Variant]]]:
-        """The other modes in which *call* has been recorded, and its variants there."""
-        with self.lock:
-            endpoints = [other for other in self.endpoints.values() if other is not endpoint]
-            found = [(other.mode, tuple(other.variants.get(call.key, ()))) for other in endpoints]
-        return [(mode, known) for mode, known in found if known]
-
-    def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
-        """The inputs of *path* after the arguments, if it holds for *call*."""
-        found = path.recording.arrays(arrays)
-        if found is None or not self._holds(path, call, arrays):
-            return None
-        inputs = [float(x) if type(x) is int else x for x in found]
-        if path.recording.draws:
-            inputs.append(DEFAULT.state)
-        if path.guards:
-            _, result = self._run(path, path.launch, call, inputs)
-            path.uncount(result)
-            if type(result) is Missed:
-                return None
-        return inputs
 
     def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
         """The result of the first family one of whose paths holds, or MISS and why a recording is needed."""
@@ -379,27 +313,24 @@ class Dispatcher:
         return MISS, reason
 
     def _keep(
-        self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording, path: Path | None,
-        verified: bool, ran: bool = True,
+        self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording, ran: bool = True
     ) -> Any:  # fmt: skip
-        """Run the recorded call by its kernel, and keep it: as that of *path*, or as a new path in place of those that
-        had less room for their loops.  Where Python has not *ran* for this very call, because the recording is derived
-        from another, the answer is MISS if it is to run after all."""
-        new = path is None
-        if path is None:
-            with self.lock:
-                endpoint.forget(variant, [p for p in variant.paths if outgrown(p, recording)])
-            why = too_long(recording) if self.cuts else None
-            if why is None and too_many_programs(len(variant.paths) + 1):
-                why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
-            if why is not None:
-                if not ran:
-                    return MISS
-                live = Live(str(why))
-                if self.cuts and call.device is None:
-                    live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
-                return self._go_live(endpoint, call, recording, live)
-            path = self._bind(recording, call)
+        """Run the recorded call by its kernel, and keep it as a new path, in place of those that had less room for
+        their loops.  Where Python has not *ran* for this call, because the recording is derived from another, the
+        answer is MISS if it is to run after all."""
+        with self.lock:
+            endpoint.forget(variant, [p for p in variant.paths if outgrown(p, recording)])
+        why = too_long(recording) if self.cuts else None
+        if why is None and too_many_programs(len(variant.paths) + 1):
+            why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
+        if why is not None:
+            if not ran:
+                return MISS
+            live = Live(str(why))
+            if self.cuts and call.device is None:
+                live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
+            return self._go_live(endpoint, call, recording, live)
+        path = self._bind(recording, call)
         values, found = self._run(path, path.launch, call, recording.captured, recording)
         if type(found) is Missed:
             if not ran:
@@ -410,16 +341,13 @@ class Dispatcher:
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             return self._by_numpy(endpoint, call, recording, path, values)
         with self.lock:
-            if new:  # a sibling that was passed over wrongly is replaced
-                endpoint.forget(variant, [p for p in variant.paths if _same_answers(p.recording, recording)])
-                variant.paths.insert(0, path)
-            if verified:
-                path.verify(recording.run)
-                family = variant.join(path)
-        if verified:
-            self._install(endpoint, call, family)
-            if ran:
-                self._store(endpoint, call, path)
+            # a sibling that was passed over wrongly is replaced
+            endpoint.forget(variant, [p for p in variant.paths if _same_answers(p.recording, recording)])
+            variant.paths.insert(0, path)
+            family = variant.join(path)
+        self._install(endpoint, call, family)
+        if ran:
+            self._store(endpoint, call, path)
         recording.release()
         if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
             return Options()  # as above
@@ -461,16 +389,6 @@ class Dispatcher:
         self.stats.live = live.why
         return self._run_once(endpoint, call, recording, live)
 
-    def _plainly(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
-        """Answer the call by plain Python, and those of its kind from now on, if there is a reason."""
-        if live.why:
-            if call.by_value is not None:
-                return Options(ints={})
-            with self.lock:
-                endpoint.live.keep(call.key, live)
-            self.stats.live = live.why
-        return self._run_live(endpoint, call, live)
-
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -480,16 +398,8 @@ class Dispatcher:
     def _drop(self, recording: Recording) -> None:
         """Let go of a run that has had no effects yet, and is made again."""
 
-    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
-        """Whether the *recording* is a second run of one on disk, which has answered such a call."""
-        return False
-
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         """Keep a path that has been verified on disk, if it can be."""
-
-    def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
-        """The answer to a call that no recording gives, seen by its state; else MISS."""
-        return MISS
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         raise NotImplementedError
@@ -524,15 +434,6 @@ class Dispatcher:
         """The answer to a recorded call whose own path misses."""
         raise NotImplementedError
 
-    def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, plan: StatePlan) -> Any:
-        """The answer to a recorded call that must not be replayed."""
-        reasons = [*plan.reasons, *recording.changes] or self.unseen(call)
-        return self._go_live(endpoint, call, recording, Live(listed(reasons)))
-
-    def unseen(self, call: Call) -> list[Reason]:
-        """The reason why no run like *call* has a closed log, if one was tried."""
-        return []
-
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         """The answer to a call whose Python runs each time."""
         raise NotImplementedError
@@ -552,7 +453,7 @@ class FunctionDispatcher(Dispatcher):
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats)
         self.answered: Answered = {}  # by plans on disk
-        self.logged: Any = None  # what is known of runs of converted code, once there was one
+        self.plans = PlanCache(fn)
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._kept = 0  # recordings that were to be kept on disk
@@ -579,28 +480,46 @@ class FunctionDispatcher(Dispatcher):
             form = self._tensor_form = TENSORS.form(self.fn, self.static, self.target, self.stats)
         return form.answer(endpoint.mode, args, kwargs)
 
-    def _elsewhere(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
-        if not snapshot.graph.tensors:
-            shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
-            return MISS if shared is None else self.answer(endpoint, shared)
-        if self.target == "cuda" and len(snapshot.graph.on_device) < len(snapshot.graph.tensors):
-            raise on_the_host(next(n for n in snapshot.graph.tensors.values() if n not in snapshot.graph.on_device))
+    def _meets_tensors(self, endpoint: Endpoint, call: Call) -> Any:
+        """The answer to a call that comes to tensors outside."""
         self._reads_tensors = True
         args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
         return self._call_tensors(endpoint, args, kwargs)
 
-    def _by_python(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, arrays: Sequence[Any],
-        snapshot: Snapshot | None, reason: str, pause: ExitStack,
-    ) -> Any:  # fmt: skip
+    def _with_shared(self, endpoint: Endpoint, call: Call) -> Any:
+        snapshot = self.plans.state(call)[1]
+        shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
+        snapshot.release()  # the run may be asked whether an object is still there
+        return MISS if shared is None else self.answer(endpoint, shared)
+
+    def _shared(self, mode: Mode, call: Call, state: Iterable[StateNode]) -> Call | None:
+        """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
+        objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
+        gradients are taken of stay arguments.)"""
+        if not call.containers:
+            return None
+        args = call.arguments[0]
+        places = mode.differentiated
+        differentiated = tuple([args[p] for p in places if -len(args) <= p < len(args)])
+        found = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated)))
+        kept = {id(c) for c in found.containers}
+        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
+        shared = outside.intersection(map(id, call.containers)) - kept
+        opaque = shared.union(self._opaque(*call.arguments), map(id, call.objects))  # those that were found before
+        return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
+
+    def _follow(self, call: Call, options: Options) -> None:
+        self.plans.get(call).follow(options)
+
+    def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         if call.by_value is not None:
             return by_value({})
-        plan, state = self.plans.state(call)
-        answer = self._elsewhere(endpoint, call, plan, state)
-        state.release()  # the run may be asked whether an object is still there
+        if reaches_tensors(self.fn, call.objects):
+            return self._meets_tensors(endpoint, call)
+        answer = self._with_shared(endpoint, call)
         if answer is not MISS:
             return answer
-        live = None
+        plan, live = self.plans.get(call), None
         self.stats.traces += 1
         try:
             recording = record(self.fn, call, endpoint.mode, plan)
@@ -611,7 +530,32 @@ class FunctionDispatcher(Dispatcher):
         if live is not None:
             return self._plainly(endpoint, call, live)
         self.stats.note(reason or endpoint.integers.reason(call))
-        return self._not_kept(endpoint, call, recording, plan)
+        return self._not_kept(endpoint, call, recording, plan.reasons or self.unseen(call))
+
+    def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
+        """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""
+        only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
+        if error.done or only_recorded:
+            raise error
+        unrecordable.discard(error)
+        if isinstance(error, HeldError):
+            return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
+        self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
+        return Live("", plain=True)  # of these arguments alone
+
+    def _plainly(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
+        """Answer the call by plain Python, and those of its kind from now on, if there is a reason."""
+        if live.why:
+            if call.by_value is not None:
+                return Options(ints={})
+            with self.lock:
+                endpoint.live.keep(call.key, live)
+            self.stats.live = live.why
+        return self._run_live(endpoint, call, live)
+
+    def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, reasons: Sequence[Reason]) -> Any:
+        """The answer to a recorded call that must not be replayed, for these *reasons*."""
+        return self._go_live(endpoint, call, recording, Live(listed([*recording.changes, *reasons])))
 
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
@@ -621,11 +565,19 @@ class FunctionDispatcher(Dispatcher):
         alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
         live = found = None
+        tensors = False
         try:
             found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
+        except MetTensorsError as error:
+            there = TENSORS.within(error.found).items() if self.target == "cuda" else ()
+            for name in [f"{error.label}{within}" for within, t in there if _on_host(t)]:
+                raise on_the_host(name) from None
+            tensors = True
         except OnlyPythonError as error:
             error.done = False
             live = self._without_recording(endpoint, call, error)
+        if tensors:
+            return self._meets_tensors(endpoint, call)
         if live is not None:
             return self._plainly(endpoint, call, live)
         if found is None:
@@ -649,9 +601,53 @@ class FunctionDispatcher(Dispatcher):
             else:
                 with self.lock:
                     mine.snapshot, mine.reads = snapshot, found.reads
-            return self._keep(endpoint, call, mine, recording, None, verified=True)
+            return self._keep(endpoint, call, mine, recording)
         finally:
             snapshot.release()
+
+    def _derived(self, endpoint: Endpoint, call: Call) -> Any:
+        for mode, theirs, arrays in self._in_other_modes(endpoint, call):
+            for path in tuple(theirs.paths):
+                inputs = self._inputs(path, call, arrays)
+                if inputs is None:
+                    continue
+                recording = derived(path.recording, mode, endpoint.mode, self.fn, self.plans.get(call), call, inputs)
+                if recording is None:
+                    break
+                variant = self._variant(endpoint, call, Variant(theirs.snapshot, reads=theirs.reads))
+                return self._keep(endpoint, call, variant, recording, ran=False)
+        return MISS
+
+    def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
+        """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
+        same program first."""
+        others = self._others(endpoint, call)
+        for mode, known in sorted(others, key=lambda other: not are_twins(other[0], endpoint.mode)):
+            theirs, arrays = self._find(call, known)
+            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
+                yield mode, theirs, arrays
+
+    def _others(self, endpoint: Endpoint, call: Call) -> list[tuple[Mode, Sequence[Variant]]]:
+        """The other modes in which *call* has been recorded, and its variants there."""
+        with self.lock:
+            endpoints = [other for other in self.endpoints.values() if other is not endpoint]
+            found = [(other.mode, tuple(other.variants.get(call.key, ()))) for other in endpoints]
+        return [(mode, known) for mode, known in found if known]
+
+    def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
+        """The inputs of *path* after the arguments, if it holds for *call*."""
+        found = path.recording.arrays(arrays)
+        if found is None or not self._holds(path, call, arrays):
+            return None
+        inputs = [float(x) if type(x) is int else x for x in found]
+        if path.recording.draws:
+            inputs.append(DEFAULT.state)
+        if path.guards:
+            _, result = self._run(path, path.launch, call, inputs)
+            path.uncount(result)
+            if type(result) is Missed:
+                return None
+        return inputs
 
     def run_of_copy(
         self, call: Call, mode: Mode, others: Sequence[Any] | None = None, paths: int = 0,
@@ -661,20 +657,6 @@ class FunctionDispatcher(Dispatcher):
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
         return self.logged.record(call, mode, self.plans.get(call), others, paths, retried, look)
-
-    def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
-        if self.logged is None or not self.logged.may_close(call):
-            return MISS
-        answer = self._by_log(endpoint, call, known, None, "what the first call did is not done again")
-        if answer is not MISS:
-            with self.lock:
-                endpoint.live.pop(call.key, None)
-                if not endpoint.live:
-                    self.stats.live = ""
-        return answer
-
-    def unseen(self, call: Call) -> list[Reason]:
-        return [] if self.logged is None else self.logged.why(call)
 
     def analysed(self, call: Call) -> Reason | None:
         """The reason why no run like *call* has a closed log; None where one has, or none was tried."""
@@ -738,8 +720,8 @@ class FunctionDispatcher(Dispatcher):
 
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         self.stats.traces += 1
-        plan = self.plans.get(call)
-        return self._not_kept(endpoint, call, record(self.fn, call, endpoint.mode, plan), plan)
+        recording = record(self.fn, call, endpoint.mode, self.plans.get(call))
+        return self._not_kept(endpoint, call, recording, reasons)
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         hits = self.stats.kernel_hits

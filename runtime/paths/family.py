@@ -20,44 +20,28 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ..launch.bind import MAX_FAMILY, bind_family, natively
-from ..record.call_key import Call
 from ..record.recording import Recording, equal_statics
 from ..state.state_plan import Snapshot
-from ..state.values import Partition, partition
 from .paths import Path
 from .shared_prefix import SharedPrefix, describe_merged, merge
 
 
 @dataclass(eq=False, slots=True)
 class Variant:
-    """``paths`` are what its branches have shown so far, newest first; each that is verified is in one of ``families``,
-    the one that answered last first."""
+    """``paths`` are what its branches have shown so far, newest first; each is in one of ``families``, the one that
+    answered last first."""
 
     snapshot: Snapshot
-    same: Partition | None = None  # which of its data are one object, where the function may ask
-    floats: tuple[float, ...] = ()  # those outside that are asked for
     paths: list[Path] = field(default_factory=list)
     families: list[Family] = field(default_factory=list)
     steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
-    reads: Any = None  # ``logged.joined.KnownReads``, where the snapshot is what runs have read, and nothing else
-
-    def alike(self, call: Call, captured: Sequence[np.ndarray]) -> bool:
-        """Whether the same data are one object as in the recordings."""
-        return self.same is None or self.same == partition([*call.data, *captured, *self.floats])
-
-    def of_same_state(self, other: Variant) -> bool:
-        return (self.snapshot.key, self.same) == (other.snapshot.key, other.same)
+    reads: Any = None  # ``logged.joined.KnownReads`` of a function's runs
 
     def join(self, path: Path) -> Family:
-        """The family of *path*, which is verified now: it joins the first that has room and can share a launch."""
-        mine = next((f for f in self.families if path in f.members), None)
-        if mine is not None:  # another thread has verified it
-            return mine
+        """The family of *path*, which is new: it joins the first that has room and can share a launch."""
         fits = (f for f in self.families if len(f.members) < MAX_FAMILY and not apart(f.members[0], path))
         known = next(fits, None)
         family = make_family(self, (path, *(known.members if known is not None else ())))

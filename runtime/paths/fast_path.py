@@ -24,7 +24,7 @@ from ..launch.binding import normalised
 from ..launch.result_tree import FEWEST
 from ..mode import MISS
 from ..profiling import timed_launch, timed_miss
-from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
+from ..record.call_key import COMPLEX_DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..state.pins import distinct_of
@@ -50,11 +50,6 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
     texts = _arguments(source, call)
     objects = [text for text, kind in zip(texts, call.kinds, strict=False) if kind == OBJECT]
     before = len(source.lines)
-    if variant.same is not None:
-        data = texts if texts == ["*args"] else [t for t, kind in zip(texts, call.kinds, strict=True) if kind in DATA]
-        captured = ["*arrays"] if variant.snapshot.array_names else []
-        given = ", ".join([*data, *captured, *map(source.constant, variant.floats)])
-        source.give_up_if(f"{source.constant(partition)}(({given},)) != {source.constant(variant.same)}")
     recording.check(source, call, texts)
     operands = recording.operands(source, call, texts)
     if recording.draws:  # from the stream as it is now; it moves on when the call has succeeded

@@ -1,7 +1,4 @@
-"""Paths: recordings of one kind of call, bound to their kernels.
-
-A path is not ``verified`` until a second recording has given the same program.
-"""
+"""Paths: recordings of one kind of call, bound to their kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call
-from ..record.recording import Recording, UserRun
+from ..record.recording import Recording
 from ..record.trees import Source, make_function
 from ..stats import PathStats
 from ..tensor_library import TENSORS
@@ -46,7 +43,6 @@ class Path:
     counts: np.ndarray
     guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
     questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
-    verified: bool = False
     steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
     _finish: dict[bool, Callable[..., Any]] = field(default_factory=dict)
 
@@ -76,12 +72,6 @@ class Path:
     def uncount(self, found: Any) -> None:
         """Take a run that has *found* this out of the counts."""
         self.counts[0 if type(found) is not Missed else 1 + found.guard] -= 1
-
-    def verify(self, run: UserRun | None) -> None:
-        """Note that a second *run* has given the same program."""
-        if not self.verified and self.recording.run is not None and not self.recording.run.like(run):
-            self.recording.run = None  # from which a derivative would be taken
-        self.verified = True
 
     def stats(self, mode: str) -> PathStats:
         """The path's counters, by the lines of its guards."""

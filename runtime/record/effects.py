@@ -56,26 +56,8 @@ _Known = tuple[Hashable, Expression]
 _MAX_DEPTH = 20
 
 
-class OtherEffects(Protocol):
-    """The effects that a library above has beside these, of one run, which happens within this context."""
-
-    def __enter__(self) -> Any: ...
-    def __exit__(self, *given: Any) -> None: ...
-
-    def objection(self) -> Reason | None:
-        """Why the run, now that it is over, can't be recorded, and is to be made again."""
-
-    def calls(self) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        """(function, arguments) of calls that have happened already, and happen again in a replay."""
-
-    def places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
-        """As ``Substitution.effects``, for edges ``member``."""
-
-    def stores(self) -> Iterator[tuple[tuple[Hashable, ...], Expression, Any]]:
-        """(a key of the place, the expression for it, the value that the run has put there)."""
-
-    def write_back(self, plain: Callable[[Any], Any]) -> None:
-        """Do these stores at once; *plain* gives values their final form."""
+class OtherValues(Protocol):
+    """The values that a library above knows, of one run."""
 
     def expression(
         self, value: Any, result: Callable[[TracedArray], tuple[Hashable, Expression]]
@@ -143,7 +125,7 @@ class Effects:
 def find_effects(
     call: Call, graph: StateGraph, given: Arguments, written: Sequence[Container], substitution: Substitution,
     inputs: dict[int, TracedArray], texts: Texts | None, plain: Callable[[Any], Any],
-    others: OtherEffects | None = None, ends: Sequence[LeftState] = (), out: Any = None,
+    others: OtherValues | None = None, ends: Sequence[LeftState] = (), out: Any = None,
 ) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given*, some of whose containers it has *written*, and the copies of
     *substitution*; *inputs*: the stand-ins for the arrays and numbers of the state, in order, by the ids of their
@@ -151,13 +133,12 @@ def find_effects(
     one that is in *out*; *ends*: the states in which it has left generators; *out*: its result, in which containers
     that the state has, too, are named by variables of the effects."""
     found = Effects(out=out)
-    members = () if others is None else others.places()
-    changed = [*substitution.effects(), *members]
+    changed = [*substitution.effects()]
     names: dict[int, str] = {}  # id of a container in the result -> the variable that has it
     copies = substitution.originals.keys() | {id(node.obj) for node in graph.nodes}
     copies |= {id(c.given) for c in given.containers if c.place is not None or c in written}
     arrays = {id(node.obj) for node in graph.nodes if type(node.obj) is np.ndarray}
-    more = changed or written or ends or others is not None or (texts is not None and texts.printed)
+    more = changed or written or ends or (texts is not None and texts.printed)
     if not (more or whole_containers(out, copies, arrays)):
         return found
     ways = _ways(graph, call)
@@ -165,14 +146,6 @@ def find_effects(
     found_at |= dict.fromkeys([id(one) for c in given.containers for one in (c.original, c.given)])
     values = _Values(found, given, inputs, texts, found_at, others, graph, plain)
     values.originals.update(substitution.originals)
-    for function, args in () if others is None else others.calls():
-        arguments = values.expression(args, once=True)
-        assert arguments is not None
-        found.effects.append(
-            OutsideEffect(
-                ("call", id(function), arguments[0]), _constant(function), arguments[1], "{}(*{})", again=False
-            )
-        )
     not_counters: set[tuple[str, str]] = set()
     for owner, edge, value in changed:
         constant = owner.kind == "pinned" or (edge is not None and edge.how == "class")
@@ -189,12 +162,6 @@ def find_effects(
             found.effects += [effect for effect in made if effect is not None]
             if _is_transient(owner, edge, value):
                 found.transient = Refusal.REPLAY_CHANGES(name=label)
-    for at, text, value in () if others is None else others.stores():
-        stored = values.expression(value)
-        if stored is None:
-            found.refused.append(Refusal.REPLAY_CHANGES(name=str(at[-1])))
-        else:
-            found.effects.append(OutsideEffect(("store", at, stored[0]), text, stored[1], "{} = {}"))
     if texts is not None:
         found.effects += [one for one in printed_effects(texts, values) if one is not None]
     for key, leave in ends:
@@ -545,7 +512,7 @@ class _Values:
 
     def __init__(
         self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None,
-        found_at: dict[int, _Way | None], others: OtherEffects | None, graph: StateGraph, plain: Callable[[Any], Any],
+        found_at: dict[int, _Way | None], others: OtherValues | None, graph: StateGraph, plain: Callable[[Any], Any],
     ) -> None:  # fmt: skip
         self._graph, self._plain = graph, plain
         self.known_as: Callable[[Any], Any] = lambda value: value  # gives the array for which one stands

@@ -54,7 +54,7 @@ from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
 from .derive import answers_of, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
-from .effects import Effects, OtherEffects, find_effects
+from .effects import Effects, find_effects
 from .held_values import HeldError, refuse_held, refuse_kept
 from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text, returned
@@ -311,7 +311,7 @@ def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Va
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
     stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: OtherEffects | None = None, named: bool = True,
+    others: Any = None, named: bool = True,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
@@ -330,7 +330,7 @@ def run_frozen(
 def _run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
     stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: OtherEffects | None, named: bool, pictures: Pictures,
+    others: Any, named: bool, pictures: Pictures,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     recorder = integers.recorder
     if plan.takes_items:

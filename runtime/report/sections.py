@@ -34,7 +34,7 @@ Notes = Iterable[str | Reason]
 
 
 def describe_status(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> str:
-    """Cached recordings for calls with this key, and whether they are verified."""
+    """Cached recordings for calls with this key."""
     endpoint = dispatcher.endpoints.get(mode)
     analysed = dispatcher.analysed(call)
     if analysed is not None:
@@ -51,9 +51,8 @@ def _status(dispatcher: FunctionDispatcher, endpoint: Endpoint | None, call: Cal
         return (
             "a call like this has not been made yet: the first one will record it, or derive it from a recording of f"
         )
-    ready = sum(path.verified for path in paths)
     plural = "s" * (len(paths) != 1)
-    text = f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
+    text = f"a call like this has {len(paths)} recorded path{plural}, ready to run without Python"
     origins = Counter([str(path.recording.origin) for path in paths if path.recording.origin is not None])
     derived = [f"{count} of them derived from the recording of {origin}" for origin, count in origins.items()]
     return "\n".join([text, *derived, *describe_families(variants)])

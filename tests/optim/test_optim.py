@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad import optim
 from tracegrad.runtime.config import config
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tensors import update
-from tracegrad.tensors.capture import Capture, capturing
 from tracegrad.tensors.tensor import Tensor, from_data, make
-from tracegrad.tracer.record.recorder import Recorder
 
 try:
     import torch
@@ -490,40 +489,24 @@ def test_groups_of_equal_length_keep_their_kernels(rng):
             np.testing.assert_allclose(p._data, 0.5, rtol=1e-6)
 
 
-# ---- within a capture ----------------------------------------------------------------------------------------------
+# ---- within a compiled step ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), CASES, ids=NAMES)
-def test_a_captured_step_is_an_eager_step(rng, name, options):
-    start, grads = arrays_of(rng), [arrays_of(rng) for _ in range(2)]
+def test_a_compiled_step_is_an_eager_step(rng, name, options):
+    start, grads = arrays_of(rng), [arrays_of(rng) for _ in range(4)]
     ends = []
-    for captured in (False, True):
+    for compiled in (False, True):
         params = [parameter(a) for a in start]
         optimizer = getattr(optim, name)(params, lr=0.1, **options)
+        step = tracegrad.compile(optimizer.step) if compiled else optimizer.step
         for g in grads:
             set_grads(params, g)
-            if not captured:
-                optimizer.step()
-                continue
-            capture = Capture(Recorder())
-            with capturing(capture):
-                optimizer.step()
-            capture.settle()
+            step()
         ends.append([*[p._data for p in params], *[t._data for s in optimizer.state.values() for t in s.values()]])
     for eager, recorded in zip(*ends, strict=True):
         np.testing.assert_allclose(recorded, eager, rtol=1e-13, atol=1e-15)
-
-
-def test_a_capture_reads_the_numbers_anew():
-    params = [parameter([1.0])]
-    optimizer = optim.Adam(params, lr=0.5)
-    set_grads(params, [[1.0]])
-    capture = Capture(Recorder())
-    with capturing(capture):
-        optimizer.step()
-    places = [payload[1:] for kind, payload in capture.sources if kind == "number"]
-    assert places == [("lr",), ("betas", 0), ("betas", 1), ("eps",), ("weight_decay",)]
 
 
 # ---- groups, state, hooks ------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def closed(make):
     return make
 
 
-def left_to_analysis(make):
+def runs_eagerly(make):
     OPEN[make.__name__] = make
     return make
 
@@ -360,19 +360,19 @@ def what_tensors_are_given(t):
     return step, change
 
 
-@left_to_analysis
+@runs_eagerly
 def hooks_of_tensors(t):
     t.model[0].bias.register_hook(lambda g: t.log.append(g.shape[0]))
     return lambda x, y: update(t, x, y)
 
 
-@left_to_analysis
+@runs_eagerly
 def hooks_of_modules(t):
     t.model[0].register_full_backward_hook(lambda m, given, out: t.log.append(len(given)))
     return lambda x, y: update(t, x, y)
 
 
-@left_to_analysis
+@runs_eagerly
 def all_kinds_of_effects_before_what_is_not_seen(t):
     t.buffer, t.count, t.kept = torch.ones(3), 0, defaultdict(list)
 
@@ -390,7 +390,7 @@ def all_kinds_of_effects_before_what_is_not_seen(t):
     return step
 
 
-@left_to_analysis
+@runs_eagerly
 def other_memory_within(t):
     def step(x, y):
         t.model[0].weight.data = t.model[0].weight.data * 0.9
@@ -399,7 +399,7 @@ def other_memory_within(t):
     return step
 
 
-@left_to_analysis
+@closed
 def errors(t):
     t.count = 0
 
@@ -413,7 +413,7 @@ def errors(t):
     return step
 
 
-@left_to_analysis
+@runs_eagerly
 def a_flag_that_the_step_sets(t):
     def step(x, y):
         t.model[0].weight.requires_grad_(False)
@@ -424,7 +424,7 @@ def a_flag_that_the_step_sets(t):
     return step
 
 
-@left_to_analysis
+@closed
 def an_argument_that_is_outside_too(t):
     t.x = BATCHES[0][0]
     return lambda x, y: update(t, x, y) + t.x.sum()
@@ -440,5 +440,5 @@ def test_a_closed_step_is_the_eager_one(name):
 @pytest.mark.parametrize("name", OPEN)
 def test_a_step_that_is_dropped_has_done_nothing(name):
     step = as_eager(OPEN[name])
-    assert step._dispatcher.logged.refused
-    assert "its code is analysed" in step.explain(level="all") or step.stats.live
+    assert step._dispatcher.logged.refused and step.stats.live
+    assert f"runs Python each time, without a kernel: {step.stats.live}" in step.explain(level="all")

@@ -354,7 +354,7 @@ def test_a_logged_step_is_the_eager_one(name):
     compiled, recordings, step = followed(make, True)
     same(compiled, eager)
     if traces is not None:
-        assert recordings == traces and not step.stats.live and not step._dispatcher.analysed()
+        assert recordings == traces and not step.stats.live
 
 
 def test_too_little_memory_in_a_first_run_is_no_reason_to_run_python_later(way):
@@ -366,7 +366,7 @@ def test_too_little_memory_in_a_first_run_is_no_reason_to_run_python_later(way):
     fake_cupy.pool.set_limit(size=0)
     for _ in range(3):
         step(x)
-    assert step.stats.traces == 1 and not step.stats.live and not step._dispatcher.analysed()
+    assert step.stats.traces == 1 and not step.stats.live
 
 
 def test_parameters_on_both_sides_are_told():
@@ -377,7 +377,6 @@ def test_parameters_on_both_sides_are_told():
         first, second = step(x)
         assert first.is_cuda and not second.is_cuda and second.requires_grad
     assert "requiring gradients, on the host" in step.stats.live
-    assert any("requiring gradients, on the host" in line for line in step._dispatcher.analysed())
 
 
 def test_inputs_have_the_names_by_which_they_were_read():

@@ -182,21 +182,17 @@ def test_branches_take_turns():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["recorded", "verified", "cached", "not kept"])
+@pytest.mark.parametrize("kind", ["recorded", "replayed", "cached"])
 def test_running_out_of_memory_leaves_everything_as_it_was(kind):
     model = nn.Linear(64, 64).cuda()
     optimizer = optim.Adam(model.parameters(), lr=0.1)
-    kept = []
 
     @torch.compile
     def step(x):
-        loss = plain_step(model, optimizer)(x + torch.rand(64, device="cuda") * 1e-3)
-        if kind == "not kept":
-            kept.append(iter((loss.detach(),)))
-        return loss
+        return plain_step(model, optimizer)(x + torch.rand(64, device="cuda") * 1e-3)
 
     (x,) = on_device(np.ones((2, 64)))
-    for _ in range({"recorded": 1, "verified": 2, "cached": 4, "not kept": 1}[kind]):
+    for _ in range({"recorded": 1, "replayed": 2, "cached": 4}[kind]):
         step(x)
 
     def effects():
@@ -216,4 +212,4 @@ def test_running_out_of_memory_leaves_everything_as_it_was(kind):
     assert effects() != before
     for _ in range(3):
         step(x)
-    assert (step.stats.live == "") == (kind != "not kept")
+    assert step.stats.live == ""

@@ -8,7 +8,6 @@ import pytest
 from tracegrad.runtime.cuda import graphs
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.steps.logged_step import LoggedStep
-from tracegrad.steps.step import StepDispatcher
 
 
 @pytest.fixture(params=["operations", "kernels"])
@@ -39,6 +38,5 @@ def no_recording(monkeypatch):
             raise AssertionError("recorded")
 
         monkeypatch.setattr(LoggedStep, "record", refuse)
-        monkeypatch.setattr(StepDispatcher, "_record", refuse)
 
     return forbid

@@ -758,13 +758,13 @@ def test_on_a_device():
 
 
 @pytest.mark.usefixtures("cupy")
-def test_steps_refuse_complex_tensors_on_a_device():
+def test_steps_run_eagerly_with_complex_tensors_on_a_device():
     z = T.tensor(V, device="cuda")
     p = leaf(V, device="cuda")
     (p.abs() ** 2).sum().backward()
     with pytest.raises(NotImplementedError, match="do not take complex parameters on a CUDA device"):
         optim.Adam([p]).step()
     step = T.compile(lambda z: (z * z).abs().sum())
-    assert step(z).item() == pytest.approx(np.sum(np.abs(V * V)))  # the first call is an eager one
-    with pytest.raises(T.UnsupportedError, match="does not take complex tensors on a CUDA device: call the function"):
-        step(z)
+    for _ in range(3):
+        assert step(z).item() == pytest.approx(np.sum(np.abs(V * V)))
+    assert "does not take complex tensors on a CUDA device" in step.stats.live

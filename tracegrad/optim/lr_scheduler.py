@@ -6,32 +6,17 @@ that several schedules may act on one optimizer.  ``base_lrs`` are the rates at 
 
 from __future__ import annotations
 
-import functools
 import math
 import types
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor
 from ..tracer.ir.site import warn_at_site
 from ..tracer.ir.tracebacks import shorten_all
 from .optimizer import Optimizer
-
-
-def _outside(method: Callable[..., Any]) -> Callable[..., Any]:
-    """*method*, which a step that is being recorded calls as a replay will: once its kernel has run."""
-
-    @functools.wraps(method)
-    def call(self: LRScheduler, *args: Any) -> Any:
-        capture = STATE.capture
-        if capture is None or capture.outside is None:
-            return method(self, *args)
-        return capture.outside.call(method, self, args)
-
-    return call
 
 
 class LRScheduler:
@@ -70,12 +55,10 @@ class LRScheduler:
         """The next rates, one for each group; ``get_last_lr`` tells the present ones."""
         raise NotImplementedError
 
-    @_outside
     def get_last_lr(self) -> list[Any]:
         """The rates that the last step has set."""
         return self._last_lr
 
-    @_outside
     def step(self, epoch: int | None = None) -> None:
         """Set the rates of the next epoch, or of *epoch*; after the optimizer's steps."""
         if self._step_count == 1 and not self.optimizer._opt_called:
@@ -373,7 +356,6 @@ class ReduceLROnPlateau(LRScheduler):
         self.last_epoch = self.cooldown_counter = self.num_bad_epochs = 0
         self._last_lr = self._rates()
 
-    @_outside
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Compare *metrics* with the best so far, and lower the rates after *patience* epochs without improvement."""
         current = float(metrics)

@@ -27,8 +27,8 @@ def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:
     described = [_described(step, path, f"path {k + 1} of {len(paths)}") for k, path in enumerate(paths)]
     variants = [variant for found in step._endpoint.variants.values() for variant in found]
     families = "\n\n".join(describe_families(variants))
-    analysed = step._dispatcher.analysed()
-    tail = {"launches": families, "history": "\n".join([str(step.stats), *analysed])}
+    live = [found.describe() for found in step._endpoint.live.values()]
+    tail = {"launches": families, "history": "\n".join([str(step.stats), *dict.fromkeys(live)])}
     report = Explanation(tuple(described), level, heading, {name: body for name, body in tail.items() if body})
     return report if form == "text" else report.html()
 
@@ -42,7 +42,6 @@ def _described(step: Any, path: Any, which: str) -> ShownProgram:
     else:
         names = ProgramNames(graph, recording.canonical)
         layout = layout_of(recording.canonical, program.arguments)
-    state = "runs without Python" if path.verified else "has to be verified by a second recording"
     found = program_sections(graph, recording.names, names, layout, notes, device)
     parts = {
         "summary": summary_of(
@@ -54,7 +53,7 @@ def _described(step: Any, path: Any, which: str) -> ShownProgram:
         **found,
         "guards": describe_graph_guards(graph),
     }  # fmt: skip
-    return ShownProgram(f"{which}, which {state}", graph, list(recording.names), names, layout, parts)
+    return ShownProgram(f"{which}, which runs without Python", graph, list(recording.names), names, layout, parts)
 
 
 def describe_effects(recording: Any) -> str:

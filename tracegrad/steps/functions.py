@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..nn.module import Module
+from ..optim.lr_scheduler import LRScheduler
+from ..optim.optimizer import Optimizer
 from ..runtime.cuda.arrays import as_device, on_device
 from ..runtime.mode import GRAD, VALUE, Mode
 from ..runtime.paths.dispatcher import on_the_host
@@ -130,7 +132,15 @@ def _rebuild(spec: Any, tensors: list[bool]) -> Callable[[Any], Any]:
     return rebuild
 
 
+def _within(found: Any) -> dict[str, Tensor]:
+    if isinstance(found, Tensor):
+        return {"": found}
+    return {f".{name}": t for name, t in found.named_parameters()} if isinstance(found, Module) else {}
+
+
 TENSORS.types = (Tensor,)
+TENSORS.kinds = (Tensor, Module, Optimizer, LRScheduler)
+TENSORS.within = _within
 TENSORS.data = attrgetter("_data")
 TENSORS.requires_grad = attrgetter("requires_grad")
 TENSORS.wrap = make

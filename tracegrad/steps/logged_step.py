@@ -1,8 +1,8 @@
 """One call of a step, recorded from a run of converted code whose log is closed.
 
 Two logs are kept of one run: of Python's objects by a ``StepRun``, of tensors by the ``Capture``.  What they hold
-becomes one ``TensorRecording``, as that of an analysed step (``step_recording.py``), which may be replayed from the
-next call on.  A run that is not closed is undone, and has done nothing outside.
+becomes one ``TensorRecording`` (``step_recording.py``), which may be replayed from the next call on.  A run that is not
+closed is undone, and has done nothing outside.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from ..tensors.device import CPU, device
 from ..tensors.modes import STATE
 from ..tracer.ir.errors import OutOfMemoryError
 from ..tracer.ir.gc_pause import fewer_collections
-from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ir.settings import AUTOCAST
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import Integers
 from ..tracer.record.retry import Options, Retry
 from .device_program import has_leaves_on_host, is_given_there
+from .leaving import Leaving
 from .loop_tape import LoopTape
-from .outside import Outside
-from .state_visitors import tensor_facts
 from .step_autograd import derive
-from .step_reads import ElsewhereError, StepReads
+from .step_reads import ElsewhereError, FoundOutsideError, StepReads
 from .step_recording import HELD, STATE_ARRAY, arguments_of, finished, recorder_of_tensors
 from .step_run import StepRun
+from .tensor_facts import tensor_facts
 
 _OF_DEVICES = (Refusal.STEP_DEVICE, Refusal.STEP_MIXED)  # what only a run on the device can do
 _THREAD = ("grad", "inference", "anomaly", "check_nan")
@@ -74,7 +74,11 @@ class LoggedStep(Logged):
         self.there: set[Any] = set()  # keys of calls whose tensors from outside lie on a device
 
     def takes(self, call: Call) -> bool:
-        return call.key not in self.refused and super().takes(call) and not call.repeated
+        return super().takes(call) and not call.repeated
+
+    def why(self, call: Call) -> list[Reason]:
+        taken = self.without.isdisjoint(call.kinds) and not call.repeated
+        return super().why(call) if taken else [Refusal.LOG_UNSEEN(what="an argument of this kind")]
 
     def record(self, call: Call, *given: Any, **named: Any) -> LoggedRecording | Options | None:
         self.settles = False
@@ -82,10 +86,7 @@ class LoggedStep(Logged):
             self.refused.clear()
             self.unsettled.clear()
             self.there.clear()
-        found = super().record(call, *given, **named)
-        if found is None and not self.settles and self.takes(call):
-            self.refused[call.key] = Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")
-        return found
+        return super().record(call, *given, **named)
 
     def _record(
         self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
@@ -107,13 +108,22 @@ class LoggedStep(Logged):
         """The recording of a run on the device, or on the host.
 
         :raises ElsewhereError: where the other one is to be tried."""
+        outside: set[int] = set()  # ids of arguments that are found outside, too
+        while True:
+            try:
+                return self._run_with(outside, there, call, before)
+            except FoundOutsideError as error:
+                outside.add(error.key)
+
+    def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
         recorder = recorder_of_tensors((), not there)
         recorder.plain_loops, recorder.uncounted = self.plain_loops, self.uncounted
         place = device("cuda", current_device()) if there else CPU
         if there:
             recorder.backend = require_cuda("a step on the device")
         names = leaf_names(self.fn, call)
-        arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
+        tensors = [k for k, kind in enumerate(call.kinds) if kind == TENSOR and id(call.leaves[k]) not in outside]
+        arguments = {id(call.leaves[k]): names[k] for k in tensors}
         capture = Capture(recorder, arguments, place)
         try:
             with fewer_collections(), capturing(capture), _undone(capture) as facts:
@@ -130,7 +140,7 @@ class LoggedStep(Logged):
         recorder = capture.recorder
         integers = Integers(recorder)
         integers.names = names
-        leaves, proxies = arguments_of(capture, integers, call, names, ())
+        leaves, proxies = arguments_of(capture, integers, call, names, arguments)
         labels: dict[Any, str] = {}
         stand_ins: dict[int, Any] = {}
 
@@ -184,15 +194,13 @@ class LoggedStep(Logged):
         place = {id(node): k for k, node in enumerate(snapshot.inputs)}
         order = [place[id(node)] for node in reads.inputs]
         capture.sources = [(kind, order[k]) if kind == STATE_ARRAY else (kind, k) for kind, k in capture.sources]
-        outside = Outside(capture, snapshot, call.leaves)
-        if (objection := outside.objection()) is not None:
+        leaving = Leaving(capture, snapshot.graph.tensors, [*call.leaves, *snapshot.arrays])
+        if (objection := leaving.objection()) is not None:
             raise not_closed(str(objection))
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-        effects = effects_of(run, graph, call, given, stood, out, outside)
+        effects = effects_of(run, graph, call, given, stood, out, leaving)
         held = {id(node.obj): place[id(node)] for node in reads.inputs if node.kind == HELD}
-        recording = finished(
-            capture, self.fn, effects.out, proxies, held, call, snapshot, effects, outside, integers, closed=True
-        )
+        recording = finished(capture, self.fn, effects.out, proxies, held, call, snapshot, effects, leaving, integers)
         if recorder.reasons or recording.changes:
             raise NotClosedError([*recorder.reasons, *recording.changes][0])
         if any(tensor_facts(t) != known for t, known in facts) or recorder.needed is not None:
@@ -201,7 +209,6 @@ class LoggedStep(Logged):
         recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
         self.learn(reads, before)
         self.unsettled = {one for one in self.unsettled if one[0] != call.key or one[2]}  # the others have settled
-        recording.write_back = None  # where the kernel does not answer, the call is made again
         return LoggedRecording(recording, snapshot, None, None)
 
 

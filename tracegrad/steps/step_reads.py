@@ -22,7 +22,8 @@ from ..runtime.state.trust import Trust
 from ..tensors.device import on_cuda
 from ..tensors.hooks import at_leaf
 from ..tensors.tensor import Tensor
-from .state_visitors import held_facts, tensor_facts
+from ..tracer.ir.refusals import Reason
+from .tensor_facts import held_facts, tensor_facts
 
 #: modules whose code is converted; all other code of the library works on tensors alone
 CONVERTED = frozenset([
@@ -53,9 +54,20 @@ class ElsewhereError(NotClosedError):
     lasting = False
 
 
+class FoundOutsideError(NotClosedError):
+    """The run is to be made again with an argument as the very tensor that it is: the step finds that outside, too.
+    *key*: its id."""
+
+    lasting = False
+
+    def __init__(self, reason: Reason, key: int) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
 class StepReads(ReadLog):
-    """The reads of one run of a step; *arguments*: ids of the tensors among its arguments; *there*: it is to run on a
-    device."""
+    """The reads of one run of a step; *arguments*: ids of the tensors among its arguments that stand for others;
+    *there*: it is to run on a device."""
 
     def __init__(
         self, stand_in: Callable[[StateNode], Any], contents: Collection[str], varying: Collection[str] = (),
@@ -87,7 +99,7 @@ class StepReads(ReadLog):
 
     def _tensor(self, t: Tensor, kind: type, label: str) -> StateNode:
         if id(t) in self.arguments:
-            raise not_closed(f"`{label}`, a tensor that is an argument, too")
+            raise FoundOutsideError(not_closed(f"`{label}`, a tensor that is an argument, too").reason, id(t))
         if kind not in (Tensor, Parameter):
             raise not_closed(f"`{label}`, a tensor of the class {kind.__qualname__}")
         if at_leaf(t):

@@ -1,13 +1,13 @@
-"""Recording of one run of eager code, for ``compile`` (``step.py``) and compiled functions of tensors
+"""Recordings of runs of eager code, for ``compile`` (``step.py``) and compiled functions of tensors
 (``functions.py``).
 
-``record_tensors`` runs the function under a ``Capture`` and returns a ``TensorRecording``: a recording whose results
+``finished`` makes a ``TensorRecording`` of a run under a ``Capture`` (``logged_step.py``): a recording whose results
 are the values written to memory, those assigned to ``.grad``, and the returned ones, with the place of each of its
 inputs and the facts that it relies on.
 
 A *place* says where a replay finds a number, an array or a tensor: ``("leaf", position in the call)``, ``("state",
 position among the snapshot's arrays)``, ``("held", position of a tensor among these)``, ``("tensor", t)``, ``("grad",
-place of the tensor)``, ``("number", group, key, ...)`` as in ``Capture.number``, ``("fresh", draw, generator)``.
+place of the tensor)``, ``("fresh", draw, generator)``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -26,48 +26,38 @@ from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.host_device_split import divide
 from ..codegen.lower.simplify import simplify
 from ..codegen.lower.strips import in_strips
-from ..runtime.cuda.availability import require_cuda
-from ..runtime.cuda.silent_backend import Unwatched
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
 from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
-from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, Expression
-from ..runtime.record.held_values import HeldError, holds_traced
+from ..runtime.record.held_values import holds_traced
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
-from ..runtime.record.record import run_frozen, stand_in_of, unrecorded
+from ..runtime.record.record import unrecorded
 from ..runtime.record.recording import Effect, Recording
 from ..runtime.record.trees import Source, make_function
-from ..runtime.state.state_graph import StateNode
-from ..runtime.state.state_plan import Snapshot, StatePlan
+from ..runtime.state.state_plan import Snapshot
 from ..runtime.state.values import distinct
 from ..tensors.backward_pass import collect
-from ..tensors.capture import Capture, capturing, overlap
-from ..tensors.device import CPU, device, on_cuda
+from ..tensors.capture import Capture, overlap
+from ..tensors.device import CPU, on_cuda
 from ..tensors.hooks import at_leaf
 from ..tensors.modes import STATE
 from ..tensors.node import epoch
 from ..tensors.op import for_kernel
 from ..tensors.tensor import Tensor, make
-from ..tracer.bytecode.settled_text import RETURNED
 from ..tracer.ir.aval import Aval
-from ..tracer.ir.errors import OnlyPythonError, TracegradError, unrecordable
-from ..tracer.ir.gc_pause import fewer_collections
-from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
+from ..tracer.ir.graph import Atom, Lit, Var, building
 from ..tracer.ir.refusals import Reason, Refusal
-from ..tracer.ir.site import at_site
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers
 from ..tracer.record.recorder import Recorder
-from ..tracer.record.reports import filters
-from ..tracer.record.retry import Retry
-from ..tracer.record.shown_text import Shown, Texts
+from ..tracer.record.shown_text import Shown
 from ..tracer.reroll.roll import rolled
-from .outside import Outside, tensor_of
-from .state_visitors import optimizer_numbers, tensor_facts
-from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
+from .leaving import Leaving, tensor_of
+from .step_autograd import Link, as_array, finish, linked, tensors_in
+from .tensor_facts import tensor_facts
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
 Place = tuple[Any, ...]
@@ -137,10 +127,7 @@ class TensorRecording(Recording):
     places: list[Place]  # of the inputs
     writes: list[int]
     looked: list[tuple[Place, bool]]  # (tensor whose .grad was read, whether it was None)
-    settings: list[tuple[dict[str, Any], str, Any]]  # (group, key, value): of optimizers
     held: list[tuple[int, list[int]]]  # (a tensor's position in the state, the leaves that it is)
-    named: list[tuple[dict[str, Any], str]]  # those that the user's code may look at
-    schedulers: list[Any]  # whose steps are taken
     tensors: list[tuple[Tensor, tuple[Any, ...]]]  # from outside, and the facts about them
     arguments_as: list[Tensor | None]  # for each leaf the tensor that it has to be, if any
     complexes: frozenset[int]  # inputs that are lanes of complex tensors
@@ -154,15 +141,13 @@ class TensorRecording(Recording):
     requires: list[bool]  # whether each returned tensor requires gradients
     fn: Callable[..., Any]
     capture: Capture | None
-    returned: Any  # the result of the run
-    write_back: Callable[[], None] | None  # has its effects on the outside at once
     on_host: Placement | None  # inputs and results on the host, of a recording on a CUDA device
     _check: Callable[..., bool] | None = None  # of ``holds``
     _read: Callable[..., list[Any]] | None = None  # of ``values``
 
     def release(self) -> None:
         super().release()
-        self.capture = self.returned = self.write_back = None
+        self.capture = None
 
     @property
     def generators(self) -> list[Any]:
@@ -188,16 +173,9 @@ class TensorRecording(Recording):
 
     @property
     def premises(self) -> list[Hashable]:
-        settings = [(id(group), key, self._premise(group, key, value)) for group, key, value in self.settings]
         looked = [none for _, none in self.looked]
         same = [(_key(one), _key(other)) for one, other in self.one_memory]
-        return [*super().premises, *settings, *looked, *same, *[facts for _, facts in self.tensors]]
-
-    def _premise(self, group: dict[str, Any], key: str, value: Any) -> Any:
-        """The fact about a number of an optimizer: where it is an input, whether it is 0 (no momentum, no decay);
-        otherwise its value."""
-        live = any(place[0] == "number" and place[1] is group and place[2] == key for place in self.places)
-        return _zeros(value) if live else value
+        return [*super().premises, *looked, *same, *[facts for _, facts in self.tensors]]
 
     def holds(self, call: Call, arrays: Sequence[Any]) -> bool:
         """Whether the facts hold for *call*, whose key and state (*arrays*) are those of the recording."""
@@ -216,13 +194,11 @@ class TensorRecording(Recording):
         if read is None:
             source, leaves = Source(), _leaves(call)
             operands = self._operands(source, call, leaves)
-            if self.capture is not None:  # what the recorded run has drawn, and read of optimizers before it set them
-                drawn, env = self.capture.drawn, self.capture.recorder.env
-                for k, (var, place) in enumerate(zip(self.graph.inputs, self.places, strict=True)):
+            if self.capture is not None:  # what the recorded run has drawn
+                drawn = self.capture.drawn
+                for k, var in enumerate(self.graph.inputs):
                     if var in drawn:
                         operands[k] = source.constant(drawn[var])
-                    elif place[0] == "number":
-                        operands[k] = source.constant(float(env[var]))
             source.lines.append(f"return [{', '.join(operands)}]")
             read = make_function("def values(leaves, arrays):", source)
             self._read = None if self.capture is not None else read
@@ -248,21 +224,6 @@ class TensorRecording(Recording):
         for a, b in itertools.combinations(tensors, 2):  # each pair is one object or two, as in the recording
             same = call.leaves[a] is call.leaves[b]
             source.give_up_if(f"{texts[a]} is {'not ' if same else ''}{texts[b]}")
-        for group, key, value in self.settings:
-            at, premise = f"{source.constant(group)}[{key!r}]", self._premise(group, key, value)
-            if premise is value:
-                source.give_up_if(f"{at} != {source.constant(value)}")
-            elif type(premise) is tuple:
-                tests = [f"{at}[{k}] {'!=' if zero else '=='} 0" for k, zero in enumerate(premise)]
-                source.give_up_if(" or ".join(tests))
-            else:
-                source.give_up_if(f"{at} {'!=' if premise else '=='} 0")
-        for group, key in self.named:
-            kind, value = source.constant(type), f"{source.constant(group)}[{key!r}]"
-            source.give_up_if(f"{kind}({value}) is not {source.constant(float)}")
-        for scheduler in self.schedulers:
-            known, optimizer = source.constant(scheduler), source.constant(scheduler.optimizer)
-            source.give_up_if(f"'step' in {known}.__dict__ or {known}.optimizer is not {optimizer}")
         for place, was_none in self.looked:
             source.give_up_if(f"{_text(source, place, texts)}._grad is {'not ' if was_none else ''}None")
         grads = [_text(source, place, texts) for place in self.places if place[0] == "grad"]
@@ -309,9 +270,6 @@ class TensorRecording(Recording):
             return f"{text}._data" if kind == TENSOR else f"{text} + 0.0" if kind == INTEGER else text
         if kind == STATE_ARRAY:
             return f"arrays[{payload}]"
-        if kind == "number":
-            source.names["float"] = float
-            return f"{source.constant(float)}({source.constant(payload)}{''.join(f'[{part!r}]' for part in place[2:])})"
         if kind == "fresh":
             source.names["asarray"] = np.asarray
             return f"asarray({source.constant(payload)}())"
@@ -386,10 +344,6 @@ def _owners(array: Any) -> Iterator[int]:
         array = getattr(array, "base", None)
 
 
-def _zeros(value: Any) -> Any:
-    return tuple([v == 0 for v in value]) if type(value) is tuple else value == 0
-
-
 def _key(place: Place) -> Hashable:
     """The identity of a place: the draw is made anew by each run."""
     if place[0] == "fresh":
@@ -434,90 +388,11 @@ def recorder_of_tensors(capacities: Sequence[int], asks: bool) -> Recorder:
     return recorder
 
 
-def record_tensors(
-    fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device = CPU,
-    capacities: Sequence[int] = (),
-) -> TensorRecording:  # fmt: skip
-    """A run of *fn*, recorded.  *place*: the device that it will run on; *capacities*: of the recording that this one
-    is to verify.
-
-    Where the function raises, its effects so far are kept, and the exception goes on.
-
-    Raises:
-        Retry: the run is to be made again, or by plain Python; nothing has been done outside.
-    """
-    recorder = recorder_of_tensors(capacities, place.type == "cpu" and not plan.sets_float_errors)
-    integers = Integers(recorder)
-    recorder.texts = Texts(filters=filters())
-    if isinstance(code := getattr(fn, "__code__", None), CodeType):
-        recorder.texts.places.add((code, RETURNED))
-    if place.type == "cuda":
-        recorder.backend = Unwatched(require_cuda("a step on the device"))
-    names = integers.names = leaf_names(fn, call)
-    arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
-    capture = Capture(recorder, {**arguments, **snapshot.graph.tensors}, place)
-    outside = Outside(capture, snapshot, call.leaves)
-    unrecordable.clear()
-    with fewer_collections(), capturing(capture):
-        leaves, proxies = arguments_of(capture, integers, call, names, snapshot.graph.tensors)
-        count = itertools.count()
-        held: dict[int, int] = {}  # id of a tensor that is an input, whichever it is -> its position in the state
-
-        def add_input(value: Any, name: str, weak: bool) -> Var:
-            return capture.add_input(STATE_ARRAY, value, name, next(count), weak=weak)
-
-        def stands_for(node: StateNode) -> Any:
-            if node.kind == HELD:
-                held[id(node.obj)] = next(count)
-                return node.obj
-            made = stand_in_of(node, integers, add_input)
-            outside.stand_ins[id(node)] = capture.put(made, CPU) if isinstance(made, TracedArray) else made
-            if node.kind == "number" and node.extra and isinstance(made, TracedArray):
-                outside.varying[made.atom] = node.label
-            return outside.stand_ins[id(node)]
-
-        found = Effects()
-        try:
-            out, changes, found = run_frozen(
-                call, leaves, plan, snapshot, integers, (), stands_for, capture.plain, outside
-            )
-            derive(capture, out)
-            integers.refuse()
-        except Retry:  # its effects have gone to copies
-            capture.undo()
-            raise
-        except OnlyPythonError as error:
-            if error.done:
-                capture.settle(found.write_back)
-                raise
-            capture.undo()
-            if isinstance(error, HeldError):
-                raise unrecorded(Refusal.REPLAY_HOLDS(what=error.what)) from None
-            raise
-        except BaseException:
-            capture.settle(found.write_back)
-            raise
-        objection = outside.objection()
-        if objection is not None:  # and the caller's own objects have been changed
-            capture.settle(found.write_back)
-            refused = unrecordable.last()
-            if refused is not None:
-                raise refused
-            raise TracegradError(at_site(f"{objection}: make one of them a clone()"))
-        try:
-            recording = finished(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
-        except Retry:
-            capture.undo()
-            raise
-    recording.changes = [*changes, *recorder.reasons, *recording.changes]
-    return recording
-
-
 def arguments_of(
-    capture: Capture, integers: Integers, call: Call, names: Sequence[str], outside: Collection[int]
+    capture: Capture, integers: Integers, call: Call, names: Sequence[str], tensors: Collection[int]
 ) -> tuple[list[Any], dict[int, Tensor]]:
     """(the leaves of the call as a run gets them, the tensors among them that stand for arguments, by position);
-    *outside*: ids of tensors that the run finds elsewhere, too."""
+    *tensors*: the ids of those that do, while others are the very tensors that a replay has to be given."""
     recorder, leaves = capture.recorder, list(call.leaves)
     proxies: dict[int, Tensor] = {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
@@ -528,7 +403,7 @@ def arguments_of(
         elif kind == INTEGER:
             var = capture.add_input(LEAF, float(leaf), f"the argument `{names[k]}`", k, weak=True)
             leaves[k] = integers.stand_in(var, leaf, k)
-        elif kind == TENSOR and id(leaf) not in outside:
+        elif kind == TENSOR and id(leaf) in tensors:
             leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
     return leaves, proxies
 
@@ -551,9 +426,9 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
 
 def finished(
     capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], held: dict[int, int], call: Call,
-    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers, closed: bool = False,
+    snapshot: Snapshot, found: Effects, leaving: Leaving, integers: Integers,
 ) -> TensorRecording:  # fmt: skip
-    """The recording of a run that is over.  *closed*: all ways on which a tensor may have left it are known."""
+    """The recording of a run that is over, whose log is closed."""
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
 
@@ -562,7 +437,7 @@ def finished(
             return HELD, held[id(t)]
         return (LEAF, leaf_of[id(t)]) if id(t) in leaf_of else ("tensor", t)
 
-    outside.text_of = lambda t, source, texts: _text(source, place_of(t), texts)
+    leaving.text_of = lambda t, source, texts: _text(source, place_of(t), texts)
     places: list[Place] = []
     for kind, payload in capture.sources:
         if kind == "root":
@@ -653,23 +528,23 @@ def finished(
                 return None, leaf_texts[leaf_of[id(leaf)]]
             text = f"arrays[{held[id(leaf)]}]" if id(leaf) in held else found_before(leaf)
             return None if text is None else (None, text)
-        shown = outside.shown(leaf)
+        shown = leaving.shown(leaf)
         if shown is not None:
             known.update((id(leaf), id(leaf._base)))
             chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
-            if stands[id(leaf)] == 1 and id(leaf) not in outside.aliases:
+            if stands[id(leaf)] == 1 and id(leaf) not in leaving.aliases:
                 return None, shown(source, leaf_texts)
-            name, made_once = outside.named_alias(leaf, shown)
+            name, made_once = leaving.named_alias(leaf, shown)
             effects.append(TensorMade(name, made_once))
             return None, name
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
-        memory = outside.leaves(leaf)
+        memory = leaving.leaves(leaf)
         known.update((id(leaf), id(leaf._base)))
         if stands[id(leaf)] == len(memory.leaving) == 1 and id(leaf) not in made:
             on_host.append(leaf.device.type == "cpu")
             index = returned.setdefault(id(leaf._data), len(results))
-            return leaf._data.atom, f"t{index}" if id(leaf) in outside.tensors else "make(asarray({}))"
+            return leaf._data.atom, f"t{index}" if id(leaf) in leaving.tensors else "make(asarray({}))"
         atom = memory.base.atom
         index = made.get(id(leaf), returned.setdefault(id(memory.base), len(results)))
         if index == len(results):
@@ -686,7 +561,7 @@ def finished(
     stands = Counter(map(id, parts))
     for part in parts:
         if type(part._data) is TracedArray:
-            outside.leaves(part)
+            leaving.leaves(part)
     text, statics = packed(out, source, results, returned, data)
     holders = [part for part in statics if isinstance(part, FunctionType) and holds_traced([part])]
     changes += [Refusal.REPLAY_RETURNS(what=type(part).__name__) for part in holders]
@@ -695,8 +570,6 @@ def finished(
     added = [array for array, k in zip(found.arrays, found.indices, strict=True) if k >= shown]
     on_host += [capture.device_of(array).type == "cpu" for array in added]
     effects += found.effects
-    connects = [t for t in outside.tensors.values() if t._requires and not (link and id(t) in known) and not _freed(t)]
-    known.update(outside.tensors.keys() - set(map(id, connects)), outside.aliases)
     first = len(results)
     program = rolled(recorder, [*written, *results, *([] if link is None else link.gradients)])
     integers.rolled(program)
@@ -709,18 +582,10 @@ def finished(
     atoms = [*written, *results, *payload]
     on_host += [not on_device] * len(payload)
     changes += objections
-    survivors = [] if closed else capture.survivors(known)
-    if survivors:
-        changes.append(Refusal.STEP_KEEPS(shape=list(survivors[0].shape)))
     with building(program):
         numbers = sort_guards(program)
-    integers.ask(outside.behind([guard.atom for guard in numbers], program.nodes))
-    integers.refuse()
     for guard in numbers:
         changes.append(Refusal.STEP_NUMBER(kind=guard.kind, site=guard.site))
-    if outside.reads_late(read_vars(program.nodes, [*atoms, *[g.atom for g in program.guards]])):
-        changes.append(Refusal.STEP_SCHEDULER())
-        program.consts += [(var, recorder.env[var]) for var in outside.late]  # so that it is a program
     graph = simplify(program.finish(atoms), CUDA_PRODUCTS if on_device else ())
     if not on_device:
         graph, decisions = in_strips(graph)
@@ -757,12 +622,10 @@ def finished(
         list(recorder.input_names), changes, tuple(program.capacities), tuple(program.notes), effects=effects,
         answers=[(g.kind, g.answer) for g in recorder.guards],
         questions=tuple(recorder.questions), places=places, writes=writes, looked=looked,
-        settings=optimizer_numbers(snapshot.graph.optimizers), held=own, named=outside.named,
-        schedulers=outside.schedulers, tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed,
+        held=own, tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed,
         link=link, wanted=wanted, complexes=complexes, free=free, memory=memory, one_memory=one_memory,
         counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
-        fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient, learns=found.learns,
-        write_back=found.write_back,
+        fn=fn, capture=capture, on_host=placement,
     )  # fmt: skip
 
 
@@ -802,4 +665,4 @@ def scalar_type(place: Place, call: Call, arrays: Sequence[Any]) -> type | None:
         return float if call.kinds[payload] == INTEGER else type(call.leaves[payload])
     if kind == STATE_ARRAY and not isinstance(arrays[payload], np.ndarray):
         return type(arrays[payload])
-    return float if kind == "number" else None
+    return None

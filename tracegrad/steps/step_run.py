@@ -15,8 +15,8 @@ from ..runtime.logged.attributes import found_in
 from ..runtime.logged.kinds import EAGER, treat_as_eager
 from ..runtime.logged.run import LoggedRun
 from ..tensors.tensor import Tensor
-from .state_visitors import held_facts
 from .step_reads import StepReads, is_converted
+from .tensor_facts import held_facts
 
 _LASTING = frozenset(
     """

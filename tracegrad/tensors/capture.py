@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from ..runtime.cuda.arrays import byte_bounds, upload
-from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.watch import unwatched
 from ..tracer.ir.aval import FLOAT
 from ..tracer.ir.errors import UnsupportedError
@@ -33,7 +32,6 @@ from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import adjoint_site
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
-from ..tracer.record.buffers import ReshapeStep, SliceStep, TransposeStep
 from ..tracer.record.integers import TracedInt
 from ..tracer.record.recorder import Recorder, recording
 from .device import CPU, device, device_of, on_cuda
@@ -85,17 +83,10 @@ class Capture:
         self.looked: dict[int, tuple[Tensor, bool]] = {}  # id of a tensor -> (it, whether its .grad was None when read)
         self._traced: dict[int, tuple[Tensor, TracedArray]] = {}
         self.originals: dict[int, Tensor] = {}  # id of a tensor that stands for an argument -> the argument
-        self._rehoused: dict[int, Tensor] = {}  # id of a tensor from outside that has got other memory -> it
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}  # id of a .grad that the run has found -> whose it is
-        self._numbers: dict[Any, TracedArray] = {}
-        self.replaced: set[Any] = set()  # places of numbers that hold their stand-ins
-        self.rescheduled: set[int] = set()  # ids of groups whose numbers a scheduler has set
         self.tape: Any = None  # that of loops over symbols (``tracegrad/steps/loop_tape.py``)
         self.log: Any = None  # the run whose reads are logged, in which this happens
-        self.outside: Any = (
-            None  # ``Outside``: the optimizers and schedulers of a step (``tracegrad/steps/outside.py``)
-        )
         self.undone: list[Callable[[], None]] = []  # to be done where the run is to be as if it had not been
         self.streams: dict[int, tuple[Any, Any]] = {}  # id of a generator -> (it, its state before the run)
         self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
@@ -169,35 +160,19 @@ class Capture:
         self.grads[id(t)] = (t, value)
 
     def is_own(self, t: Tensor) -> bool:
-        """Whether the run has made *t*, and so has its ``.grad``: not only given it other memory."""
-        return type(t._data) is TracedArray and id(t) not in self._rehoused
+        """Whether the run has made *t*, and so has its ``.grad``."""
+        return type(t._data) is TracedArray
 
     def number(self, place: tuple[Any, ...]) -> TracedArray:
-        """A number that is read anew whenever the recording runs: ``(group, "lr")``, ``(group, "betas", 0)``; or what
-        the run has put in its place."""
-        key, now = (id(place[0]), *place[1:]), number_at(place)
-        if key[0] in self.rescheduled:
-            self.refuse(Refusal.STEP_SCHEDULER)
+        """The number of an optimizer in a place, ``(group, "lr")`` or ``(group, "betas", 0)``, as the run finds it: the
+        log tells whether it is compared."""
+        now = number_at(place)
         if type(now) is TracedArray:
             return now
-        if self.log is not None:  # which has handed a copy over: what is no number of the run is compared
-            traced = isinstance(now, Tensor | TracedInt)
-            value = now._tracegrad_number() if isinstance(now, Tensor) else now.number() if traced else now
-            number = value if traced else TracedArray(Lit(float(now), FLOAT, weak=True), self.recorder)
-            return self.put(number, CPU)
-        if key in self.replaced or key[0] in self.rescheduled:
-            return self.put(TracedArray(Lit(float(now), FLOAT, weak=True), self.recorder), CPU)
-        found = self._numbers.get(key)
-        if found is None:
-            var = self.add_input("number", float(now), f"the setting `{place[1]}`", place, weak=True)
-            found = self._numbers[key] = self.put(TracedArray(var, self.recorder), CPU)
-        return found
-
-    def replace_number(self, group: dict[str, Any], key: str) -> TracedArray:
-        """Put the stand-in of a number in its place.  Another one that is found there later is the run's."""
-        group[key] = self.number((group, key))
-        self.replaced.add((id(group), key))
-        return group[key]
+        traced = isinstance(now, Tensor | TracedInt)
+        value = now._tracegrad_number() if isinstance(now, Tensor) else now.number() if traced else now
+        number = value if traced else TracedArray(Lit(float(now), FLOAT, weak=True), self.recorder)
+        return self.put(number, CPU)
 
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
@@ -318,14 +293,9 @@ class Capture:
 
     def replaces(self, t: Tensor, data: TracedArray) -> None:
         """Note that the tensor is about to get the memory of *data*."""
-        if self.log is not None and not self.is_own(t):
+        if not self.is_own(t):
             raise self.log.refuse("a tensor from outside that gets other memory")
         self._traced.pop(id(t), None)
-        if type(t._data) is not TracedArray:
-            before = t._data
-            self._rehoused.setdefault(id(t), t)
-            self.undone.append(lambda: setattr(t, "_data", before))
-            self._made.append(weakref.ref(t))
 
     # ---- what the caller asks ----------------------------------------------------------------------------------
 
@@ -334,11 +304,6 @@ class Capture:
         var = self.recorder.add_input(value, name, weak=weak)
         self.sources.append((kind, payload))
         return var
-
-    def survivors(self, known: set[int]) -> list[Tensor]:
-        """Tensors made in the run that somebody still holds, other than those of ids *known*."""
-        alive = [t for t in (r() for r in self._made) if t is not None and type(t._data) is TracedArray]
-        return [t for t in alive if id(t) not in known]
 
     def check_overlap(self, others: Sequence[Any]) -> Root | None:
         """One of the roots of which memory is written that another root, or one of the arrays *others*, shares."""
@@ -367,32 +332,6 @@ class Capture:
         found = self.recorder.value_there(data.atom)
         return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
 
-    def settle(self, write_back: Callable[[], None] | None = None, out: Any = None) -> Any:
-        """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results.
-        *write_back* has its other effects.  Returns *out*, the run's result, with plain numbers in place of traced
-        ones."""
-        with recording(self.recorder):
-            self.recorder.active = True
-            with self.all_or_nothing():
-                writes = [
-                    (r.memory, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written
-                ]
-                writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
-                self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
-                self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
-                self._wholes.clear()
-                out = Settled(self.plain, self.originals, self.recorder.texts)(out)
-            for root in self.roots:
-                if root.written and write_back is not None:  # which may compute from what was there before
-                    self.recorder.env[root.var] = root.memory.copy()
-            for array, value in writes:
-                array[...] = value
-            for t, grad in self.grads.values():
-                t._grad = grad
-            if write_back is not None:
-                write_back()
-        return out
-
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """A context for computing the run's effects before any is applied.  An exception, for want of memory, leaves
@@ -411,62 +350,6 @@ class Capture:
             generator._stream.bit_generator.state = state
         for undo in reversed(self.undone):
             undo()
-
-    def _view(self, data: TracedArray) -> np.ndarray | None:
-        """The view that *data* stands for, of memory from outside or of an array that the run made, if it is one."""
-        storage = data._storage
-        memory = next((r.array for r in self.roots if r.traced._storage is storage), None)
-        if memory is None and data._steps:
-            key = id(storage), storage.version
-            if key not in self._wholes:
-                self._wholes[key] = storage, self.placed_value(data.whole())
-            memory = self._wholes[key][1]
-        if type(memory) is not np.ndarray:
-            return None
-        found = memory
-        for step, _ in data._steps:
-            if not isinstance(step, SliceStep | ReshapeStep | TransposeStep):
-                return None
-            found = step.view(found)
-        return found if np.may_share_memory(found, memory) else None  # a reshape may be a copy
-
-    def settle_tensors(self, tensors: list[Tensor]) -> None:
-        """Replace traced arrays by their values, in these tensors and in the graphs behind them."""
-        seen: dict[int, Any] = {id(root.traced): root.array for root in self.roots}  # what shows memory from outside
-
-        def settled(data: Any) -> Any:
-            if type(data) is not TracedArray:
-                return data
-            if id(data) not in seen:
-                found = self._view(data)
-                key = id(data._storage), data._storage.version
-                if found is None and not data._steps and key in self._wholes:
-                    found = self._wholes[key][1]
-                if found is None:
-                    found = self.placed_value(data)
-                    if not data._steps:
-                        self._wholes[key] = data._storage, found
-                seen[id(data)] = found
-            return seen[id(data)]
-
-        nodes: list[TapeNode] = []
-        for t in tensors:
-            if t._base is not None and type(t._base._data) is TracedArray and type(t._data) is TracedArray:
-                self.settle_tensors([t._base])
-            if type(t._data) is TracedArray:
-                t._data = settled(t._data) if t._base is None else follow(t._base._data, t._chain)
-            if t._node is not None:
-                nodes.append(t._node)
-        done: set[TapeNode] = set()
-        while nodes:
-            node = nodes.pop()
-            if node in done:
-                continue
-            done.add(node)
-            if node.inputs is not None and not node.freed:
-                node.inputs = tuple([settled(x) for x in node.inputs])
-                node.outputs = tuple([settled(x) for x in node.outputs])
-            nodes += [e for e in node.edges if isinstance(e, TapeNode)]
 
 
 def _set_history(t: Tensor, node: TapeNode | None, out: int, requires: bool) -> None:

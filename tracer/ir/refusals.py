@@ -191,6 +191,7 @@ class Refusal(enum.Enum):
     STEP_TWO_DEVICES = (
         "tensors on a CUDA device and, requiring gradients, on the host: the step runs operation by operation"
     )
+    STEP_STATES = "finds another state outside in each call"
     STEP_LAYOUT = "a tensor that the step writes is not C-contiguous"
     STEP_SHARES = "two tensors that are no views of one another share memory, and one of them ({name}) is written"
     STEP_HISTORY_WRITTEN = "changes the history of a tensor from outside by writing in place, at {site}"

@@ -29,7 +29,6 @@ from .record.call_key import ARRAY, COMPLEX_DATA, DATA, TENSOR, Call
 from .record.differentiable import name_of
 from .record.recording import Look, Recording
 from .report.look import recorded
-from .state.state_plan import StatePlan
 from .stats import Stats
 from .transforms.gradient import Derivative
 
@@ -89,7 +88,6 @@ class Seen:
     fn: Callable[..., Any]
     call: Call
     mode: Mode
-    plan: StatePlan
     recording: Recording
     is_method: bool  # of an object that is its first argument
     reasons: list[Reason]  # why Python has to run in each call
@@ -132,8 +130,8 @@ def see(
         )
     call.kinds = tuple(kinds)
     paths = MANY_PATHS if all_ways else 0
-    plan, _, recording, reasons = recorded(dispatcher, call, mode, Look(abstract, as_recorded), paths)
-    return Seen(dispatcher.stats.name, fn, call, mode, plan, recording, bool(first), reasons)
+    _, recording, reasons = recorded(dispatcher, call, mode, Look(abstract, as_recorded), paths)
+    return Seen(dispatcher.stats.name, fn, call, mode, recording, bool(first), reasons)
 
 
 def _parts(fn: Any, what: str) -> tuple[Callable[..., Any], Mode, tuple[Any, ...], frozenset[int | str], str]:

@@ -19,6 +19,8 @@ from ..record.arguments import positional_names
 from ..record.call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, unwrap
 from ..record.call_key import VALUE as PLAIN
 from ..record.plain_objects import attributes_of
+from ..record.reached_code import ReachedCode
+from ..state.trust import Trust
 from ..stored.keep import NotKeptError, tree_of
 from .fixed import FixedArgument, FixedCall
 from .lowered import Compiled, CompiledForSizes, Lowered, check_mode
@@ -147,13 +149,13 @@ def _missed(name: str, guard: Guard) -> str:
 
 def _hindrances(seen: Seen) -> Iterator[str]:
     """Why the program alone is not the function."""
-    plan, recording, call = seen.plan, seen.recording, seen.call
+    recording, call = seen.recording, seen.call
     if recording.draws:
         yield "it draws from the random numbers of the process; give it a key (tracegrad.random.key) as an argument"
     if recording.effects or recording.transient is not None:
         yield "it changes something outside of it"
     yield from [f"its Python has to run in each call: {reason}" for reason in seen.reasons]
-    if plan.asks_identity or plan.asks_int_identity or plan.asks_truth_identity:
+    if ReachedCode(seen.fn, Trust()).asks_identity():
         yield "it asks whether values are one object"
     asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]
     if recording.numbers or asked:

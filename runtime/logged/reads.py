@@ -111,6 +111,14 @@ class NotClosedError(BaseException):
         self.reason = reason
 
 
+class FoundOutsideError(NotClosedError):
+    """The run has *found* a container among its arguments outside, too."""
+
+    def __init__(self, what: str, found: Any) -> None:
+        super().__init__(Refusal.LOG_UNSEEN(what=what))
+        self.found = found
+
+
 def _is_input(child: Leaf | StateNode) -> bool:
     return isinstance(child, StateNode) and child.kind in ("number", "array")
 
@@ -342,7 +350,7 @@ class ReadLog:
             return self._leaf(value), value
         known = self.node_of(value)
         if known is not None and known.kind == "argument":
-            raise not_closed(f"`{known.label}`, an argument that is also found as `{label}`")
+            raise FoundOutsideError(f"`{known.label}`, an argument that is also found as `{label}`", value)
         if known is not None and self._as_they_are and id(value) in self._shown and not known.fixed:
             raise not_closed(f"`{label}`, which a library reads, and the run too")
         if known is not None:

@@ -51,12 +51,13 @@ from ..record.call_key import DATA, OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from ..record.held_values import holds_traced, refuse_held
+from ..record.learned import Learned
 from ..record.outputs import leaf_text, returned
 from ..record.record import decided, needed, stand_in_of, traced_argument
 from ..record.recording import Look, Recording, UserRun
 from ..state.checker import digest
+from ..state.snapshot import Snapshot
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan
 from ..state.trust import Trust
 from .arguments import Given
 from .changed import changed
@@ -106,12 +107,13 @@ class Logged:
         self.rows_apart: set[Any] = set()
         self.guesses, self.guessed = True, list[Any]()  # as of a ``Recorder``
         self.uncounted: set[tuple[int, str]] = set()
+        self.found: Any = None  # a container among the arguments that the last run has found outside, too
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
         self.inputs: set[str] = set()  # labels of the numbers outside that are inputs of the last run
         self.new: list[str] = []  # those that the last run has found to vary
 
     def record(
-        self, call: Call, mode: Mode, plan: StatePlan,
+        self, call: Call, mode: Mode, learned: Learned,
         others: Sequence[KnownReads] | None = None, paths: int = 0, retried: Callable[[str], object] | None = None,
         look: Look | None = None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
@@ -123,16 +125,16 @@ class Logged:
         :param look: the recording is to be looked at, and not to be run."""
         if not self.takes(call):
             return None
-        self.choices.known_paths = paths
+        self.choices.known_paths, self.found = paths, None
         self.doubted.clear()
-        found = self._until_closed(call, mode, plan, others, retried, look)
+        found = self._until_closed(call, mode, learned, others, retried, look)
         if found is None:  # without these loops, too
             for key in self.doubted:
                 self.plain_loops.pop(key, None)
         return found
 
     def _until_closed(
-        self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None,
+        self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None,
         retried: Callable[[str], object] | None, look: Look | None,
     ) -> LoggedRecording | Options | None:  # fmt: skip
         note, tried = "", frozenset[str]()
@@ -140,7 +142,7 @@ class Logged:
             unrecordable.clear()
             self.ended = ""
             try:
-                found = self._record(call, mode, plan, others, look)
+                found = self._record(call, mode, learned, others, look)
                 self.refused.pop(call.key, None)
                 return found
             except NotClosedError as error:
@@ -152,6 +154,7 @@ class Logged:
                     continue
                 if error.lasting:
                     self.guesses = True  # it was not that
+                    self.found = getattr(error, "found", None)
                     self.refused[call.key] = error.reason
                     self.tries[call.key] = self.tries.get(call.key, 0) + 1
                     self.new_call = False
@@ -226,9 +229,9 @@ class Logged:
         return self.without.isdisjoint(call.kinds) and not known
 
     def _record(
-        self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
+        self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None
     ) -> LoggedRecording:
-        return _record(self, call, mode, plan, others, look)
+        return _record(self, call, mode, learned, others, look)
 
     def begin(self, run: LoggedRun, integers: Integers) -> None:
         """Let *run* have the elements of arrays that are *integers*."""
@@ -260,12 +263,12 @@ def _told(error: Exception) -> str:
 
 
 def _record(
-    logged: Logged, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
+    logged: Logged, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None
 ) -> LoggedRecording:
     clock = time.perf_counter()
     hook_loaded()
     fn = logged.fn
-    recorder = _recorder(logged, plan)
+    recorder = _recorder(logged, learned)
     backend = None if call.device is None else require_cuda("a call on the device")
     recorder.backend = backend or recorder.backend
     integers = Integers(recorder)
@@ -347,7 +350,7 @@ def _record(
         user_run = UserRun(inputs, answers)
         kept = not call.shares and keep(user_run, recorder, out, effects)
         found = recording_of(
-            user_run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=True,
+            user_run, out, effects, recorder, fn, learned, call, mode, wrt, names, captured, guarded=True,
             simplified=not as_recorded,
         )  # fmt: skip
     run.end()
@@ -374,11 +377,11 @@ def rehearse(fn: Callable[..., Any], out: Any, mode: Mode, recorder: Recorder, w
 RUNS.add(_record.__code__)
 
 
-def _recorder(logged: Logged, plan: StatePlan) -> Recorder:
+def _recorder(logged: Logged, learned: Learned) -> Recorder:
     recorder = Recorder()
     recorder.float_settings = quiet_settings()
     recorder.rolls = True
-    recorder.trusts, recorder.repeatable, recorder.may_draw = plan.trusts and logged.trusts, True, True
+    recorder.trusts, recorder.repeatable, recorder.may_draw = learned.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None
     recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted

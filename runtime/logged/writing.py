@@ -19,7 +19,6 @@ from ...tracer.record.shown_text import Texts
 from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
-from ..tensor_library import MetTensorsError
 from .choices import changes_in_arm
 from .kinds import EAGER, PLAIN, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed

@@ -19,7 +19,7 @@ A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -51,11 +51,11 @@ from ..record.derive import derived
 from ..record.effects import OutsideEffect
 from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
+from ..record.learned import Learned
 from ..record.reached_tensors import reaches_tensors
 from ..record.record import record, record_pieces
 from ..record.recording import Look, Recording, are_twins
-from ..state.effect_places import is_sink, sink_parameters
-from ..state.state_graph import StateNode
+from ..record.sinks import is_sink, sink_parameters
 from ..stats import PathStats, Stats
 from ..stored import keep
 from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
@@ -76,7 +76,6 @@ from .paths import (
     outgrown,
     run_path,
 )
-from .plan_cache import PlanCache
 from .segments import Segments
 
 _MOST_KEPT = 256  # recordings on disk that a process makes of one function
@@ -453,7 +452,8 @@ class FunctionDispatcher(Dispatcher):
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats)
         self.answered: Answered = {}  # by plans on disk
-        self.plans = PlanCache(fn)
+        self.learned = Learned()
+        self._outside: dict[Any, set[int]] = {}  # by key: numbers of containers that are found outside, too
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._kept = 0  # recordings that were to be kept on disk
@@ -469,6 +469,7 @@ class FunctionDispatcher(Dispatcher):
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
+        call = self._with_objects(endpoint.mode, call)
         if self.logged is not None:
             self.logged.new_call = True
         return self.answer(endpoint, self.numbers(call))
@@ -486,43 +487,43 @@ class FunctionDispatcher(Dispatcher):
         args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
         return self._call_tensors(endpoint, args, kwargs)
 
-    def _with_shared(self, endpoint: Endpoint, call: Call) -> Any:
-        snapshot = self.plans.state(call)[1]
-        shared = self._shared(endpoint.mode, call, snapshot.graph.nodes)
-        snapshot.release()  # the run may be asked whether an object is still there
-        return MISS if shared is None else self.answer(endpoint, shared)
+    def _with_objects(self, mode: Mode, call: Call) -> Call:
+        """*call*, in which the lists and dicts that such a run has found outside, too, are objects of the outside: what
+        it does to the one it does to the other.  Those that gradients are taken of stay arguments."""
+        places = self._outside.get(call.key)
+        if not places:
+            return call
+        outside = [id(c) for k, c in enumerate(call.containers) if k in places]
+        opaque = {*outside, *self._opaque(*call.arguments), *map(id, call.objects)}
+        return flatten(*call.arguments, self.static, self.target, opaque, None, mode.differentiated)
 
-    def _shared(self, mode: Mode, call: Call, state: Iterable[StateNode]) -> Call | None:
-        """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
-        objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
-        gradients are taken of stay arguments.)"""
-        if not call.containers:
-            return None
-        args = call.arguments[0]
-        places = mode.differentiated
+    def _finds(self, endpoint: Endpoint, call: Call, found: Any) -> Any:
+        """The answer to *call*, whose run has *found* one of its containers outside; MISS where that has to stay an
+        argument."""
+        args, places = call.arguments[0], endpoint.mode.differentiated
         differentiated = tuple([args[p] for p in places if -len(args) <= p < len(args)])
-        found = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated)))
-        kept = {id(c) for c in found.containers}
-        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
-        shared = outside.intersection(map(id, call.containers)) - kept
-        opaque = shared.union(self._opaque(*call.arguments), map(id, call.objects))  # those that were found before
-        return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
+        kept = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated))).containers
+        if any(c is found for c in kept):
+            return MISS
+        there = {k for k, c in enumerate(call.containers) if c is found}
+        known = self._outside.setdefault(call.key, set())
+        if not there or there <= known:
+            return MISS
+        known |= there
+        return self.answer(endpoint, self._with_objects(endpoint.mode, call))
 
     def _follow(self, call: Call, options: Options) -> None:
-        self.plans.get(call).follow(options)
+        self.learned.follow(options)
 
     def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         if call.by_value is not None:
             return by_value({})
         if reaches_tensors(self.fn, call.objects):
             return self._meets_tensors(endpoint, call)
-        answer = self._with_shared(endpoint, call)
-        if answer is not MISS:
-            return answer
-        plan, live = self.plans.get(call), None
+        live = None
         self.stats.traces += 1
         try:
-            recording = record(self.fn, call, endpoint.mode, plan)
+            recording = record(self.fn, call, endpoint.mode, self.learned)
         except Retry as retry:
             return retry.options
         except OnlyPythonError as error:
@@ -530,7 +531,7 @@ class FunctionDispatcher(Dispatcher):
         if live is not None:
             return self._plainly(endpoint, call, live)
         self.stats.note(reason or endpoint.integers.reason(call))
-        return self._not_kept(endpoint, call, recording, plan.reasons or self.unseen(call))
+        return self._not_kept(endpoint, call, recording, self.unseen(call))
 
     def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
         """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""
@@ -581,7 +582,8 @@ class FunctionDispatcher(Dispatcher):
         if live is not None:
             return self._plainly(endpoint, call, live)
         if found is None:
-            return MISS
+            there = self.logged.found
+            return MISS if there is None else self._finds(endpoint, call, there)
         if type(found) is Options:
             return found
         recording, snapshot = found.recording, found.snapshot
@@ -611,7 +613,7 @@ class FunctionDispatcher(Dispatcher):
                 inputs = self._inputs(path, call, arrays)
                 if inputs is None:
                     continue
-                recording = derived(path.recording, mode, endpoint.mode, self.fn, self.plans.get(call), call, inputs)
+                recording = derived(path.recording, mode, endpoint.mode, self.fn, self.learned, call, inputs)
                 if recording is None:
                     break
                 variant = self._variant(endpoint, call, Variant(theirs.snapshot, reads=theirs.reads))
@@ -656,7 +658,7 @@ class FunctionDispatcher(Dispatcher):
         """The recording of *call* from a run of converted code, or what ``Logged.record`` gives in its place."""
         if self.logged is None:
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
-        return self.logged.record(call, mode, self.plans.get(call), others, paths, retried, look)
+        return self.logged.record(call, mode, self.learned, others, paths, retried, look)
 
     def analysed(self, call: Call) -> Reason | None:
         """The reason why no run like *call* has a closed log; None where one has, or none was tried."""
@@ -696,13 +698,11 @@ class FunctionDispatcher(Dispatcher):
         if live.plain:
             args, kwargs = call.arguments
             return self.fn(*args, **kwargs)
-        plan, segments = self.plans.get(call), live.segments
-        if call.containers and (shared := self._shared(endpoint.mode, call, plan.reached(call.objects))) is not None:
-            return self.answer(endpoint, shared)
+        segments = live.segments
         self.stats.traces += 1
         if segments is None:
-            return self._run_once(endpoint, call, record(self.fn, call, endpoint.mode, plan), live)
-        found = record_pieces(self.fn, call, endpoint.mode, plan)
+            return self._run_once(endpoint, call, record(self.fn, call, endpoint.mode, self.learned), live)
+        found = record_pieces(self.fn, call, endpoint.mode, self.learned)
         if isinstance(found, Recording):
             return self._run_whole(call, found, live)
         results, made = profiling.timed_launch(segments.run)(found)
@@ -720,7 +720,7 @@ class FunctionDispatcher(Dispatcher):
 
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         self.stats.traces += 1
-        recording = record(self.fn, call, endpoint.mode, self.plans.get(call))
+        recording = record(self.fn, call, endpoint.mode, self.learned)
         return self._not_kept(endpoint, call, recording, reasons)
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:

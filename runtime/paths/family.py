@@ -24,7 +24,7 @@ from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ..launch.bind import MAX_FAMILY, bind_family, natively
 from ..record.recording import Recording, equal_statics
-from ..state.state_plan import Snapshot
+from ..state.snapshot import Snapshot
 from .paths import Path
 from .shared_prefix import SharedPrefix, describe_merged, merge
 

@@ -35,9 +35,7 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Retry
 from ..cuda.availability import require_cuda
-from ..cuda.silent_backend import Unwatched
 from ..mode import GRAD, VALUE, Mode
-from ..state.state_plan import StatePlan
 from .call_key import COMPLEX_DATA, Call
 from .complex_data import as_result, conjugated, gradient_text_of, text_of
 from .derived import DerivedInputs
@@ -51,6 +49,7 @@ from .differentiable import (
     unconnected_text,
 )
 from .effects import Effects
+from .learned import Learned
 from .outputs import Output, data_made, data_of, flatten_result, packed
 from .recording import Held, Recording, UserRun, are_twins
 from .rows import weakened
@@ -58,7 +57,7 @@ from .trees import Source
 
 
 def derived(
-    known: Recording, own: Mode, mode: Mode, fn: Callable[..., Any], plan: StatePlan, call: Call, captured: list[Any],
+    known: Recording, own: Mode, mode: Mode, fn: Callable[..., Any], learned: Learned, call: Call, captured: list[Any],
     capacities: Sequence[int] = (),
 ) -> Recording | None:  # fmt: skip
     """The recording for *mode* that is derived from the *known* one for its *own*, as that of a *call* which goes the
@@ -67,12 +66,12 @@ def derived(
     if are_twins(own, mode):
         found = known.twin(captured)
     else:
-        found = None if known.run is None else _derive(known.run, fn, plan, call, mode, captured, capacities)
+        found = None if known.run is None else _derive(known.run, fn, learned, call, mode, captured, capacities)
     return None if found is None else replace(found, origin=own)
 
 
 def is_second_run(
-    known: Recording, own: Mode, recording: Recording, mode: Mode, fn: Callable[..., Any], plan: StatePlan, call: Call,
+    known: Recording, own: Mode, recording: Recording, mode: Mode, fn: Callable[..., Any], learned: Learned, call: Call,
 ) -> bool:  # fmt: skip
     """Whether the *recording* of a *call*, for *mode*, verifies a *known* one for its *own*: the function has done the
     same again."""
@@ -84,7 +83,7 @@ def is_second_run(
     values = []
     for one, its in ((known, own), (recording, mode)):
         if its.kind != VALUE and one.run is not None:
-            values.append(_derive(one.run, fn, plan, call, Mode(VALUE), list(recording.captured)))
+            values.append(_derive(one.run, fn, learned, call, Mode(VALUE), list(recording.captured)))
         else:
             values.append(one)
     first, second = values
@@ -92,7 +91,7 @@ def is_second_run(
 
 
 def _derive(
-    run: UserRun, fn: Callable[..., Any], plan: StatePlan, call: Call, mode: Mode, captured: list[Any],
+    run: UserRun, fn: Callable[..., Any], learned: Learned, call: Call, mode: Mode, captured: list[Any],
     capacities: Sequence[int] = (),
 ) -> Recording | None:  # fmt: skip
     if mode.kind != VALUE and not run.differentiable:
@@ -100,20 +99,20 @@ def _derive(
     names = leaf_names(fn, call)
     try:
         wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
-        recorder = _recorder(run, HOST if call.device is None else Unwatched(require_cuda("a call on the device")))
+        recorder = _recorder(run, HOST if call.device is None else require_cuda("a call on the device"))
         recorder.known_capacities = capacities
         values = map(recorder.backend.asarray, [*call.operands, *captured])
         recorder.env.update(zip(recorder.inputs, values, strict=True))
         with fewer_collections(), recording(recorder):
             out, effects = _restated(run, recorder)
-            found = recording_of(run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured)
+            found = recording_of(run, out, effects, recorder, fn, learned, call, mode, wrt, names, captured)
     except TracegradError:
         return None
     return None if recorder.reasons else replace(found, run=run)
 
 
 def recording_of(
-    run: UserRun, out: Any, effects: Effects, recorder: Recorder, fn: Callable[..., Any], plan: StatePlan, call: Call,
+    run: UserRun, out: Any, effects: Effects, recorder: Recorder, fn: Callable[..., Any], learned: Learned, call: Call,
     mode: Mode, wrt: Sequence[int], names: Sequence[str], captured: list[Any], guarded: bool = True,
     simplified: bool = True,
 ) -> Recording:  # fmt: skip
@@ -126,7 +125,7 @@ def recording_of(
     lanes = [place for place, k in enumerate(wrt) if call.kinds[k] == COMPLEX_DATA]
 
     def derivative(nodes: Sequence[Node], loss: Atom, cotangent: Atom, wrt: Sequence[Var]) -> Sequence[Atom]:
-        _tell_unconnected(fn, plan, recorder, nodes, loss, variables)
+        _tell_unconnected(fn, learned, recorder, nodes, loss, variables)
         with Working("derivative", len(nodes)):
             found = vjp(nodes, loss, cotangent, wrt)
         try:
@@ -281,7 +280,7 @@ def outputs_of(
 
 
 def _tell_unconnected(
-    fn: Any, plan: StatePlan, recorder: Recorder, nodes: Sequence[Node], loss: Atom, wrt: dict[str, Var]
+    fn: Any, learned: Learned, recorder: Recorder, nodes: Sequence[Node], loss: Atom, wrt: dict[str, Var]
 ) -> None:
     """Note which of *wrt* (by name) the loss does not depend on; where that is all, warn once, at the user's call."""
     apart = unconnected(nodes, loss, list(wrt.values()))
@@ -290,8 +289,8 @@ def _tell_unconnected(
     text = unconnected_text(fn, [list(wrt)[k] for k in apart])
     recorder.notes.append(text)
     site = user_site()
-    if len(apart) == len(wrt) and text not in plan.told and site is not None:
-        plan.told.add(text)
+    if len(apart) == len(wrt) and text not in learned.told and site is not None:
+        learned.told.add(text)
         warnings.warn_explicit(text, UserWarning, site.file, site.line)
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from functools import cache, partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,12 @@ from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables of fu
 from ...tracer.control.arms import Choices
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
-from ...tracer.ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError, unrecordable
+from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
-from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.ir.site import at_site
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ir.working import Working
 from ...tracer.numpy_api.hooks import hook_loaded
@@ -36,42 +34,38 @@ from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of
 from ...tracer.record.array import STAND_INS, WIDE, TracedArray
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import ITEMS, Integers, TracedInt, by_value
+from ...tracer.record.integers import Integers, TracedInt, by_value
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.recorder import Recorder, recording
-from ...tracer.record.retry import Options, Retry, chosen_anew
+from ...tracer.record.retry import Retry, chosen_anew
 from ...tracer.record.undecided import Undecided
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
-from ..cuda.silent_backend import Unwatched
 from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take long for)
 from ..mode import VALUE, Mode
-from ..state.rebuild import Pictures, changed_containers, grown_lists
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
-from .arguments import explain_lists, positional_names, shows_memory
-from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
+from .arguments import explain_lists, positional_names
+from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, Call
 from .complex_data import lanes_of
 from .derive import answers_of, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
-from .effects import Effects, find_effects
+from .effects import Effects
 from .held_values import HeldError, refuse_held, refuse_kept
+from .learned import Learned
 from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text, returned
 from .reached_code import ReachedCode
 from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
-    NewAttributes,
     PlainKeys,
     Settled,
     held_elsewhere,
     is_raised_by_python,
-    settle,
 )
 
 
-def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, look: Look | None = None) -> Recording:
+def record(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None = None) -> Recording:
     """Run *fn* on traced arguments, for this call alone: nothing but its kernel is kept.  *look*: the recording is to
     be looked at, and not to be run.
 
@@ -80,39 +74,39 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, look
     if INTEGER in call.kinds:
         raise Retry(by_value({}))
     try:
-        found = _record(fn, call, mode, plan, look=look)
+        found = _record(fn, call, mode, learned, look=look)
     except HeldError as error:
         if error.done or mode.kind == VALUE:
             raise
         unrecordable.discard(error)
-        found = _record(fn, call, mode, plan, look=look)
+        found = _record(fn, call, mode, learned, look=look)
         if isinstance(found, Recording):
             found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
     except Exception as error:
         if isinstance(error, UnsupportedError | TypeError) and hook_loaded():  # what the function itself has imported
-            return record(fn, call, mode, plan, look)
+            return record(fn, call, mode, learned, look)
         explain_lists(error, fn, call)
         raise
     assert isinstance(found, Recording)
     return found
 
 
-def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
+def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned) -> Recording | Pieces:
     """As ``record``, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
     the user's (a ``Function``), which has to happen within the recording."""
     try:
-        return _record(fn, call, mode, plan, in_pieces=True)
+        return _record(fn, call, mode, learned, in_pieces=True)
     except UnsupportedError:
         if not hook_loaded():
             raise
-    return record_pieces(fn, call, mode, plan)
+    return record_pieces(fn, call, mode, learned)
 
 
 def _record(
     fn: Callable[..., Any],
     call: Call,
     mode: Mode,
-    plan: StatePlan,
+    learned: Learned,
     in_pieces: bool = False,
     look: Look | None = None,
 ) -> Recording | Pieces:
@@ -121,12 +115,12 @@ def _record(
     recorder = Recorder()
     integers = Integers(recorder)
     if call.device is not None:
-        recorder.backend = Unwatched(require_cuda("a call on the device"))
+        recorder.backend = require_cuda("a call on the device")
     recorder.float_settings = quiet_settings()
     as_recorded = look is not None and look.as_recorded
     recorder.rolls = not in_pieces
-    recorder.trusts, recorder.rows_apart = plan.trusts, plan.rows_apart
-    code = cache(lambda: ReachedCode(fn, plan.trust))
+    recorder.trusts, recorder.rows_apart = learned.trusts, learned.rows_apart
+    code = cache(lambda: ReachedCode(fn, learned.trust))
     recorder.numbers_in_code = lambda: code().floats()
     recorder.names_written = lambda: code().names_written()
     recorder.asks_identity = lambda: code().asks_identity()
@@ -153,7 +147,7 @@ def _record(
         holders, left, out, ended = Holders(recorder, given), True, None, False
         kept: Any = None
         write = partial(given.write_back, plain)
-        live = LiveRun(plan.trust, given.originals)  # whose copies live until all is settled
+        live = LiveRun(learned.trust, given.originals)  # whose copies live until all is settled
         live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
         plain.copies, recorder.prepares = live.stands_for, live.prepares
 
@@ -229,7 +223,7 @@ def _record(
             Effects(),
             recorder,
             fn,
-            plan,
+            learned,
             call,
             mode,
             wrt,
@@ -270,12 +264,6 @@ def _own_words() -> Iterator[None]:
         raise
 
 
-def unrecorded(*reasons: Reason) -> Retry:
-    """A run has done what can't be recorded, for these *reasons*, and nothing to the caller's objects: code that was
-    not analysed may have read places that were taken for never read."""
-    return Retry(Options(plain=reasons))
-
-
 def traced_argument(
     integers: Integers, leaf: Any, kind: str, name: str, place: int
 ) -> tuple[Var, TracedArray | TracedInt]:  # fmt: skip
@@ -308,189 +296,6 @@ def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Va
     return TracedArray(var, recorder, owner=owner)
 
 
-def run_frozen(
-    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
-    stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: Any = None, named: bool = True,
-) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
-    """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
-    traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
-    data; *number*: the value of a traced array, to be kept outside the recording.  *named*: whether containers in the
-    result that the caller has, too, are those.  A run that is dropped, to be made again or by Python, has no
-    effect."""
-    pictures = Pictures(snapshot.graph.nodes)
-    try:
-        return _run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number, others, named, pictures)
-    except BaseException:
-        if not pictures.kept:
-            pictures.put_back()
-        raise
-
-
-def _run_frozen(
-    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
-    stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: Any, named: bool, pictures: Pictures,
-) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
-    recorder = integers.recorder
-    if plan.takes_items:
-        recorder.int_of = integers.element
-    for node in snapshot.graph.nodes:
-        array = node.obj if node.kind == "sink" and type(node.obj) is np.ndarray else None
-        if array is not None and any(shows_memory(leaf, array) for leaf in call.leaves):
-            raise MutationError(
-                at_site(f"`{node.label}`, into which the function writes, is an argument, too; write into a copy")
-            )
-    stand_ins: dict[int, Any] = {}
-    known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
-    for node in snapshot.inputs:
-        stand_in = stand_ins[id(node)] = stands_for(node)
-        if node.kind == "array":
-            stand_ins[id(node)] = stand_ins[id(node.obj)] = known.get(id(node.obj), stand_in)
-            recorder.captured[id(node.obj)] = stand_ins[id(node)]
-    substitution = plan.substitute(
-        lambda array, name: stand_ins[id(array)], call.objects, snapshot, lambda node: stand_ins[id(node)]
-    )
-    _replace_objects(call, leaves, substitution.objects)
-    given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
-    plain = Settled(number, given.originals | substitution.originals, recorder.texts)
-    plain.cells, plain.run = substitution.cells, recorder.outermost()
-    recorder.replaced = plain.originals
-    recorder.from_outside = {id(node.obj) for node in snapshot.graph.nodes} | plain.originals.keys()
-    if recorder.texts is not None:
-        recorder.texts.places |= substitution.unread()
-    recorder.asks_identity = plan.asks_identity
-    recorder.may_copy = not plan.copied
-    both = given.found_outside(snapshot.graph.nodes)
-    new_attributes = NewAttributes(snapshot.graph.nodes)
-    watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
-    live = LiveRun(plan.trust, {})
-    plain.copies = live.stands_for
-
-    def settled() -> tuple[Snapshot, list[str]]:
-        if recorder.hashed:
-            keys = PlainKeys(plain)
-            substitution.plain_keys(keys)
-            for owner in [*[c.given for c in given.containers], *[node.obj for node in snapshot.graph.nodes]]:
-                keys(owner)
-        after = plan.after(snapshot, call.objects)
-        left = snapshot.graph.nodes if after is snapshot else [*snapshot.graph.nodes, *after.graph.nodes]
-        settle(left, plain, plan.writes_by_name)
-        plain(tuple(recorder.handed))
-        return after, new_attributes.settle(plain)
-
-    try:
-        try:
-            with nullcontext() if others is None else others, substitution.in_classes(), watch:
-                function = partial(live.call, substitution.fn) if plan.copied else substitution.fn
-                out = function(*given.args, **given.kwargs)
-                out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
-                recorder.settle_premise()
-            out = unlabelled(out) if wrt else out
-            out = PlainKeys(plain)(out) if recorder.hashed else out
-            pinned = {id(node.obj) for node in snapshot.graph.nodes if node.kind == "pinned"}
-            elsewhere = held_elsewhere([out], not wrt)
-            out, returned = plain.result(out, elsewhere, pinned, later=True)
-        except BaseException as error:
-            out, returned, raised = None, [], error
-            plain(error)
-        after, new = surely(settled)
-    except BaseException:  # an interrupt, before it had begun
-        surely(settled)
-        raise
-    interrupted = raised is not None and not isinstance(raised, Exception | Retry)
-    again = None if interrupted else needed(recorder, None, raised)
-    if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
-        every = isinstance(raised, TypeError | AttributeError)
-        numbers = [n for n in snapshot.inputs if n.kind == "number"]
-        integers.ask([n.label for n in numbers if n.extra or (every and type(n.obj) is int)])
-        integers.ask([ITEMS] * integers.has_items)
-    if both and raised is None:
-        given.refuse_two_ways(both, {id(one) for one in substitution.touched()})
-    written, refused_changes = given.changed()
-    changed = [*refused_changes, *plan.changes(snapshot, after)]  # of the caller's own objects
-    changed = changed or [Refusal.REPLAY_CHANGES(name=name) for name in pictures.changed()]
-    torn = substitution.torn()
-    dropped = again is not None or torn is not None or isinstance(raised, TracegradError)
-    if changed and dropped and not (interrupted or refused_changes):
-        pictures.put_back()
-        changed = plan.changes(snapshot, plan.after(snapshot, call.objects))
-    pictures.kept = integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
-    if again is not None:
-        _end(again, raised, bool(changed), plan, recorder, snapshot, substitution)
-    if torn is not None:
-        plan.refuse(torn)
-    if not (changed or interrupted) and (torn is not None or _unseen(watch, substitution)):
-        raise unrecorded(*(plan.reasons or recorder.reasons)) from raised
-    if isinstance(raised, OnlyPythonError) and not changed:
-        raised.done = False
-        raise raised
-    if plain.held and raised is None:
-        raised = refuse_held(name_of(plan.fn), plain.held[0])
-        if not refused_changes:
-            raised.done = pictures.kept = False
-            raise raised
-    if not changed:
-        integers.refuse()
-    objection = None if others is None else others.objection()
-    if objection is not None and not (changed or interrupted) and plan.provable:
-        raise unrecorded(objection)
-
-    def write_back() -> None:
-        given.write_back(plain)
-        substitution.writeback(plain)
-        if others is not None:
-            others.write_back(plain)
-        if recorder.texts is not None:
-            recorder.texts.print(plain)
-
-    asked = substitution.asked()
-    unknown = [Refusal.REPLAY_CHANGES(name=label) for label in asked]
-    effects, changes = Effects(out=out), changed or substitution.changes() or unknown or returned
-    learns = bool(new) and raised is None and plan.learn(new)  # which the next run finds there
-    if learns:
-        changes = changes or [Refusal.REPLAY_CHANGES(name=name) for name in new]
-    if not snapshot.graph.roots:
-        changes = changes or [Refusal.REPLAY_CHANGES(name=c.name) for c in written]
-    elif raised is None and not changes:
-        inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-        effects = find_effects(
-            call, snapshot.graph, given, written, substitution, inputs, recorder.texts, plain, others,
-            [*watch.draws.ends()], out if named else None,
-        )  # fmt: skip
-        changes = effects.refused
-    integers.refuse(drop=bool(changes), raised=raised is not None)
-    effects.write_back = write_back
-    refused_call = isinstance(raised, TracegradError) and not changed  # which leaves all as it was
-    ends = changes or (raised is not None and not (interrupted or refused_call))
-    if ends and not changed and (left := _unsettled(plain, substitution)):
-        held = refuse_held(name_of(plan.fn), left[-1], "keeps")
-        held.done = False
-        raise held
-    if changes or raised is not None:
-        learns |= plan.learn_grown(asked) | plan.learn_grown(
-            {node.label: set() for node in [*grown_lists(snapshot.graph.nodes), *substitution.grown()]}
-        )
-        learns |= plan.learn(_names_of_changed(snapshot, substitution, changed))
-        if learns:  # the others, too, in one go
-            plan.learn(snapshot.graph.suspects)
-        effects = Effects(learns=learns and raised is None)
-        if not refused_call:
-            pictures.kept = True
-            write_back()
-        raised = (refuse_kept(name_of(plan.fn), plain.unsettled) if changed else None) or raised
-    if raised is not None:
-        try:
-            raise raised
-        finally:
-            raised = None  # no cycle through its traceback
-    lasts = plan.provable and not changes
-    if lasts:
-        return effects.out if named else out, changes, effects
-    elsewhere = held_elsewhere([out], not wrt)
-    return plain.whole(out, elsewhere), changes, effects
-
-
 def needed(recorder: Recorder, choices: Choices | None, raised: BaseException | None) -> Retry | None:
     """Why a run that has *raised* this is to be made again: what it has said itself, whatever became of it, or how it
     has ended."""
@@ -508,34 +313,6 @@ def needed(recorder: Recorder, choices: Choices | None, raised: BaseException | 
     return recorder.needed
 
 
-def _end(
-    again: Retry, raised: BaseException | None, changed: bool, plan: StatePlan, recorder: Recorder,
-    snapshot: Snapshot, substitution: Substitution,
-) -> NoReturn:  # fmt: skip
-    """End a run that is to be made *again*; by an error where it has *changed* the caller's own objects, or has known
-    what it asks for."""
-    options = again.options
-    if options.grown is not None:
-        options = replace(options, grown=substitution.asked())
-    contents = frozenset(_captured_names(recorder, snapshot, options.captured))
-    if changed or (contents and contents <= snapshot.graph.names.contents):
-        plan.follow(options)
-        if raised is None or isinstance(raised, Retry) or again in (raised.__cause__, raised.__context__):
-            raise again.error or again  # of which NumPy says something else where a number is refused
-        raise raised
-    again.options = replace(options, contents=contents)
-    raise again
-
-
-def _unsettled(plain: Settled, substitution: Substitution) -> list[Any]:
-    """The objects among those that a run has left in copies that can't be handed out, all of which are settled."""
-    for _, edge, now in substitution.effects():
-        left = now[1] if edge is None and type(now) is tuple else now
-        for value in left.values() if type(left) is dict else left if type(left) is list else (left,):
-            plain(value)
-    return plain.unsettled
-
-
 def decided(out: Any, differentiated: bool) -> Any:
     """A result in which each number has a class, where that shows: a float is as good as another, and so is a loss."""
     leaves, spec = flatten_result(out)
@@ -550,39 +327,10 @@ def decided(out: Any, differentiated: bool) -> Any:
     return tree_unflatten(spec, [settled(x, k) for k, x in enumerate(leaves)])
 
 
-def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: Sequence[Reason]) -> list[str]:
-    """Names for what a run has *changed* of the state: the containers, or else all."""
-    containers = [*[node.label for node in changed_containers(snapshot.graph.nodes)], *substitution.changed()]
-    labels = [reason.text.split("`")[1] if reason.code is Refusal.REPLAY_CHANGES else reason.text for reason in changed]
-    in_classes = {
-        f"{e.arg[0].__name__}.{e.arg[1]}" for node in snapshot.graph.nodes for e in node.edges if e.how == "class"
-    }
-    return [*containers, *in_classes.intersection(labels)] or labels
-
-
-def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[Var]) -> list[str]:
-    """The names of *captured* inputs in the state."""
-    outside = [var for var, behind in recorder.outside.items() if behind == {var}]
-    inputs = [node for node in snapshot.inputs if node.kind != "held"]
-    return [node.label for var, node in zip(outside, inputs, strict=False) if var in captured]
-
-
-def _unseen(watch: Watch, substitution: Substitution) -> bool:
-    unseen = watch.fails or any(reason.code is Refusal.CALLS_UNSEEN for reason in watch.reasons)
-    return unseen and substitution.hides
-
-
 def _number(value: TracedArray, recorder: Recorder) -> Any:
     """The value that a traced array stands for, to be kept outside the recording."""
     found = np.array(recorder.value(value.atom))[()]
     return found.item() if value.aval.weak else found
-
-
-def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> None:
-    replaced = iter(objects)
-    for k, kind in enumerate(call.kinds):
-        if kind == OBJECT:
-            leaves[k] = next(replaced)
 
 
 # ---- what comes out ------------------------------------------------------------------------------------------------

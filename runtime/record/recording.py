@@ -23,7 +23,7 @@ from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from ...tracer.record.recorder import Answered
 from ..mode import VALUE, Mode
-from ..state.state_plan import Snapshot
+from ..state.snapshot import Snapshot
 from .arguments import shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, TENSOR, Call
 from .complex_data import taker

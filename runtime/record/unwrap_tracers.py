@@ -215,7 +215,7 @@ class Settled:
 
     def replaces(self, fn: types.FunctionType) -> bool:
         """Whether the run has made the function, over copies of the caller's globals or outer variables."""
-        return type(fn.__globals__) in (Overlay, ShownGlobals) or any(id(cell) in self.cells for cell in fn.__closure__ or ())
+        return type(fn.__globals__) in (Overlay, ShownGlobals) or any(id(c) in self.cells for c in fn.__closure__ or ())
 
     def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
         """A function that the run has made, over the caller's globals and outer variables in place of copies."""

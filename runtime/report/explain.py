@@ -129,7 +129,7 @@ def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ..
         **found,
         "guards": text.describe_guards(recording),
         "segments": text.describe_segments(dispatcher, mode, call),
-        "outside state": text.describe_state(looked.plan, looked.snapshot, looked.reasons),
+        "outside state": text.describe_state(looked.snapshot, looked.reasons),
         "timings": timings,
     }  # fmt: skip
     head = f"{name_of(dispatcher.fn)}: {mode.kind}\n{text.describe_status(dispatcher, mode, call)}{looked.note}"

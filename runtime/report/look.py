@@ -13,7 +13,7 @@ from ..paths.dispatcher import FunctionDispatcher
 from ..record.call_key import Call
 from ..record.record import record
 from ..record.recording import Look, Recording
-from ..state.state_plan import Snapshot, StatePlan
+from ..state.snapshot import Snapshot
 
 
 class Looked(NamedTuple):
@@ -22,8 +22,7 @@ class Looked(NamedTuple):
 
     call: Call
     mode: Mode
-    plan: StatePlan
-    snapshot: Snapshot
+    snapshot: Snapshot | None
     recording: Recording
     note: str
     reasons: list[Reason]
@@ -31,21 +30,20 @@ class Looked(NamedTuple):
 
 def recorded(
     dispatcher: FunctionDispatcher, call: Call, mode: Mode, how: Look | None = None, paths: int = 0
-) -> tuple[StatePlan, Snapshot, Recording, list[Reason]]:
-    """(the analysis of the function, its outside state, a new recording of the *call*, why Python has to run in each
-    such call); *how* it is looked at, and how many *paths* are taken to be known."""
+) -> tuple[Snapshot | None, Recording, list[Reason]]:
+    """(what the run has read outside, a new recording of the *call*, why Python has to run in each such call);
+    *how* it is looked at, and how many *paths* are taken to be known."""
     found = dispatcher.run_of_copy(call, mode, paths=paths, look=how)
-    plan = dispatcher.plans.get(call)
+    learned = dispatcher.learned
     if found is not None and type(found) is not Options:
-        return plan, found.snapshot, found.recording, []
+        return found.snapshot, found.recording, []
     for _ in range(MAX_RUNS + 1):
-        plan, snapshot = dispatcher.plans.state(call)
         try:
-            recording = record(dispatcher.fn, call, mode, plan, how)
+            recording = record(dispatcher.fn, call, mode, learned, how)
         except Retry as retry:
-            plan.follow(retry.options)
+            learned.follow(retry.options)
             continue
-        return plan, snapshot, recording, [*plan.reasons, *recording.changes] or dispatcher.unseen(call)
+        return None, recording, dispatcher.unseen(call) or recording.changes
     raise AssertionError
 
 
@@ -63,9 +61,9 @@ def _look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwa
     call = dispatcher.flatten(args, kwargs, mode)
     note = ""
     try:
-        plan, snapshot, recording, reasons = recorded(dispatcher, call, mode)
+        snapshot, recording, reasons = recorded(dispatcher, call, mode)
     except DifferentiationError as error:
         note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
-        plan, snapshot, recording, reasons = recorded(dispatcher, call, mode)
-    return Looked(call, mode, plan, snapshot, recording, note, reasons)
+        snapshot, recording, reasons = recorded(dispatcher, call, mode)
+    return Looked(call, mode, snapshot, recording, note, reasons)

@@ -25,7 +25,7 @@ from ..paths.family import describe_families
 from ..paths.paths import describe_guard
 from ..record.call_key import Call
 from ..record.recording import Recording
-from ..state.state_plan import Snapshot, StatePlan
+from ..state.snapshot import Snapshot
 from .names import ProgramNames
 
 _SHOWN = 24  # names listed before the rest is counted
@@ -73,9 +73,9 @@ def describe_inputs(graph: Graph, names: Iterable[str]) -> str:
     return "\n".join(lines) or "none"
 
 
-def describe_state(plan: StatePlan, snapshot: Snapshot, reasons: list[Reason]) -> str:
+def describe_state(snapshot: Snapshot | None, reasons: list[Reason]) -> str:
     """The outside state that a replay compares by value, and the arrays that it reads again."""
-    if reasons:
+    if snapshot is None or reasons:
         return "\n".join(
             ["Python has to run in each call, because the function", *(f"  {r}" for r in dict.fromkeys(reasons))]
         )

@@ -28,7 +28,7 @@ from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
 from ..record.complex_data import array_of, joins_lanes
 from ..record.recording import Recording
 from ..record.sparse_arrays import csr_array
-from ..state.state_plan import Snapshot
+from ..state.snapshot import Snapshot
 from .first_call import KIND, Answered, Key, plans_of
 from .library_text import NotStoredError
 from .log_text import LogText

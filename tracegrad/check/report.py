@@ -74,7 +74,7 @@ def _described(seen: Looked, live: str) -> Iterator[str]:
     notes = [str(note) for note in seen.recording.notes]
     yield from _titled("loops", _few(n for n in notes if n.startswith(("rolled", "not-rolled"))) or ["none is rolled"])
     yield from _titled("branches", _few(describe_guards(seen.recording).splitlines()))
-    yield from _titled("outside", describe_state(seen.plan, seen.snapshot, seen.reasons).splitlines())
+    yield from _titled("outside", describe_state(seen.snapshot, seen.reasons).splitlines())
     yield from _titled("live", [live] if live and not seen.reasons else [])
 
 

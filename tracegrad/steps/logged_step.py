@@ -25,11 +25,12 @@ from ..runtime.mode import Mode
 from ..runtime.record.arguments import positional_names
 from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
 from ..runtime.record.differentiable import leaf_names
+from ..runtime.record.learned import Learned
 from ..runtime.record.record import stand_in_of
 from ..runtime.record.recording import Look
 from ..runtime.state.checker import digest
+from ..runtime.state.snapshot import Snapshot
 from ..runtime.state.state_graph import StateGraph, StateNode
-from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..tensors import dtypes
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device
@@ -89,7 +90,7 @@ class LoggedStep(Logged):
         return super().record(call, *given, **named)
 
     def _record(
-        self, call: Call, mode: Mode, plan: StatePlan, others: Sequence[KnownReads] | None, look: Look | None
+        self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None
     ) -> LoggedRecording:
         before = {} if others is None else self.numbers
         if is_given_there(call):

@@ -26,16 +26,16 @@ from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.host_device_split import divide
 from ..codegen.lower.simplify import simplify
 from ..codegen.lower.strips import in_strips
+from ..runtime.logged.reads import NotClosedError
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
 from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
 from ..runtime.record.effects import Effects, Expression
 from ..runtime.record.held_values import holds_traced
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
-from ..runtime.record.record import unrecorded
 from ..runtime.record.recording import Effect, Recording
 from ..runtime.record.trees import Source, make_function
-from ..runtime.state.state_plan import Snapshot
+from ..runtime.state.snapshot import Snapshot
 from ..runtime.state.values import distinct
 from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture, overlap
@@ -413,7 +413,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     proxy = t
     if t._base is not None:
         if t._requires:
-            raise unrecorded(Refusal.STEP_VIEW(name=name))
+            raise NotClosedError(Refusal.STEP_VIEW(name=name))
         proxy = object.__new__(Tensor)
         proxy._data, proxy._counter = t._data, t._counter
         capture.originals[id(proxy)] = t

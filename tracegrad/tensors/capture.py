@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from ..runtime.cuda.arrays import byte_bounds, upload
-from ..runtime.state.watch import unwatched
 from ..tracer.ir.aval import FLOAT
 from ..tracer.ir.errors import UnsupportedError
 from ..tracer.ir.graph import Atom, Lit, Var
@@ -179,8 +178,7 @@ class Capture:
         if self.recorder.open_loops:  # each iteration has its own
             self.recorder.open_loops[-1].refuse_seen("random numbers are drawn")
         self.streams.setdefault(id(generator), (generator, generator._stream.bit_generator.state))
-        with unwatched():  # the draw is known here, and is no reason not to replay
-            array = np.asarray(draw())
+        array = np.asarray(draw())
         var = self.add_input("fresh", array, "random numbers", (draw, generator))
         self.drawn[var] = array
         return self.put(TracedArray(var, self.recorder), CPU)

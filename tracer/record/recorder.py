@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -796,19 +796,18 @@ def nothing_recorded() -> Iterator[None]:
         _current.recorder = previous
 
 
-# contexts in which nobody watches what this thread runs: registered by a higher layer (state/watch.py)
-unwatched_contexts: list[Callable[[], AbstractContextManager[None]]] = []
-
-
 @contextmanager
 def host_code() -> Iterator[None]:
-    """A context in which code of the host's runs: nothing of it is recorded, nor a reason why the run can't be
-    replayed."""
-    with ExitStack() as contexts:
-        for make in unwatched_contexts:
-            contexts.enter_context(make())
-        contexts.enter_context(nothing_recorded())
-        yield
+    """A context in which code of the host's runs, so that a recording knows what it gives: nothing of it is recorded,
+    and what it draws of NumPy's own stream is drawn again by the call."""
+    generator = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
+    drawn = None if generator is None else generator.get_state()
+    try:
+        with nothing_recorded():
+            yield
+    finally:
+        if generator is not None:
+            generator.set_state(drawn)
 
 
 def _run_unrecorded(function: Callable[..., Any], args: Sequence[Any]) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.runtime.logged.record import Logged
 from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
-from tracegrad.runtime.paths.plan_cache import PlanCache
 from tracegrad.runtime.record.call_key import flatten
-from tracegrad.runtime.record.record import record
+from tracegrad.runtime.record.learned import Learned
 from tracegrad.runtime.record.recording import Recording
 
 
@@ -19,7 +19,6 @@ def recorded(
 ) -> tuple[Recording, list[np.ndarray]]:
     """(the recording of *kind* of *fn* on *args*, its graph's inputs)."""
     call = flatten(args, {})
-    plan = PlanCache(fn).get(call)
-    found = record(fn, call, Mode(kind, argnums), plan, plan.snapshot(call.objects))
+    found = Logged(fn).record(call, Mode(kind, argnums), Learned()).recording
     given = zip([*call.data, *found.captured], found.graph.inputs, strict=True)
     return found, [np.asarray(x, v.aval.dtype) for x, v in given]

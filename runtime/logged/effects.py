@@ -37,7 +37,7 @@ from ..record.effects import (
     printed_effects,
 )
 from ..record.outputs import whole_containers, with_whole
-from ..state.rebuild import slots
+from ..state.contents import slots
 from ..state.state_graph import StateGraph, StateNode
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.record.recorder import Recorder
-from ..state.rebuild import set_attribute, slots
+from ..state.contents import set_attribute, slots
 from ..state.state_graph import StateNode
 from .handing import Handing, is_as_it_was
 from .kinds import PLAIN

@@ -56,9 +56,7 @@ def pin_reads(
 
 def _is_fixed(child: Leaf | StateNode) -> bool:
     """Whether a part is compared as a whole by its identity, or as a leaf; what is in it may vary."""
-    if isinstance(child, Leaf):
-        return not child.effect
-    return child.kind in _FIXED
+    return isinstance(child, Leaf) or child.kind in _FIXED
 
 
 def _known(child: Leaf | StateNode) -> tuple[Any, bool]:

@@ -24,9 +24,9 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ...tracer.record.shown_text import TextOfValues
-from ..state.kept_list import LENGTH
+from ..state.contents import slots
 from ..state.libraries import DECIMAL
-from ..state.rebuild import slots
+from ..state.state_graph import LENGTH
 from .attributes import found_in, load
 from .callees import own_answer
 from .in_python import Callback, added

@@ -39,11 +39,10 @@ from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
-from ..state.kept_list import LENGTH
 from ..state.libraries import ENVIRONMENT, LOCALE
 from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
 from ..state.pins import MISSING, Pins, can_change, lookup
-from ..state.state_graph import MAX_CONTENT, Edge, Leaf, Names, StateGraph, StateNode, mark
+from ..state.state_graph import LENGTH, MAX_CONTENT, Edge, Leaf, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
@@ -176,10 +175,9 @@ class ReadLog:
         """:param contents: labels of arrays and numbers that the run needs as they are.
         :param varying: labels of numbers that are numbers of the run.
         :param before: the numbers that earlier runs have read, by label: one that is another now varies."""
-        self._names = Names()
         self._varying, self._before = varying, before
         self.numbers: dict[str, Any] = {}  # that were read, by label
-        self._walker = Walker(trust, self._names)
+        self._walker = Walker()
         self.trust = trust
         self._stand_in, self._contents = stand_in, contents
         self.inputs: list[StateNode] = []
@@ -205,7 +203,7 @@ class ReadLog:
 
     def unread(self, value: Any) -> set[str]:
         """The attributes of a library's object that its methods read only where they draw numbers."""
-        return _unread(self._walker, type(value), True, dict_of(value) or {})
+        return _unread(self._walker.attrs, type(value), True, dict_of(value) or {})
 
     def shows(self, value: Any, shown: Any) -> None:
         """The run gets *shown* for *value*, which is found outside."""
@@ -306,7 +304,7 @@ class ReadLog:
 
     def names(self, name: str) -> None:
         """An attribute of this name is looked up."""
-        self._names.attrs[name] = None
+        self._walker.attrs[name] = None
 
     def pin(self, cls: type) -> None:
         """Let lookups in *cls* count."""
@@ -646,13 +644,13 @@ class ReadLog:
         """The facts that the log rests on beside the places."""
         walker = self._walker
         return Facts(
-            dict(self._names.attrs), list(walker.classes), list(walker.stores), walker.abstract,
+            dict(self._walker.attrs), list(walker.classes), list(walker.stores), walker.abstract,
             list(walker.settings.values()), self._very,
         )  # fmt: skip
 
     def rest_on(self, facts: Facts) -> None:
         """Let the log rest on the *facts* of another one, too."""
-        self._names.attrs |= facts.attrs
+        self._walker.attrs |= facts.attrs
         self._walker.classes |= dict.fromkeys(facts.classes)
         self._walker.stores += [store for store in facts.stores if store not in self._walker.stores]
         self._walker.abstract |= facts.abstract
@@ -678,7 +676,7 @@ class ReadLog:
     ) -> StateGraph:  # fmt: skip
         """The graph of all that has been read.  *untouched*: ids of containers that were only written to, or asked for
         their lengths; *written*: as in ``pin_reads``."""
-        walker, names = self._walker, self._names
+        walker = self._walker
         untouched = self._untouched.union(untouched)
         self.over = True
         for node in walker.nodes:
@@ -702,12 +700,12 @@ class ReadLog:
             if node.kind == "array":
                 node.sub, node.fixed = node not in fixed, node in fixed
         graph = StateGraph(
-            walker.roots, walker.nodes, [], walker.codes, walker.main, names, list(walker.settings.values()),
+            walker.roots, walker.nodes, walker.codes, walker.main, walker.attrs, list(walker.settings.values()),
             here=self.here,
         )  # fmt: skip
         functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
         graph.pins = Pins(
-            names.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))], walker.stores,
+            walker.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))], walker.stores,
             walker.lists, walker.abstract, [], functions, loose,
         )  # fmt: skip
         return graph

@@ -16,9 +16,8 @@ from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.reports import filters
 from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import Texts
-from ..state.kept_list import LENGTH
 from ..state.pins import MISSING
-from ..state.state_graph import StateNode
+from ..state.state_graph import LENGTH, StateNode
 from .choices import changes_in_arm
 from .kinds import EAGER, PLAIN, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed

@@ -24,7 +24,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_unflatten
-from ..state.rebuild import apply_changes, contents, same_contents
+from ..state.contents import apply_changes, contents, same_contents
 from ..state.values import distinct
 from ..tensor_library import TENSORS
 from .plain_objects import is_object, kept_results

@@ -70,26 +70,6 @@ def derived(
     return None if found is None else replace(found, origin=own)
 
 
-def is_second_run(
-    known: Recording, own: Mode, recording: Recording, mode: Mode, fn: Callable[..., Any], learned: Learned, call: Call,
-) -> bool:  # fmt: skip
-    """Whether the *recording* of a *call*, for *mode*, verifies a *known* one for its *own*: the function has done the
-    same again."""
-    if are_twins(own, mode):
-        twin = recording.twin([])
-        return twin is not None and twin.same_program(known)
-    if known.run is None or not known.run.like(recording.run):
-        return False
-    values = []
-    for one, its in ((known, own), (recording, mode)):
-        if its.kind != VALUE and one.run is not None:
-            values.append(_derive(one.run, fn, learned, call, Mode(VALUE), list(recording.captured)))
-        else:
-            values.append(one)
-    first, second = values
-    return first is not None and second is not None and first.same_program(second)
-
-
 def _derive(
     run: UserRun, fn: Callable[..., Any], learned: Learned, call: Call, mode: Mode, captured: list[Any],
     capacities: Sequence[int] = (),

@@ -1,10 +1,9 @@
 """Effects of a recorded run on the outside, which a replay does again once its kernel has succeeded.
 
-Start reading at ``find_effects``.  The run has had copies of the places that it changes and does not read otherwise
-(``state/effect_places.py``); each becomes an ``OutsideEffect``: a counter goes up by what it has gone up by, an
-attribute gets the value that the program computes, a list grows by what the run has put into an empty one.  A value is
-an expression over the kernel's results, the arguments and constants (``_Values``).  An owner is found anew in each
-call, by the way on which the function reaches it.
+Each is an ``OutsideEffect``: an attribute gets the value that the program computes, a list grows by what the run has
+appended.  A value is an expression over the kernel's results, the arguments and constants (``_Values``).  An owner is
+found anew in each call, by the way on which the run has found it.  The log gives them their order
+(``runtime/logged/effects.py``).
 """
 
 from __future__ import annotations
@@ -31,28 +30,29 @@ from ...tracer.record.array import STAND_INS, TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
-from ...tracer.record.retry import Options, Retry
 from ...tracer.record.shown_text import Shown, TextOfValues, Texts
 from ..state.c_state import keeps_c_state
-from ..state.effect_places import SINKS, is_input, place_of
-from ..state.rebuild import Substitution, same_keys, set_attribute, slots
-from ..state.seeded_draws import LeftState
+from ..state.contents import set_attribute, slots
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
-from ..state.uses import COUNT, STORE
 from ..state.values import is_leaf, is_nan, nans_in, state_token, token
-from .arguments import Arguments, Container
+from .arguments import Arguments
 from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
 from .held_values import holds_traced
-from .outputs import Whole, whole_containers, with_whole
+from .outputs import Whole
+from .sinks import SINKS
 from .trees import Source, made_once
 
 _SHOWN = (AsValue, KnownModule, KnownType)  # in place of what the user's names mean
+
 _NANS = math.nan, cmath.nan, cmath.nanj, np.nan
+
 MAX_RESULTS = 200  # values that effects may add to the results of a program
+
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
-_OF_OWNER = ("attr", "store", "item", "key")  # parts that are found by way of their owner
+
 _Known = tuple[Hashable, Expression]
+
 _MAX_DEPTH = 20
 
 
@@ -122,70 +122,6 @@ class Effects:
         self.effects = [replace(effect, key=(effect.key, *results), results=results) for effect in self.effects]
 
 
-def find_effects(
-    call: Call, graph: StateGraph, given: Arguments, written: Sequence[Container], substitution: Substitution,
-    inputs: dict[int, TracedArray], texts: Texts | None, plain: Callable[[Any], Any],
-    others: OtherValues | None = None, ends: Sequence[LeftState] = (), out: Any = None,
-) -> Effects:  # fmt: skip
-    """The effects of a run that had the arguments *given*, some of whose containers it has *written*, and the copies of
-    *substitution*; *inputs*: the stand-ins for the arrays and numbers of the state, in order, by the ids of their
-    nodes; *texts*: those that it has printed; *plain*: gives NumPy's array in place of one that the run watches, the
-    one that is in *out*; *ends*: the states in which it has left generators; *out*: its result, in which containers
-    that the state has, too, are named by variables of the effects."""
-    found = Effects(out=out)
-    changed = [*substitution.effects()]
-    names: dict[int, str] = {}  # id of a container in the result -> the variable that has it
-    copies = substitution.originals.keys() | {id(node.obj) for node in graph.nodes}
-    copies |= {id(c.given) for c in given.containers if c.place is not None or c in written}
-    arrays = {id(node.obj) for node in graph.nodes if type(node.obj) is np.ndarray}
-    more = changed or written or ends or (texts is not None and texts.printed)
-    if not (more or whole_containers(out, copies, arrays)):
-        return found
-    ways = _ways(graph, call)
-    found_at = _objects_without_parts(graph) | {id(node.obj): ways.get(id(node)) for node in graph.nodes}
-    found_at |= dict.fromkeys([id(one) for c in given.containers for one in (c.original, c.given)])
-    values = _Values(found, given, inputs, texts, found_at, others, graph, plain)
-    values.originals.update(substitution.originals)
-    not_counters: set[tuple[str, str]] = set()
-    for owner, edge, value in changed:
-        constant = owner.kind == "pinned" or (edge is not None and edge.how == "class")
-        way = _constant_way(owner.obj) if constant else ways.get(id(owner))
-        place = None if edge is None else place_of(owner, edge)
-        counts = edge is not None and isinstance(edge.child, Leaf) and edge.child.effect == COUNT
-        if counts and place and type(value) is not int:
-            not_counters.add(place)
-        made = None if way is None else list(_effects(owner, edge, value, way, values))
-        label = owner.label if edge is None or type(edge.arg) is not str else f"{owner.label}.{edge.arg}"
-        if made is None or any(effect is None for effect in made) or call.device is not None:
-            found.refused.append(Refusal.REPLAY_CHANGES(name=label))
-        else:
-            found.effects += [effect for effect in made if effect is not None]
-            if _is_transient(owner, edge, value):
-                found.transient = Refusal.REPLAY_CHANGES(name=label)
-    if texts is not None:
-        found.effects += [one for one in printed_effects(texts, values) if one is not None]
-    for key, leave in ends:
-        found.effects.append(OutsideEffect(("end", key), _constant(leave), _text(""), "{}({})", again=False))
-    if texts is not None and len(found.arrays) > MAX_RESULTS:
-        found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
-    if not_counters:
-        note = "a counter is also changed otherwise: the run is made again"
-        raise Retry(Options(note, counters=frozenset(not_counters)))
-    for c in given.containers:  # which may lie elsewhere in them afterwards
-        found_at[id(c.original)] = None if c.place is None else _Way(("argument", c.place), _text(c.place))
-    for c in written:
-        there = values.found(c.original)
-        made = [None] if there is None else list(_rewriting(c.original, there, (c.before, c.now), values))
-        if any(effect is None for effect in made) or call.device is not None:
-            found.refused.append(Refusal.REPLAY_CHANGES(name=c.name))
-        else:
-            found.effects += [effect for effect in made if effect is not None]
-    if shared := whole_containers(out, copies | values.made, arrays | values.made):
-        found.out = with_whole(out, shared, lambda part: _named(part, names, found, values))
-    found.effects[:0] = values.taken
-    return found
-
-
 def printed_effects(texts: Texts, values: _Values) -> Iterator[OutsideEffect | None]:
     """The effects of what was printed and reported, in order; None where one can't be done again."""
     for printed in texts.printed:
@@ -214,28 +150,6 @@ def _named(container: Any, names: dict[int, str], found: Effects, values: _Value
         else:
             found.effects.append(OutsideEffect(("result", name, known[0]), _text(name), known[1], "{} = {}"))
     return Whole(values.originals.get(id(container), container), names[id(container)])
-
-
-def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:
-    """Whether a recording is not kept under the state that its run has left."""
-    if edge is not None:
-        return _replaces_object(edge) or (isinstance(edge.child, Leaf) and not edge.child.effect)
-    if not owner.changes:
-        return False
-    before, now = value
-    if len(before) != len(now) or (isinstance(now, dict) and not same_keys(now, before)):
-        return True
-    items = [e.child for e in owner.edges if e.how in ("item", "key")]
-    one, other = (before, now) if isinstance(now, list) else (before.values(), now.values())
-    return any(a is not b and not is_input(part) for a, b, part in zip(one, other, items, strict=True))
-
-
-def _replaces_object(edge: Edge | None) -> bool:
-    """Whether something is stored in place of an object that is compared part by part."""
-    return edge is not None and isinstance(edge.child, StateNode) and not is_input(edge.child)
-
-
-# ---- places --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
@@ -282,7 +196,7 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
 def _objects_without_parts(graph: StateGraph) -> dict[int, _Way | None]:
     """The ways to what has no parts and is compared by identity (``MISSING = object()``), by id: it is a constant."""
     leaves = [edge.child for node in graph.nodes for edge in node.edges if isinstance(edge.child, Leaf)]
-    alone = [leaf.value for leaf in leaves if not (leaf.by_value or leaf.effect or is_leaf(leaf.value))]
+    alone = [leaf.value for leaf in leaves if not (leaf.by_value or is_leaf(leaf.value))]
     return {id(value): _constant_way(value) for value in alone}
 
 
@@ -337,39 +251,6 @@ def _leaf(place: int) -> Expression:
     return lambda source, texts: f"args[{place}]" if texts[0] == "*args" else texts[place]
 
 
-def _effects(
-    owner: StateNode, edge: Edge | None, value: Any, way: _Way, values: _Values
-) -> Iterator[OutsideEffect | None]:
-    """The effects on one place; None where one can't be done again.  They are done to the object that was there before
-    the run, wherever it is by then: it is taken from its place before anything else is done."""
-    if edge is None or edge.how in _OF_OWNER:
-        found_on, way = way, _Way(*values.taken_from(way))
-    if edge is None:
-        if type(owner.obj) is np.ndarray:
-            yield from _items(value, found_on, way, values)
-        elif owner.changes:
-            yield from _rewriting(owner.obj, (way.key, way.text), value, values)
-        else:
-            yield _growth(owner, value, found_on, way, values)
-        return
-    place = _step(way, edge.how, edge.arg)
-    counted = values.counted(edge, value)
-    if place is None:
-        yield None
-    elif counted is not None:
-        yield OutsideEffect(("count", place.key, counted), place.text, _text(repr(counted)), "{} += {}")
-    elif edge.stored or edge.how == "store" or (isinstance(edge.child, Leaf) and edge.child.effect == STORE):
-        stored = values.expression(value)
-        yield (
-            None if stored is None else OutsideEffect(("store", place.key, stored[0]), place.text, stored[1], "{} = {}")
-        )
-    elif isinstance(edge.child, Leaf) and type(value) is int:
-        count = value - edge.child.value
-        yield OutsideEffect(("count", place.key, count), place.text, _text(repr(count)), "{} += {}")
-    else:
-        yield None
-
-
 def _report(report: Report, values: _Values) -> OutsideEffect | None:
     """The effect of a log record or a warning; None where its arguments can't be made again."""
     args, kwargs = values.expression(report.args), values.expression(report.kwargs)
@@ -381,22 +262,6 @@ def _report(report: Report, values: _Values) -> OutsideEffect | None:
         return OutsideEffect(key, call, args[1], "{}(*{})")
     given: Expression = lambda s, texts: f"{call(s, texts)}, {args[1](s, texts)}, {kwargs[1](s, texts)}"  # noqa: E731
     return OutsideEffect(key, _constant(report.caller), given, "{}({})")
-
-
-def _items(
-    stored: list[tuple[Any, Any]], found_on: _Way, way: _Way, values: _Values
-) -> Iterator[OutsideEffect | None]:  # fmt: skip
-    """The effects of putting numbers into an array, which was *found_on* another way."""
-    for index, value in stored:
-        at, number = values.expression(index), values.expression(value)
-        if at is None or number is None:
-            yield None
-            continue
-        pair = _joined(tuple, [at, number], 2)
-        assert pair is not None
-        yield OutsideEffect(
-            ("item", way.key, pair[0]), way.text, pair[1], "{}.__setitem__(*{})", Sink(np.ndarray, found_on.text)
-        )
 
 
 def _growth(sink: StateNode, contents: Any, found_on: _Way, way: _Way, values: _Values) -> OutsideEffect | None:
@@ -483,9 +348,6 @@ def _item(place: Expression, name: Any) -> Expression:
 
 def _under(place: Expression, key: Expression) -> Expression:
     return lambda source, texts: f"{place(source, texts)}[{key(source, texts)}]"
-
-
-# ---- values --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ import optree
 from ...tracer.ir import forks
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
 from ..state.c_state import keeps_c_state
+from ..state.contents import slots
 from ..state.pins import lookup
-from ..state.rebuild import slots
 from ..state.trust import Trust
 from ..state.values import holders
 

@@ -122,21 +122,7 @@ class Recording:
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
-    known_of_code: object = None  # that the run went by (``StatePlan.known_of_code``)
     log: Snapshot | None = None  # what a logged run has read, until the recording has been used
-
-    def same_program(self, other: Recording) -> bool:
-        """Whether two recordings denote the same computation with the same effects, constants included."""
-        return (
-            same_computation(self, other)
-            and self.facts == other.facts
-            and self.draws == other.draws
-            and self.relies_on == other.relies_on
-            and [effect.key for effect in self.effects] == [effect.key for effect in other.effects]
-            and self.output.text == other.output.text
-            and self.output.single == other.output.single
-            and equal_statics(self.output.statics, other.output.statics)
-        )
 
     def twin(self, captured: list[Any]) -> Recording | None:
         """The same run for the gradient alone where this is for value and gradient, and the other way round, where the
@@ -258,19 +244,6 @@ class Pieces:
         if self.output.text is None:
             return found[0] if self.output.single else found
         return self.output.function()(found, leaves)
-
-
-def same_computation(one: Any, other: Any) -> bool:
-    """Whether the graphs of two recordings are the same, sizes, constants and constant arrays included."""
-    a, b = one.canonical, other.canonical
-    arrays = [(x, y) for (_, x), (_, y) in zip(one.graph.consts, other.graph.consts, strict=False)]
-    return (
-        a.key == b.key
-        and a.sizes.tobytes() == b.sizes.tobytes()
-        and a.consts.tobytes() == b.consts.tobytes()
-        and len(one.graph.consts) == len(other.graph.consts)
-        and all(x.tobytes() == y.tobytes() for x, y in arrays)
-    )
 
 
 def equal_statics(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

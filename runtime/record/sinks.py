@@ -19,7 +19,7 @@ _APPEND, _UPDATE, _ADD, _ITEM, _OF_ITEM = "append", "update", "add", "item", "of
 _READ = "read"
 _GROWS = {"append": _APPEND, "extend": _APPEND, "update": _UPDATE, "add": _ADD}
 _OF_MAPPINGS = {_ITEM, _UPDATE, _OF_ITEM}
-_SINKS: dict[Any, set[str]] = {
+SINKS: dict[Any, set[str]] = {
     list: {_APPEND}, deque: {_APPEND}, set: {_ADD, _UPDATE},
     dict: _OF_MAPPINGS, OrderedDict: _OF_MAPPINGS, defaultdict: _OF_MAPPINGS, Counter: _OF_MAPPINGS,
 }  # fmt: skip
@@ -27,7 +27,7 @@ _SINKS: dict[Any, set[str]] = {
 
 def is_sink(value: Any, uses: Set[str]) -> bool:
     """Whether *value* is a container that a function with these *uses* of it only adds to."""
-    return bool(uses) and uses <= _SINKS.get(type(value), set())
+    return bool(uses) and uses <= SINKS.get(type(value), set())
 
 
 def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, Set[str]]:

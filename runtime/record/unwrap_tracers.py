@@ -1,34 +1,29 @@
 """Removal of traced arrays from the user's own objects after a run.
 
-A function that runs in each call may keep what it computes (``self.last = loss``, ``history.append(loss)``).  During
-a recording that is a traced array, which is of no use once the recording is over; ``settle`` puts the value in its
-place, as plain NumPy would have left it there: in what can be reached after the run, and in what the run has detached
-(``self.history = []``), which could be reached before it.
+A function that runs in each call may keep what it computes (``self.last = loss``, ``history.append(loss)``).  During a
+recording that is a traced array, which is of no use once the recording is over.  ``Settled`` puts the value in its
+place, as plain NumPy would have left it there: in the places that the run has told of (``written_places.py``), and,
+where counts of references say that there are others (``Holders``), in whatever holds one.
 """
 
 from __future__ import annotations
 
-import ctypes
 import enum
 import functools
 import gc
 import operator
 import sys
 import types
-import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
-from ...tracer.bytecode.versions import PYTHON
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
@@ -41,11 +36,7 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
 from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
-from ..state.kept_list import KeptList
-from ..state.pins import home, lookup
-from ..state.rebuild import Overlay, StoredItems, slots
-from ..state.state_graph import Edge, Leaf, StateNode
-from ..state.uses import STORE
+from ..state.contents import slots
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
@@ -65,12 +56,10 @@ Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 100
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue, KnownType)  # which know what they stand for
-_SETTLED = (TracedArray, *_STAND_INS, KnownModule, tuple, frozenset, str)
-_BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _HASHED = (TracedArray, *_STAND_INS, KnownModule)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
-_OWN_CONTAINERS = (Elementwise, StandsFor, KeptList, StoredItems)
+_OWN_CONTAINERS = (Elementwise, StandsFor)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
@@ -215,7 +204,7 @@ class Settled:
 
     def replaces(self, fn: types.FunctionType) -> bool:
         """Whether the run has made the function, over copies of the caller's globals or outer variables."""
-        return type(fn.__globals__) in (Overlay, ShownGlobals) or any(id(c) in self.cells for c in fn.__closure__ or ())
+        return type(fn.__globals__) is ShownGlobals or any(id(c) in self.cells for c in fn.__closure__ or ())
 
     def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
         """A function that the run has made, over the caller's globals and outer variables in place of copies."""
@@ -477,12 +466,6 @@ def _class_of(store: dict[Any, Any]) -> type | None:
     return next((cls for cls in classes if gc.get_referents(vars(cls))[0] is store), None)
 
 
-def is_end_noticed(state: Iterable[StateNode]) -> bool:
-    """Whether something happens when nobody holds an object of the *state* any more: nobody else may hold it."""
-    objects = [node.obj for node in state if node.kind == "instance"]
-    return any(weakref.getweakrefcount(one) or hasattr(type(one), "__del__") for one in objects)
-
-
 def _containers(out: Any) -> list[Any]:
     """The containers in *out*."""
     found, stack, seen = [], [out], set[int]()
@@ -544,107 +527,6 @@ def _is_value(leaf: Any) -> bool:
     return issubclass(type(leaf), kinds) or is_leaf(leaf)
 
 
-def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
-    """Replace traced arrays in the objects of a *state* that was walked since the run.  *by_name*: the run may have
-    written under names that are not in its code."""
-    anything = unwrap if by_name else lambda value: _settled(value, unwrap)
-    for node in state:
-        obj = node.obj
-        if node.kind in ("sink", "history"):
-            unwrap(obj)
-        elif node.kind == "list":
-            _items(obj, unwrap)
-        elif node.kind in ("dict", "module"):
-            _names(obj.__dict__ if node.kind == "module" else obj, None, lambda value: _settled(value, unwrap))
-            if node.kind == "dict":
-                _plain_keys(obj, unwrap.key)
-        elif node.kind == "set":
-            _plain_keys(obj, unwrap.key)
-        elif node.kind == "instance":
-            _names(getattr(obj, "__dict__", None), None, anything)
-        elif node.kind == "function" and not node.extra:
-            _function(obj, unwrap)
-        elif node.kind == "partial":
-            _partial(obj, unwrap)
-        elif node.kind == "cached":
-            _settle_cache(obj, unwrap)
-        for edge in node.edges:
-            _edge(node, edge, unwrap)
-
-
-def _settle_cache(cached: Any, unwrap: Settled) -> None:
-    """Settle the keys and results of ``functools.lru_cache``.  One that forgets keeps them in links to which Python
-    code can't write: it is emptied where that fails."""
-    own, parts = vars(cached), gc.get_referents(cached)  # the keys and results in links, then a dict
-    links = [link for part in parts if type(part) is dict and part is not own for link in part.values()]
-    for part in parts:
-        if part is own or issubclass(type(part), (type, types.FunctionType)):
-            continue
-        if (new := unwrap(part)) is not part and not any(_put_in_link(link, part, new) for link in links):
-            cached.cache_clear()
-            return
-
-
-def _put_in_link(link: Any, old: Any, new: Any) -> bool:
-    """Whether a link of ``functools.lru_cache`` had the result *old*, in whose place it has *new* now.
-
-    It is the last member of ``lru_list_elem`` in CPython's ``Modules/_functoolsmodule.c``.
-    """
-    if type(link).__qualname__ != "_lru_list_elem":
-        return False
-    last = id(link) + type(link).__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
-    place = ctypes.c_void_p.from_address(last)
-    if place.value != id(old):
-        return False
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(new))
-    place.value = id(new)
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(old))
-    return True
-
-
-class NewAttributes:
-    """The attributes that a run gives to the instances of a *state*, which had none of these names before: nobody has
-    looked into what is kept there."""
-
-    def __init__(self, state: Iterable[StateNode]) -> None:
-        stores = [(node.label, getattr(node.obj, "__dict__", None)) for node in state if node.kind == "instance"]
-        self._before = [(label, store, frozenset(store)) for label, store in stores if type(store) is dict]
-
-    def settle(self, unwrap: Settled) -> list[str]:
-        """The names of these attributes, whose values are settled."""
-        found = []
-        for label, store, names in self._before:
-            if len(store) != len(names):
-                new = store.keys() - names
-                _names(store, new, unwrap)
-                found += [f"{label}.{name}" for name in new]
-        return found
-
-
-def _settled(value: Any, unwrap: Settled) -> Any:
-    kind = type(value)
-    counts = issubclass(kind, _SETTLED) or id(value) in unwrap.originals or id(value) in unwrap.copies
-    function = value.__func__ if kind is types.MethodType else value
-    return unwrap(value) if counts or (type(function) is types.FunctionType and unwrap.replaces(function)) else value
-
-
-def _partial(made: Any, unwrap: Settled) -> None:
-    """Settle what a partial was given."""
-    parts: Any = functools.partial.__reduce__(made)[2]
-    function, args, keywords, attributes = parts
-    new = tuple([_settled(arg, unwrap) for arg in args])
-    named = {name: _settled(value, unwrap) for name, value in keywords.items()}
-    found = [(function, _settled(function, unwrap)), *zip(args, new, strict=True)]
-    if any(a is not b for a, b in [*found, *zip(keywords.values(), named.values(), strict=True)]):
-        made.__setstate__((found[0][1], new, named, attributes))
-
-
-def _items(values: list[Any] | deque[Any], unwrap: Settled) -> None:
-    for index, value in enumerate(list(values)):
-        if (new := _settled(value, unwrap)) is not value:
-            values[index] = new
-
-
 def _plain_keys(values: Any, plain: Unwrap) -> None:
     """Put plain keys in a dict, or plain members in a set, in the order in which they are."""
     if _PLAIN_KEYS.issuperset(map(type, values)):
@@ -662,79 +544,3 @@ def _plain_keys(values: Any, plain: Unwrap) -> None:
         set.update(values, keys)
     for key, part in zip(keys, parts, strict=False):
         kind.__setitem__(values, key, part)
-
-
-def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:
-    """The values in a dict: under *names*, or, by None, all of them."""
-    if isinstance(space, dict):
-        for name in list(space) if names is None else names:
-            if name in space and (new := settled(space[name])) is not space[name]:
-                space[name] = new
-
-
-def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
-    child = edge.child
-    if edge.how == "store":
-        value = getattr(node.obj, edge.arg, None)
-        if (new := unwrap(value)) is not value:
-            _put(node.obj, edge.arg, new)
-        return
-    value = child.value if isinstance(child, Leaf) else child.obj
-    stored = isinstance(child, Leaf) and child.effect == STORE
-    unseen = stored or (isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS))
-    new = unwrap(value) if unseen else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
-    if new is value:
-        return
-    if edge.how == "attr":
-        _put(node.obj, edge.arg, new)
-    elif edge.how == "cell":
-        edge.arg.cell_contents = new
-    elif edge.how == "global":
-        space, name = edge.arg
-        space[name] = new
-    elif edge.how == "context":
-        edge.arg.set(new)
-    elif edge.how == "class":
-        _put(None, edge.arg[1], new, edge.arg[0])
-
-
-def _put(obj: Any, name: str, value: Any, cls: type | None = None) -> None:
-    """Put a value where the attribute of *obj*, or of *cls*, is found: the run may have stored it in any base."""
-    store = getattr(obj, "__dict__", None) if cls is None else None
-    owner = type(obj) if cls is None else cls
-    if isinstance(store, dict) and name in store:
-        store[name] = value
-    elif cls is None and type(lookup(owner, name)) is types.MemberDescriptorType:
-        object.__setattr__(obj, name, value)
-    elif (base := home(owner, name)) is not None:
-        type.__setattr__(base, name, value)
-
-
-def _function(fn: types.FunctionType, unwrap: Settled) -> None:
-    """Defaults and attributes, and globals and outer variables that the function assigns without reading them."""
-    if fn.__defaults__ and (defaults := _settled(fn.__defaults__, unwrap)) is not fn.__defaults__:
-        fn.__defaults__ = defaults
-    for named in (fn.__kwdefaults__, vars(fn)):
-        _names(named, None, lambda value: _settled(value, unwrap))
-    _names(fn.__globals__, _stored_globals(fn.__code__), lambda value: _settled(value, unwrap))
-    for cell in fn.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            continue
-        if (new := _settled(value, unwrap)) is not value:
-            cell.cell_contents = new
-
-
-@lru_cache(maxsize=4096)
-def _stored_globals(code: types.CodeType) -> tuple[str, ...] | None:
-    """The globals that the code, and what is nested in it, assigns; None: any."""
-    if PYTHON is None or not _BY_TEXT.isdisjoint(code.co_names):
-        return None
-    names = [i.argval for i in plain_instructions(code) if i.opname == "STORE_GLOBAL"]
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            if (nested := _stored_globals(const)) is None:
-                return None
-            names += nested
-    return tuple(dict.fromkeys(names))

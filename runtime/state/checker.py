@@ -32,11 +32,9 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
 from .data_objects import plain_form
-from .kept_list import LENGTH
 from .libraries import LibrarySetting
 from .pins import MISSING, context_value, distinct_of, lookup
-from .state_graph import Edge, Leaf, StateGraph, StateNode
-from .uses import STORE
+from .state_graph import LENGTH, Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
     StateKey,
@@ -119,17 +117,6 @@ def digest(graph: StateGraph, first: Sequence[StateNode] = ()) -> tuple[Digest, 
     """(the digest of a graph, the nodes of the arrays that its checker finds: those in *first* are so)."""
     emitter = _Emitter(graph, first)
     return emitter.run(), emitter.arrays
-
-
-def is_constant(graph: StateGraph, inputs: Sequence[StateNode]) -> bool:
-    """Whether a state that passes the checker of a graph has this very graph, but for the arrays of *inputs*: all other
-    objects in it are compared by identity, or are a bound method, which is the function, and its owner."""
-    names, nodes, root = graph.names, graph.nodes, graph.roots[0]
-    if names.changes or names.grown or graph.tensors or sum(node.kind == "array" for node in nodes) != len(inputs):
-        return False
-    bound = isinstance(root, StateNode) and root.kind == "method"
-    fixed = [root, *[edge.child for edge in root.edges]] if bound else []  # type: ignore[union-attr]
-    return all(node.kind in _CONSTANT or node.kind == "array" or node in fixed for node in nodes)
 
 
 @dataclass(slots=True)
@@ -288,11 +275,6 @@ class _Emitter:
 
     def leaf(self, expr: str, leaf: Leaf, label: str, guard: bool) -> None:
         value = leaf.value
-        if leaf.effect:
-            self.add(label, leaf.effect)
-            if guard and leaf.effect != STORE:
-                self.fail_if(f"{self.constant(type)}({expr}) is not {self.constant(int)}")
-            return
         self.add(label, state_token(value) if leaf.by_value else identity(value))
         if not guard:
             return
@@ -460,9 +442,7 @@ class _Emitter:
         if [edge.arg for edge in node.edges] != [*places]:
             return False
         leaves = [e.child for e in node.edges if e.how in ("item", "key")]
-        if len(leaves) < len(node.edges) or not all(
-            isinstance(c, Leaf) and c.by_value and not c.effect for c in leaves
-        ):
+        if len(leaves) < len(node.edges) or not all(isinstance(c, Leaf) and c.by_value for c in leaves):
             return False
         values = tuple([e.child.value for e in node.edges])  # type: ignore[union-attr]
         self.add(node.label, tuple([state_token(v) for v in values]))
@@ -556,9 +536,6 @@ class _Emitter:
         if (id(cls), "." + name) in self.spaces:
             return
         self.spaces[id(cls), "." + name] = True
-        if isinstance(child, Leaf) and child.effect:
-            self.child(f"{self.constant(cls)}.{name}", child, label)
-            return
         if isinstance(child, Leaf) or child.kind in _CONSTANT:
             by_value = isinstance(child, Leaf) and child.by_value
             self.graph.pins.leaves.append((cls, name, child.value if isinstance(child, Leaf) else child.obj, by_value))

@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.digests import blake2b
-from ...tracer.ir.refusals import Refusal
-from .state_graph import Leaf, StateNode
-from .walker import Walker
 
 MAX_DATA = 64 << 20  # bytes that are compared in each call
 _JAX = ("jaxlib", "jax")
@@ -142,29 +139,9 @@ def _same_objects(array: Any, kept: Any) -> bool:
     return bool(array.equals(kept))
 
 
-def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
-    """The node of an object that holds data."""
-    if "sample" in walker.names.attrs:
-        walker.refuse(Refusal.CALLS_RANDOM, "sample", site)
-    try:
-        contents = DataContents(value)
-    except Exception:  # on a device, lazy, or of a dtype that NumPy has not
-        return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
-    if contents.size > MAX_DATA:
-        walker.refuse(Refusal.STATE_ARRAY, label, site, size=contents.size / 2**20)
-    return walker.node("data", value, label, site, extra=contents)
-
-
 # ---- arrays in another form
 
 
 def plain_form(array: np.ndarray) -> np.ndarray:
     """A memory map, or an array in another byte order, as a plain array."""
     return np.asarray(array, array.dtype.newbyteorder("="))
-
-
-def visit_form(walker: Walker, value: np.ndarray, label: str, site: str) -> StateNode:
-    """The node of such an array, whose part is the plain one."""
-    node = walker.node("form", value, label, site)
-    node.edge("plain", None, walker.node("array", plain_form(value), label, site, extra=value))
-    return node

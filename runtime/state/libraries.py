@@ -116,11 +116,6 @@ AMBIENT = (DECIMAL, ERRORS, PRINT_OPTIONS, LOCALE, FILTERS)
 _ambient = [s.read if s.quick is None else s.quick for s in AMBIENT]
 
 
-def ambient() -> list[Any]:
-    """The settings of ``AMBIENT`` as they are now."""
-    return [read() for read in _ambient]
-
-
 # ---- the table
 
 
@@ -216,9 +211,6 @@ _TABLE: dict[str, Verdict] = {
 }
 
 # Effects that count where they happen, not where the code might have them.
-RUN_TIME = {
-    f"{module}.{name}": Refusal.CALLS_WARN for module in ("_warnings", "warnings") for name in ("warn", "warn_explicit")
-}
 # Packages that run inside of those above (compilers, array libraries, what pandas stores its columns in and computes
 # with, tests) and may be seen there; elsewhere they are judged.
 MACHINERY = (*PACKAGES, "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
@@ -235,7 +227,6 @@ _PLAIN_READERS = {
 }  # fmt: skip
 LOCAL_TIME = {"fromtimestamp", "timestamp", "astimezone"}  # methods of `datetime` that read the time zone
 # Names of NumPy's that make dates, of text too; and text that is a clock to them.
-DATES = {"datetime64", "busday_count", "busday_offset", "is_busday"}
 _MOMENTS = ("now", "today")
 
 
@@ -262,16 +253,6 @@ def impure(name: str) -> Refusal | None:
     return found if isinstance(found, Refusal) else None
 
 
-def reads_by_itself(function: Any) -> bool:
-    """Whether a library's function or class may read attributes of the user's objects that no code of theirs names."""
-    return function.__name__ in _COPIERS or (function.__module__ or "").partition(".")[0] not in _PLAIN_READERS
-
-
-def reading_module(name: str) -> bool:
-    """Whether functions of a library's module may read attributes of the user's objects."""
-    return name.partition(".")[0] not in _PLAIN_READERS
-
-
 def leaf_setting(value: Any) -> LibrarySetting | None:
     """The setting on which computing with an immutable value depends."""
     if type(value) is decimal.Decimal:
@@ -284,10 +265,3 @@ def leaf_setting(value: Any) -> LibrarySetting | None:
 def is_moment(value: Any) -> bool:
     """Whether a text is the present time to NumPy."""
     return type(value) is str and len(value) < 6 and value.lower() in _MOMENTS
-
-
-def is_date_type(value: Any) -> bool:
-    """Whether a value is a dtype of NumPy's dates, or text that names one."""
-    if type(value) is str:
-        return value.lstrip("<>=").startswith(("M8", "datetime64"))
-    return isinstance(value, np.dtype | np.datetime64) and np.dtype(getattr(value, "dtype", value)).kind == "M"

@@ -419,14 +419,6 @@ def _methods(kind: type) -> frozenset[str]:
     return frozenset([name for name in dir(kind) if not hasattr(type(lookup(kind, name)), "__set__")])
 
 
-def covered(kind: type, names: Collection[str]) -> frozenset[str]:
-    """The names that an object of this class has from it, until it has an attribute of its own."""
-    if not can_change(kind):
-        return _methods(kind).intersection(names)
-    found = [(name, lookup(kind, name)) for name in names]
-    return frozenset([n for n, raw in found if raw is not MISSING and not hasattr(type(raw), "__set__")])
-
-
 def can_change(cls: type) -> bool:
     """Whether attributes of the class can be set."""
     return bool(cls.__flags__ & _HEAP_TYPE) and not cls.__flags__ & _IMMUTABLE
@@ -525,11 +517,6 @@ def _function_fields() -> dict[str, int]:
     if places[0] != places[1] or any(len(found) != 1 for found in places[0]):
         return {}
     return {name: 8 * found[0] for name, found in zip(names, places[0], strict=True)}
-
-
-def versions_in_use() -> bool:
-    """Whether modules can be pinned by the versions of their dicts."""
-    return bool(DICT_VERSION) and _ready()
 
 
 @lru_cache(None)

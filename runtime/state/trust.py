@@ -28,7 +28,6 @@ IMPURE_BUILTINS = {
     "globals": _NAMES, "locals": _NAMES, "vars": _NAMES, "eval": _NAMES, "exec": _NAMES, "compile": _NAMES,
     "__import__": _NAMES, "dir": _NAMES,
 }  # fmt: skip
-RUN_TIME_BUILTINS = {**IMPURE_BUILTINS, "print": Refusal.CALLS_PRINT}
 IMPURE_METHODS = {"now": _CLOCK, "today": _CLOCK, "utcnow": _CLOCK, "rvs": _RANDOM}
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 from ...tracer.record.integers import limit_of
 from ..disk.encoding import EncodingError, decode
-from ..state.kept_list import LENGTH
 from ..state.libraries import PRINT_OPTIONS
 from ..state.pins import can_change
-from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
+from ..state.state_graph import LENGTH, Edge, Leaf, StateGraph, StateNode
 from ..state.values import unchanged
 from .library_text import NotStoredError, class_text, code_of, described, is_library, library_of
 from .reads_text import ABSENT, Place, Reading, Reads, default_of
@@ -44,7 +43,7 @@ class LogText:
         for why in _hindrances(graph):
             raise NotStoredError(why)
         self._graph = graph
-        self._reading = Reading(graph.names.attrs, roots)
+        self._reading = Reading(graph.attrs, roots)
         self._steps: list[tuple[Place, bytes]] = []
         self._inputs: dict[int, int] = {}  # id of the node of an array or number -> its place among the inputs
         for k, root in enumerate(graph.roots):
@@ -179,7 +178,7 @@ class LogText:
         graph, reading = self._graph, self._reading
         trust = graph.pins.trust
         for node in graph.nodes:
-            if node.kind not in _KINDS or node.changes:
+            if node.kind not in _KINDS:
                 raise NotStoredError(f"it reads {node.label} ({node.kind})")
             if node.kind != "number":
                 self._number(node)
@@ -211,7 +210,7 @@ def _hindrances(graph: StateGraph) -> Iterator[str]:
             yield f"it reads {setting.label}"
     if graph.here:
         yield graph.here
-    if graph.tensors or graph.optimizers or graph.pins.abstract:
+    if graph.tensors or graph.pins.abstract:
         yield "it reads tensors, or asks what a class is registered with"
 
 

@@ -112,7 +112,6 @@ NAMES_AS_DATA = {
     "tracegrad.runtime.stored.reads_text",  # those that users' functions import
     "tracegrad.runtime.ahead.lowered",  # its room's
     "tracegrad.runtime.compiled",  # rooms below it
-    "tracegrad.runtime.state.walk",  # (a function of the walk has such a name)
     "tracegrad.runtime.transforms.transform",  # a rule's own rewriting, which registers itself
     "tracegrad.tracer.bytecode.shown_names",  # what recorded code imports
     "tracegrad.tracer.ir.gc_pause",  # what it is given

@@ -26,7 +26,7 @@ import pytest
 from tracegrad.runtime.config import Config, config
 from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.launch.kernel_cache import kernels
-from tracegrad.runtime.state import trust, watch
+from tracegrad.runtime.state import trust
 from tracegrad.tensors import device, dtypes, modes, printing
 from tracegrad.tensors import random as tensor_random
 from tracegrad.tracer.ir.settings import AUTOCAST, loop_memory
@@ -201,7 +201,6 @@ STATE = [
     Row("names in the kernel cache", lambda: sorted(vars(kernels)), restore_kernels),
     attributes("the print options of tracegrad", printing, "_options", "PACKAGE"),
     attributes("the trusted code", trust, "_trusted_folders"),
-    attributes("the trusted code", watch, "_EVERYWHERE"),
     attributes("the generator of tensors", tensor_random, "default_generator"),
     attributes("the stream of tracegrad.random", stream, "DEFAULT"),
     Row("NumPy's global generator", np.random.get_bit_generator, np.random.set_bit_generator),

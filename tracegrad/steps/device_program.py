@@ -24,21 +24,13 @@ import numpy as np
 
 from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.host_device_split import Divided, divide
-from ..runtime.cuda.availability import current_device, require_cuda
+from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.run import program_of
 from ..runtime.launch.binding import argument_records, compiled, launched
 from ..runtime.record.call_key import TENSOR, Call
 from ..runtime.state.state_graph import StateGraph
-from ..tensors.device import CPU, device, on_cuda
+from ..tensors.device import on_cuda
 from ..tracer.ir.graph import Graph
-
-
-def place_of_step(call: Call, graph: StateGraph) -> device | None:
-    """The device of a step that reads *graph*: CUDA where one of its tensors lies there.  None: tensors on the host,
-    too, require gradients."""
-    if not graph.on_device and not is_given_there(call):
-        return CPU
-    return None if has_leaves_on_host(call, graph) else device("cuda", current_device())
 
 
 def is_given_there(call: Call) -> bool:

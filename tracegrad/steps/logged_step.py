@@ -46,7 +46,7 @@ from .device_program import has_leaves_on_host, is_given_there
 from .leaving import Leaving
 from .loop_tape import LoopTape
 from .step_autograd import derive
-from .step_reads import ElsewhereError, FoundOutsideError, StepReads
+from .step_reads import ElsewhereError, FoundTensorError, StepReads
 from .step_recording import HELD, STATE_ARRAY, arguments_of, finished, recorder_of_tensors
 from .step_run import StepRun
 from .tensor_facts import tensor_facts
@@ -113,7 +113,7 @@ class LoggedStep(Logged):
         while True:
             try:
                 return self._run_with(outside, there, call, before)
-            except FoundOutsideError as error:
+            except FoundTensorError as error:
                 outside.add(error.key)
 
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:

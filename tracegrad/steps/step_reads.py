@@ -54,7 +54,7 @@ class ElsewhereError(NotClosedError):
     lasting = False
 
 
-class FoundOutsideError(NotClosedError):
+class FoundTensorError(NotClosedError):
     """The run is to be made again with an argument as the very tensor that it is: the step finds that outside, too.
     *key*: its id."""
 
@@ -99,7 +99,7 @@ class StepReads(ReadLog):
 
     def _tensor(self, t: Tensor, kind: type, label: str) -> StateNode:
         if id(t) in self.arguments:
-            raise FoundOutsideError(not_closed(f"`{label}`, a tensor that is an argument, too").reason, id(t))
+            raise FoundTensorError(not_closed(f"`{label}`, a tensor that is an argument, too").reason, id(t))
         if kind not in (Tensor, Parameter):
             raise not_closed(f"`{label}`, a tensor of the class {kind.__qualname__}")
         if at_leaf(t):

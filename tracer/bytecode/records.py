@@ -7,7 +7,6 @@ frame (``frame_snapshot.py``) looks into records, and ``purity.py`` asks here wh
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import inspect
 import types
@@ -102,18 +101,6 @@ def _slots(cls: Any) -> tuple[str, ...]:
 
 def _is_member(part: Any) -> bool:
     return isinstance(part, types.MemberDescriptorType)
-
-
-def constructors(cls: type) -> Iterator[Any]:
-    """The functions that run when a record is made; what is no function is no known one."""
-    init = inspect.getattr_static(cls, "__init__")
-    if init is not object.__init__ and not (_is_generated(init) and dataclasses.is_dataclass(cls)):
-        yield init
-    if dataclasses.is_dataclass(cls):
-        factories = [field.default_factory for field in dataclasses.fields(cls)]
-        yield from (f for f in factories if f is not dataclasses.MISSING and f not in (list, dict, set, tuple))
-        if hasattr(cls, "__post_init__"):
-            yield inspect.getattr_static(cls, "__post_init__")
 
 
 def operators(cls: type) -> Iterator[Any]:

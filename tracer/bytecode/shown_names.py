@@ -29,7 +29,6 @@ from .concretize import Called, instructions_of
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
-SPARED = {"len"}  # names of CALLED for which alone no frame need be shown others: they count in few runs
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
 METHODS_OF: dict[str, Any] = {}  # name of a class -> the object whose attributes are called (`float.hex(t)`)
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
@@ -174,12 +173,6 @@ def _run_again(before: dict[str, bool]) -> None:
 
 
 kept(lambda: dict(vars(_run)), _run_again)
-
-
-def is_known_module(value: Any) -> bool:
-    """Whether *value* is a module of functions that can be known as values."""
-    known = CALLED_OF.get(id(value))
-    return known is not None and known[0] is value and value.__name__.partition(".")[0] in _MODULES_OF_VALUES
 
 
 def calling_frame(depth: int) -> FrameType:

@@ -54,47 +54,14 @@ class Refusal(enum.Enum):
     LOOP_SEEN = "{what}, at {site}"
 
     # Does a loop that data ends stop by itself for any number of turns?
-    WHILE_NO_LOOP = "the question does not decide whether a loop goes on"
-    WHILE_ELSEWHERE = "the question is not asked by the loop itself"
-    WHILE_WITHIN = "its end is decided within an expression, or in a loop over an iterator"
-    WHILE_COUNTS = "it counts, and its turns differ"
-    WHILE_ANSWERS = "another question has different answers, at {site}"
-    WHILE_NUMBERS = "its numbers are not evenly spaced whole ones, at {site}"
-    WHILE_POSITIONS = "its positions are not evenly spaced, at {site}"
-    WHILE_CHANGED_LAST = "too few turns were seen to tell what `{name}` holds in others"
-    WHILE_READ_AFTER = "what is read after it is not what one local variable holds in every turn"
-    WHILE_PYTHON_VALUE = "the Python value `{name}`, which the loop changes, is read after it"
-    WHILE_UNASSIGNED = "`{name}` changes, and the loop does not assign it"
 
     # Is all that a run of converted code has done in its log?
     LOG_LEARNS = "a run that is logged does not follow what it has learned: {what}"
     LOG_UNSEEN = "the log of the run does not hold {what}"
 
     # Does a turn of the user's code do nothing but compute?
-    CODE_PYTHON = "the instructions of this version of Python are not known"
-    CODE_GENERATOR = "{what} is a generator"
-    CODE_EXCEPTIONS = "{what} handles exceptions"
-    CODE_INSTRUCTION = "the loop does more than compute ({instruction} in line {line})"
-    CODE_ATTRIBUTE = "`.{name}` in line {line} is not a plain attribute"
-    CODE_CHANGES = "`{what}` in line {line} may change something"
-    CODE_ITERATED = "what the loop in line {line} goes over may change"
-    CODE_ITERATOR = "{what} is an iterator"
-    CODE_OBJECT = "{what} is an object of a class of yours"
-    CODE_WRITES = "{what} writes into an array"
-    CODE_UNKNOWN = "{what} is not known to change nothing"
-    CODE_CALLED = "{what} is an object that is called"
-    CODE_DEPTH = "{what} calls itself, or helpers of helpers"
-    CODE_UNSET = "{what} reads a variable that is not set"
-    CODE_ARGUMENT = "{what} calls one of its arguments"
 
     # Do turns that differ become a loop with branches?
-    BRANCH_KIND = "`{name}` is not of one kind, or a Python value that changes"
-    BRANCH_WRITTEN = "`{name}` is written into"
-    BRANCH_VARIANTS = "its turns come in more than {count} variants"
-    BRANCH_UNLIKE = "its turns differ in more than answers to questions"
-    BRANCH_TOO_FEW = "too few turns were seen to tell what is read at {site}"
-    BRANCH_SOURCE = "what is read at {site} is neither of the same turn nor a local variable at its start"
-    BRANCH_BEFORE = "what is read after it may be from before it"
 
     # Do both arms of an `if` on a traced value run, of which `select` chooses?
     CHOICE_SOURCE = "its arms do more than assign, or its source is not known"
@@ -158,11 +125,7 @@ class Refusal(enum.Enum):
     # Can a recording be replayed in place of the function's Python?
     REPLAY_BRANCHES = "more than {count} branch outcomes, the last at {site}"
     REPLAY_LONG = "too long to compile as a whole: {count} operations between {branches} branches, the last at {site}"
-    REPLAY_DIFFERS = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
     REPLAY_CHANGES = "changes `{name}` while it runs"
-    REPLAY_CAUGHT = "catches an exception, at {site}, whose making has not been analysed yet"
-    REPLAY_STRUCTURE = "changes the structure of what it reads while it runs"
-    REPLAY_REPLACES = "replaces the array `{name}` while it runs"
     REPLAY_RETURNS = "returns an object ({what}), of which the caller may ask which one it is"
     REPLAY_HOLDS = "returns {what}, which reads values of the run later: plain NumPy runs in each call"
     REPLAY_RESTARTS = "learns something new in each of {count} runs of one call, in the last: {what}"
@@ -183,9 +146,7 @@ class Refusal(enum.Enum):
     STEP_GRAD_GRAPH = "leaves a .grad that can itself be differentiated (create_graph=True)"
     STEP_GRAD_OF_RESULT = "returns a tensor that it has made, with a .grad"
     STEP_OVERWRITES = "overwrites a tensor that the backward of its result reads"
-    STEP_KEEPS = "keeps a tensor of shape {shape} that it has computed"
     STEP_NUMBER = "looks at the value of a number ({kind}) at {site}; return the tensor, and take its .item() outside"
-    STEP_SCHEDULER = "computes with numbers of an optimizer after a scheduler has set them"
     STEP_HOST = "leaves on the host what the device has computed"
     STEP_FOREIGN = "arrays on a CUDA device that are no tensors: the step runs operation by operation"
     STEP_TWO_DEVICES = (
@@ -212,7 +173,6 @@ class Refusal(enum.Enum):
 
     # Does the function call nothing whose answer depends on more than its arguments?
     CALLS_RANDOM = f"draws random numbers: {{what}} at {{site}}; {_DRAW}"
-    CALLS_NUMPY_RANDOM = f"draws random numbers from np.random; {_DRAW}"
     CALLS_GENERATOR = "{what} at {site}: the state of a generator is not recorded"
     CALLS_CLOCK = "reads the clock: {what} at {site}"
     CALLS_SYSTEM = "depends on files, processes or the environment: {what} at {site}"
@@ -227,46 +187,17 @@ class Refusal(enum.Enum):
     CALLS_PRINT = "prints: {what} at {site}"
     CALLS_TEXT = "uses the text of an array of {count} elements at {site}"
     CALLS_OBJECT = "calls an object with hidden state (a file, threads, an iterator): {what} at {site}"
-    CALLS_UNSEEN = "calls helper `{what}` at {site} that was found only while running"
 
     # Can all that the function reads outside itself be compared in each call?
     STATE_LARGE = "reads more than {count:,} values outside itself; pass them as an array"
-    STATE_PACKAGE = (
-        "reaches more than {count:,} objects through the package `{what}` at {site}; "
-        "call it outside, and pass what it gives as an argument"
-    )
-    STATE_DEEP = "reads values nested more than {count} deep: `{what}` at {site}"
     STATE_ARRAY = (
         "reads the array `{what}` ({size:.0f} MiB) in a place where it can't be replaced at {site}; "
         "pass it as an argument, or keep it in an attribute of the instance"
     )
-    STATE_WRITES = "writes {what} at {site}; return the new value instead"
-    STATE_PYTHON = "runs in {what}, whose code can't be analysed (at {site})"
-    STATE_OPAQUE = "reads .{what} at {site}: what it reads can't be known beforehand"
-    STATE_MODULE = "reads {what} through the module's __getattr__ at {site}"
-    STATE_COMPUTED = "reads attributes by computed names where the module `{what}` is at hand (at {site})"
-    STATE_IMPORT = "imports {what} at {site}, which is not loaded yet"
     STATE_RANDOM = f"{{what}} has hidden state (it draws random numbers); {_DRAW} (read at {{site}})"
     STATE_FILE = "{what} is an open file; read it before and pass the data (read at {site})"
     STATE_THREADS = "{what} has hidden state (threads or locks); keep it out of the function (read at {site})"
     STATE_ITERATOR = "{what} is an iterator: reading it changes it; turn it into a list before (read at {site})"
-    STATE_SUBCLASS = "{what} is a subclass of {base}; use {instead} (read at {site})"
-    STATE_UNSEEN = "{what} keeps state that Python can't see; pass it as an argument (read at {site})"
-    STATE_COMPILED = "{what} is compiled code, which can't be looked into (read at {site})"
-    STATE_METACLASS = "{what} has a metaclass of its own, which may do anything (read at {site})"
-    STATE_HOOK = "{what} answers attribute reads by {hook}; use plain attributes (read at {site})"
-    STATE_DICT = "{what} has a __dict__ of its own kind (read at {site})"
-    STATE_DESCRIPTOR = "{what} is a descriptor of its own kind (read at {site})"
-    STATE_NAMESPACE = (
-        "changes something, and {what} has the attributes or global names of another object that it reaches "
-        "(read at {site}); reach them in one way"
-    )
-    STATE_FINALIZER = "changes something, and {what} has a __del__, which runs when nobody holds it (read at {site})"
-    STATE_KEY = "{what} has a key of type {kind}; use plain keys (read at {site})"
-    STATE_CACHE = "{what} keeps results from earlier calls (lru_cache) (read at {site})"
-    STATE_OBJECTS = "{what} holds Python objects; use an array of numbers (read at {site})"
-    STATE_TRACED = "{what} is a tracegrad value kept outside the function; pass it as an argument (read at {site})"
-    STATE_SCHEDULER = "{what} is asked for more than step() and get_last_lr() (read at {site})"
 
     # Can a recording answer the first call of another process?
     DISK_KEY = "{why}, which other processes can't compare"

@@ -29,7 +29,7 @@ from ..record.recorder import Recorder
 from ..reroll.find import MIN_TRIPS
 from .holders import HOLDERS
 from .iterables import Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
-from .iteration import Iteration, Learned
+from .iteration import EarlierWrites, Iteration
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine
@@ -124,7 +124,7 @@ class ForLoop(BoundNames):
         self.rebinds = False
         self.iteration: Iteration | None = None
         self.values: tuple[Any, ...] = ()
-        self.learned = Learned()
+        self.learned = EarlierWrites()
         self.final = False  # whether no loop node is tried any more
         self.streak = 0  # the number of iterations before this one that were marked, with none between
         self.resume = 0  # the iteration before which none is to be marked

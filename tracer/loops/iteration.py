@@ -47,7 +47,7 @@ _NO_COUNT = "an integer that a loop changes does not go up by a constant: the ru
 
 
 @dataclass
-class Learned:
+class EarlierWrites:
     """Writes of earlier iterations in one run of a loop: buffers, by id, and places, by theirs."""
 
     buffers: dict[int, Storage] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Iteration:
 
     def __init__(
         self, recorder: Recorder, length: Affine | None, frame: FrameType, loop: Any, lessons: Lessons,
-        learned: Learned, values: Mapping[str, Any] = MappingProxyType({}),
+        learned: EarlierWrites, values: Mapping[str, Any] = MappingProxyType({}),
     ):  # fmt: skip
         self.given = values
         self.recorder, self.length, self.frame, self.loop, self.lessons = recorder, length, frame, loop, lessons

@@ -26,7 +26,7 @@ from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from .for_loop import MOST_ATTEMPTS, BoundNames, can_mark, note_refusal
 from .holders import array_of
-from .iteration import Iteration, Learned
+from .iteration import EarlierWrites, Iteration
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
 from .positions import COMPARISONS, Affine, answers_alike
@@ -50,7 +50,7 @@ class WhileLoop(BoundNames):
         self.iteration: Iteration | None = None
         self.go_on: Atom | None = None  # the condition of the iteration that is marked, which is True in it
         self.values: tuple[Any, ...] = ()
-        self.learned = Learned()
+        self.learned = EarlierWrites()
         self.final = not marks
         self.count: Affine | None = None  # how many iterations its condition allows, if that is known
         self.told: Any = None  # what it means that the loop node has stopped at its condition, and the line

@@ -7,7 +7,6 @@ every element of every operand.
 
 from __future__ import annotations
 
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -43,8 +42,3 @@ def quiet_settings() -> object:
 def raising() -> bool:
     """Whether NumPy is to do more than warn of some floating-point error, in this thread and context."""
     return settings(None) is not None and not _QUIET.issuperset(np.geterr().values())
-
-
-def sets_float_errors(code: CodeType) -> bool:
-    """Whether *code* may change the settings."""
-    return not _SETTERS.isdisjoint(code.co_names)

@@ -6,6 +6,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and bec
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -126,45 +126,15 @@ def _of_module(name: str) -> Callable[..., None]:
 REPORTERS.add(KeptLogger)
 _functions = {name: _of_module(name) for name in LOG_METHODS if name in vars(logging)}
 show_functions(logging, {"getLogger": _get_logger, **_functions})
-LOG_CODES = frozenset(  # ids, of functions that write a log, or give an object that does
-    id(method.__code__)
-    for owner, names in ((logging, (*_functions, "exception")), (logging.Logger, (*LOG_METHODS, "exception")))
-    for name in names
-    if isinstance(method := vars(owner).get(name), types.FunctionType)
-)
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
-
-
-class StandardStream:
-    """``sys.stdout`` or ``sys.stderr``, whatever that is when it is written to."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(getattr(sys, self._name), name)
-
-
-STREAMS = {name: StandardStream(name) for name in ("stdout", "stderr")}
-
-
-def is_written(value: Any) -> bool:
-    """Whether *value* is a file, or writes into one, that a ``KeptFile`` can stand for."""
-    kind = type(value)
-    if kind.__module__ == "_io":
-        return kind.__name__ in _FILES and not value.closed and value.writable()
-    return kind is StandardStream or (kind.__module__, kind.__name__) in (("_csv", "writer"), ("csv", "DictWriter"))
 
 
 _FILES = frozenset(("TextIOWrapper", "StringIO", "BufferedWriter", "BytesIO", "FileIO", "BufferedRandom"))
 
 
 # Methods of files that tell of what was written to them, or end it.
-READS = frozenset((
-    "getvalue", "getbuffer", "read", "readline", "readlines", "seek", "tell", "truncate", "close", "detach", "__iter__",
-))  # fmt: skip
 
 
 class KeptFile(StandsFor):

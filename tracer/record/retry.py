@@ -52,15 +52,3 @@ def chosen_anew() -> Retry:
         Options("which branches run both arms was decided anew: the run is made again"),
         UnsupportedError.here("this run of both arms of an `if` is made again"),
     )
-
-
-def found_twice(**learned: Any) -> Retry:
-    """The function was to get an object of the outside of which it has, or may have, a copy: what is done to the one
-    would not be seen at the other."""
-    return Retry(
-        Options("an object is found on another way than before: the run is made again", **learned),
-        UnsupportedError.here(
-            "this run has changed arguments, and then found an object of the outside on another way than before; "
-            "take it as an argument"
-        ),
-    )

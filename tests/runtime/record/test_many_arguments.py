@@ -10,8 +10,6 @@ import numpy as np
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu import program
 from tracegrad.runtime.record import call_key, differentiable
-from tracegrad.runtime.state import code_scan
-from tracegrad.tracer.bytecode import instructions
 from tracegrad.tracer.ir import gc_pause
 
 
@@ -56,29 +54,6 @@ def line_after_line(count):
     lines = [f"x = np.sin(x * 0.9) + np.cos({k} + x)" for k in range(count)]
     exec("def f(x):\n    " + "\n    ".join(lines) + "\n    return x\n", names)
     return names["f"]
-
-
-def test_the_instructions_of_a_function_are_listed_once(monkeypatch, fresh_kernels):
-    listed = []
-    real = instructions.dis.get_instructions
-    monkeypatch.setattr(instructions.dis, "get_instructions", lambda code: listed.append(code) or real(code))
-    f = line_after_line(10)
-    compile_grad(f).value_and_grad(0.5)
-    assert listed.count(f.__code__) == 1
-
-
-def test_few_instructions_behind_each_are_looked_at():
-    class Looked(list):
-        seen = 0
-
-        def __getitem__(self, at):
-            found = super().__getitem__(at)
-            Looked.seen += len(found) if isinstance(at, slice) else 1
-            return found
-
-    code = Looked(instructions.plain_instructions(line_after_line(100).__code__))
-    assert code_scan._called(code) >= {"sin", "cos"}
-    assert Looked.seen < 5 * len(code)
 
 
 def test_the_collector_runs_seldom_in_a_first_call(fresh_kernels):

@@ -7,7 +7,7 @@ import pytest
 
 from tracegrad import compile_grad
 from tracegrad.runtime.record.unwrap_tracers import Settled
-from tracegrad.runtime.state.state_plan import StatePlan
+from tracegrad.runtime.record.written_places import WrittenPlaces
 from tracegrad.tracer.record.array import TracedArray, wrap
 from tracegrad.tracer.record.integers import Integers
 from tracegrad.tracer.record.recorder import Recorder, recording
@@ -141,13 +141,12 @@ def test_what_a_run_keeps_is_a_number(plain):
         lambda keep, x: np.sum(np.stack([row * draws() for row in x])), lambda keep, x: draws(),
     ],
 )  # fmt: skip
-def test_where_a_run_keeps_nothing_its_state_is_not_walked(plain, monkeypatch):
+def test_where_a_run_keeps_nothing_nothing_is_settled(plain, monkeypatch):
     keep = types.SimpleNamespace(it=None, items=[])
     f = compile_grad(lambda x: plain(keep, x))
     for _ in range(3):
         f(X)
-    monkeypatch.setattr(StatePlan, "reached", None)
-    monkeypatch.setattr(StatePlan, "snapshot", None)
+    monkeypatch.setattr(WrittenPlaces, "settle", None)
     f(X + 1)
     assert f.stats.live
 

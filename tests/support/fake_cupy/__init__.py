@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tracegrad.runtime.cuda import availability
-from tracegrad.runtime.state import trust, watch
+from tracegrad.runtime.state import trust
 
 from . import functions, runtime, special
 from .array import ndarray
@@ -43,13 +43,12 @@ _HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 @contextmanager
 def _trusted() -> Iterator[None]:
     """As CuPy is where it is installed: library code, which is not looked at when a user's function calls it."""
-    folders, everywhere = trust._trusted_folders, watch._EVERYWHERE
+    folders = trust._trusted_folders
     trust._trusted_folders = lambda: [*folders(), (_HERE, "cupy")]
-    watch._EVERYWHERE = trust.Trust()
     try:
         yield
     finally:
-        trust._trusted_folders, watch._EVERYWHERE = folders, everywhere
+        trust._trusted_folders = folders
 
 
 @contextmanager

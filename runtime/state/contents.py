@@ -1,0 +1,93 @@
+"""Shallow pictures of the user's containers and objects: what is in them now, whether that is the same as before, and
+how a change of one is made in another."""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ...tracer.bytecode.records import dict_of
+from ..memo import MEMO
+from .pins import MISSING
+from .values import is_leaf
+
+
+def slots(cls: type) -> list[str]:
+    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them, ``partial`` the
+    place of a pointer."""
+    found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
+    return [n for n in found if n not in ("__dict__", "__vectorcalloffset__")]
+
+
+def contents(obj: Any) -> Any:
+    """A shallow picture of an object: a list, or a dict of attributes or items."""
+    if isinstance(obj, list | deque | set):
+        return list(obj)
+    return dict(obj) if isinstance(obj, dict) else attributes(obj)
+
+
+def attributes(obj: Any) -> dict[str, Any]:
+    """A shallow picture of the attributes of an object."""
+    picture = dict(dict_of(obj) or {})
+    picture.pop(MEMO, None)
+    if not isinstance(obj, types.FunctionType | types.ModuleType):
+        for name in slots(type(obj)):
+            value = getattr(obj, name, MISSING)
+            if value is not MISSING:
+                picture[name] = value
+    return picture
+
+
+def same_keys(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether two dicts have the same keys in one order; objects are not asked whether they are equal."""
+    return len(one) == len(other) and all(
+        a is b or (is_leaf(a) and is_leaf(b) and a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
+def same_contents(a: Any, b: Any) -> bool:
+    """Whether two pictures of an object show the same parts, by identity, in the same order."""
+    if len(a) != len(b):
+        return False
+    if isinstance(a, list):
+        return all(x is y for x, y in zip(a, b, strict=True))
+    return all(x == y for x, y in zip(a, b, strict=True)) and all(a[k] is b[k] for k in a)
+
+
+def set_attribute(obj: Any, name: str, value: Any) -> None:
+    store = getattr(obj, "__dict__", None)
+    if store is not None and name not in slots(type(obj)):
+        store[name] = value
+    else:
+        object.__setattr__(obj, name, value)
+
+
+def apply_changes(
+    original: Any, before: Any, now: Any, back: Callable[[Any], Any], of_items: bool = True
+) -> None:  # fmt: skip
+    """Do to *original* what has made *now* of *before*, pictures of a copy by :func:`contents`."""
+    if isinstance(now, list):
+        values = [back(v) for v in now]
+        if isinstance(original, deque):
+            original.clear()
+            original.extend(values)
+        else:
+            original[:] = values
+        return
+    is_dict = of_items and isinstance(original, dict)
+    for name in before.keys() - now.keys():
+        if is_dict:
+            original.pop(name, None)
+        else:
+            original.__dict__.pop(name, None) if hasattr(original, "__dict__") else object.__delattr__(original, name)
+    for name, value in now.items():
+        if name not in before or before[name] is not value:
+            if is_dict:
+                original[name] = back(value)
+            else:
+                set_attribute(original, name, back(value))
+    if is_dict and not same_keys(original, now):  # a key went and came again
+        for name in now:
+            original[name] = original.pop(name)

@@ -55,7 +55,7 @@ class Handing(Writing):
         super().__init__(reads, recorder)
         self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
-        self._callee = ""  # the library whose function runs that is given something
+        self._callee = ""  # the module of the function that is given something
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
         """*value* for code that is not seen: containers from outside as copies of all that they hold, which is read;
@@ -136,15 +136,12 @@ class Handing(Writing):
         return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
 
     def _passes_on(self, kind: type, depth: int) -> bool:
-        """Whether the code that runs looks at no object of the class *kind*, the user's: functions of ours, and those
-        of SciPy at what is in their ``args``."""
-        inside = depth > 0 and self._callee == "scipy" and found_in(kind, "__call__")[0] is None
-        return (
-            (inside or self._callee == "tracegrad")
-            and not self.reads.library(kind)
-            and self.inert(kind)
-            and not node_functions(kind)
-        )
+        """Whether the code that runs looks at no object of the class *kind*, the user's: functions of ours (but for
+        those of trees, of which the class may become a node), and those of SciPy at what is in their ``args``."""
+        library, _, module = self._callee.partition(".")
+        inside = depth > 0 and library == "scipy" and found_in(kind, "__call__")[0] is None
+        known = inside or (library == "tracegrad" and module != "tree")
+        return known and not self.reads.library(kind) and self.inert(kind) and not node_functions(kind)
 
     def _called(self, value: Any) -> Any:
         """An object of the user's that stands for a function: the method that is called."""
@@ -294,7 +291,7 @@ class Handing(Writing):
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
-        around, self._callee = self._callee, _package(f)
+        around, self._callee = self._callee, _module_of(f)
         watched = bool(self.loops or self.recorder.arms)
         pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
         asked = getattr(f, "__name__", "")
@@ -366,12 +363,12 @@ class Handing(Writing):
         return kind is HostCode or not self.reads.trust.cls(kind)
 
 
-def _package(f: Any) -> str:
-    """The library of a function that is none of ours over another one."""
+def _module_of(f: Any) -> str:
+    """The module of a function that is none of ours over another one."""
     if is_wrapper(f) or is_wrapper(getattr(f, "__self__", None)):
         return ""
     module = f.__globals__.get("__name__") if type(f) is types.FunctionType else getattr(f, "__module__", "")
-    return str(module).partition(".")[0]
+    return str(module)
 
 
 def _pictures(values: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.array import TracedArray, class_of, is_traced, truth_of
 from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
@@ -55,6 +55,8 @@ class FrameOperators(Transparent):
         if b is not None and a is not None:
             self.run.one_object(a)
             self.run.one_object(b)
+            if _is_truth(a) and _is_truth(b):
+                return truth_of(a, self.test) is truth_of(b, self.test)
         for x, y in ((a, b), (b, a)):
             if type(x) in TRACED and (type(y) in PLAIN and y is not None and y is not Ellipsis):
                 raise self.run.refuse("`is` of traced values")
@@ -179,6 +181,10 @@ class FrameOperators(Transparent):
 
     def invert(self, a: Any) -> Any:
         return fresh(~a) if not self._users(type(a)) else self.run.special(a, "__invert__")
+
+
+def _is_truth(x: Any) -> bool:
+    return type(x) in (bool, np.bool_) or (type(x) is TracedArray and class_of(x) in (bool, np.bool_))
 
 
 def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Callable[..., Any]:

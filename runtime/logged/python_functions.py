@@ -12,6 +12,7 @@ import itertools
 import logging
 import operator
 import types
+import typing
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
+from ...tracer.numpy_api.python_builtins import plain_like
+from ...tracer.record.array import STAND_INS
 from ...tracer.record.shown_text import TextOfValues
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
@@ -31,7 +34,7 @@ from .attributes import found_in, load
 from .callees import own_answer
 from .in_python import Callback, added
 from .kinds import EAGER, PLAIN, TRACED, has_known_text
-from .reads import CONTAINERS, METACLASSES
+from .reads import CONTAINERS, METACLASSES, PROTOCOLS
 from .texts import format_of, has_own_text, print_, text_of, warn
 from .writes import WrittenItems
 
@@ -78,16 +81,32 @@ def _hasattr(run: Any, obj: Any, name: str) -> bool:
 
 def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
     for cls in classes if type(classes) is tuple else getattr(classes, "__args__", (classes,)):
-        if type(cls) not in METACLASSES:
+        if type(cls) is PROTOCOLS:
+            _asks_members(run, obj, cls)
+        elif type(cls) not in METACLASSES:
             raise run.refuse("isinstance() of a class that answers by itself")
         run.reads.asks_registered(type(obj), cls)
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in TRACED:
-        return isinstance(obj, classes)
+        return isinstance(plain_like(obj), classes)
     if not run.reads.trust.cls(type(obj)):
         run.reads.pin(type(obj))
     return isinstance(obj, classes)
+
+
+def _asks_members(run: Any, obj: Any, protocol: Any) -> None:
+    """Read what decides whether *obj* has all that a protocol asks for."""
+    kind = type(obj)
+    if kind in STAND_INS or run.writes.get(id(obj)) is not None:
+        raise run.refuse("isinstance() of a class that answers by itself")
+    if kind in PLAIN or run.reads.library(kind):
+        return
+    run.reads.pin(kind)
+    for name in typing._get_protocol_attrs(protocol):  # type: ignore[attr-defined]
+        run.reads.names(name)
+        if found_in(kind, name)[0] is None:
+            _hasattr(run, obj, name)
 
 
 def _issubclass(run: Any, cls: Any, classes: Any) -> bool:

@@ -21,7 +21,7 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defa
 from collections.abc import Callable, Collection, Container, Hashable, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 import optree
@@ -65,6 +65,7 @@ GENERIC = frozenset(
     if (raw := vars(cls).get(name)) is not None
 )
 METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+PROTOCOLS = type(SupportsFloat)
 _BY_IDENTITY = (
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodWrapperType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, type(np.sum), np.ufunc, object, types.GenericAlias, types.UnionType,
@@ -496,7 +497,7 @@ class ReadLog:
         if self.trust.cls(cls):
             self.pin(cls)
             return Leaf(cls, False)
-        if type(cls) not in METACLASSES:
+        if type(cls) not in (*METACLASSES, PROTOCOLS):
             raise not_closed(f"`{label}`, a class with a metaclass of its own")
         self.pin(cls)
         return self._walker.node("class", cls, label, label)

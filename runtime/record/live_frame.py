@@ -288,7 +288,7 @@ class LiveFrame(Transparent):
             return True
         kinds = {type(a), type(b)}
         if TracedArray in kinds and kinds <= _TRUTHS:
-            a, b = [truth_of(x) if type(x) is TracedArray else x for x in (a, b)]
+            a, b = truth_of(a, self.test), truth_of(b, self.test)
         return a is b
 
     def is_not(self, a: Any, b: Any, /) -> bool:

@@ -32,7 +32,8 @@ from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import TracedArray, class_of, is_traced
+from ...tracer.numpy_api.python_builtins import plain_like
+from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
@@ -200,8 +201,8 @@ class LiveRun:
                 return partial(method, *args, **kwargs)
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
-        if f is isinstance and len(args) == 2 and type(args[0]) is TracedArray:
-            return partial(_is_instance, *args)
+        if f is isinstance and args and type(args[0]) in TRACED:
+            args = plain_like(args[0]), *args[1:]
         if args and id(f) in _ASKING and len(args) < 3 and (method := self._asked(f, args[0])) is not None:
             return partial(method, *args[1:], **kwargs)
         return self._outside(f, known, args, kwargs)
@@ -361,13 +362,6 @@ class LiveRun:
     def _iterator(self, it: Any) -> Any:
         step: Callable[[], Any] = self.method(it, "__next__")
         return _OverUsers(it, step)
-
-
-def _is_instance(value: TracedArray, kinds: Any) -> bool:
-    """``isinstance``, which protocols (``SupportsIndex``) answer by the attributes of the value's class."""
-    if isinstance(kinds, tuple):
-        return any(_is_instance(value, kind) for kind in kinds)
-    return issubclass(class_of(value), kinds) if getattr(kinds, "_is_protocol", False) else isinstance(value, kinds)
 
 
 def _next(method: Any, *default: Any) -> Any:

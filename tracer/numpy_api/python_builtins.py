@@ -108,6 +108,15 @@ class KnownType:
         return hash(type)
 
 
+def plain_like(x: Any) -> Any:
+    """A plain value of the class that the traced value *x* has for users, which protocols are asked about; *x* itself
+    where that isn't known yet."""
+    kind = np.ndarray if type(x) is MadeArray else int if type(x) is TracedInt else None
+    if type(x) is TracedArray:
+        kind = class_of(x)
+    return x if kind is None else np.empty(0) if kind is np.ndarray else kind(0)
+
+
 def _hasattr(obj: Any, name: Any, /) -> bool:
     if type(obj) in STAND_INS:
         obj = obj.decided()

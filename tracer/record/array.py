@@ -725,6 +725,12 @@ def class_of(t: TracedArray) -> type:
     return aval.dtype.type if scalar else np.ndarray
 
 
+def truth_of(x: Any, asked: Callable[[Any], Any]) -> Any:
+    """The one object that a traced truth is, by what it is when it is *asked*; *x* where that is none."""
+    kind = class_of(x) if type(x) is TracedArray and x._atom.aval.dtype.kind == "b" else None
+    return kind(asked(x)) if kind in (bool, np.bool_) else x
+
+
 _PYTHON_CLASS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool, "c": complex}
 
 
@@ -758,14 +764,6 @@ def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
             "it in a global or an attribute"
         )
     return TracedArray(atom, recorder)
-
-
-def truth_of(found: Any) -> Any:
-    """NumPy's or Python's very truth value, where a traced value *found* is one; else *found* itself."""
-    aval = found._atom.aval
-    if aval.shape or aval.dtype.kind != "b" or (kind := class_of(found)) is np.ndarray:
-        return found
-    return kind(bool(found))
 
 
 def wrap_array(atom: Atom, *, c_order: bool = True) -> TracedArray:

@@ -160,6 +160,7 @@ def _record(
             out = live.call(fn, *given.args, **given.kwargs)
             if live.unseen:
                 given.refuse_two_ways(code().found)
+            out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
             out = unlabelled(out) if wrt else out
             held = any(array() is not None for array in recorder.made)
             left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..convert.transparent import original
 from ..record.made_arrays import MadeArray
 from ..record.recorder import current_recorder
 
@@ -39,15 +40,19 @@ def may_read_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     captured = {} if recorder is None else recorder.captured
     waiting: list[Any] = [*args, *kwargs.values()]
     seen: dict[int, Any] = {}
+    copies = arrays = False  # a copy may be the first to read an array outside, and find a traced one
     while waiting:
-        value = waiting.pop()
+        found = waiting.pop()
+        value = original(found)
         kind = type(value)
+        copies |= kind is FunctionType and value is not found
         if id(value) in seen or issubclass(kind, _PLAIN):
             continue
         seen[id(value)] = value
         if len(seen) > _MANY:
             return True
         if kind is np.ndarray or kind is MadeArray:
+            arrays |= kind is np.ndarray
             if value.dtype == object or id(value) in captured:
                 return True
         elif kind in (list, tuple, set, frozenset):
@@ -70,7 +75,7 @@ def may_read_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
             waiting += [value.__globals__[n] for n in _names(value.__code__) if n in value.__globals__]
         elif not _of_a_library(value, kind):
             return True
-    return False
+    return copies and arrays
 
 
 def _of_a_library(value: Any, kind: type) -> bool:

@@ -314,7 +314,7 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
     if name == "sample" and is_data(kind):
         raise not_closed(f"`.{name}` of a {kind.__qualname__}, which draws random numbers")
     if node is None:
-        if kind is types.FunctionType and name not in _OF_FUNCTIONS:
+        if kind is types.FunctionType and name not in _OF_FUNCTIONS and name not in obj.__dict__:
             raise not_closed(f"`.{name}` of a function")
         of_numpy = kind.__module__.partition(".")[0] in ("numpy", "scipy")
         if of_numpy and name not in (dict_of(obj) or ()) and id(obj) not in run.twins:

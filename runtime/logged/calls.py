@@ -330,6 +330,8 @@ class Calls(KeptResults):
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
             check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(getattr(f, "__self__", None)))
             return self._natively(f, args, kwargs, takes_callbacks(f))
+        if top == "tracegrad" and self.reads.node_of(f) is None:  # a solution of an equation
+            return self._natively(f, args, kwargs, True)
         raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
 
     def _call_getter(self, f: Any, obj: Any) -> Any:

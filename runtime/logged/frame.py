@@ -164,7 +164,7 @@ class LoggedFrame(FrameChoices):
         if isinstance(obj, type):
             set_in_class(self.run, value, obj, name)
             return
-        if kind is types.FunctionType and self._is_node(obj, "function") and not reads.trust.owns(obj):
+        if kind is types.FunctionType and not reads.trust.owns(obj):
             set_of_function(self.run, value, obj, name)
             return
         base, hook = found_in(kind, "__setattr__")

@@ -25,6 +25,7 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
 from ...tracer.rules.host_code import HostCode
 from ..state.libraries import is_moment, leaf_setting
+from ..state.pins import MISSING
 from ..state.set_order import hashes_here
 from .attributes import found_in, load
 from .kinds import PLAIN, is_held, is_named_tuple
@@ -45,6 +46,7 @@ _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 
 _MAY_BE_MADE = (np.ndarray, list, tuple)
 _OURS = "tracegrad."
+_OF_EVENTS = ("terminal", "direction")  # attributes of a function that SciPy reads
 _HASHES = ("hash", "__hash__")
 
 
@@ -76,13 +78,13 @@ class Handing(Writing):
                 return value
             if not callbacks:
                 raise self.refuse("a function that is handed to a library")
-            return self.copy_of(value, handed=True)
+            return self._callback(value)
         if kind is types.MethodType:
             if self.reads.trust.cls(type(value.__self__)) and self.reads.node_of(value.__self__) is None:
                 return value
             if not callbacks or type(value.__func__) is not types.FunctionType:
                 raise self.refuse("a method that is handed to a library")
-            return types.MethodType(self.copy_of(value.__func__, handed=True), value.__self__)
+            return types.MethodType(self._callback(value.__func__), value.__self__)
         if isinstance(value, type):
             if self.reads.library(value) or issubclass(value, BaseException):
                 return value
@@ -134,6 +136,20 @@ class Handing(Writing):
             return value
         callable_ = isinstance(value, types.FunctionType | types.MethodType | functools.partial) or is_wrapper(value)
         return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
+
+    def _callback(self, fn: types.FunctionType) -> Any:
+        """The copy of a function of the user's, for a library that calls it, and may look at attributes of it."""
+        node = self.reads.node_of(fn)
+        for name in _OF_EVENTS if node is not None and self._callee.startswith("scipy") else ():
+            assert node is not None
+            if self.written(fn, name) is not MISSING:
+                raise self.refuse(f"a function whose `.{name}` the run has changed, which is handed to a library")
+            if name in fn.__dict__:  # which the library gets as it is
+                label = f"{node.label}.{name}"
+                self.reads.also(node, "attr", name, name, *self.reads.visit(fn.__dict__[name], label))
+            else:
+                self.reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+        return self.copy_of(fn, handed=True)
 
     def _passes_on(self, kind: type, depth: int) -> bool:
         """Whether the code that runs looks at no object of the class *kind*, the user's: functions of ours (but for

@@ -31,8 +31,12 @@ def set_in_class(run: Any, value: Any, cls: type, name: str) -> None:
 
 
 def set_of_function(run: Any, value: Any, fn: types.FunctionType, name: str) -> None:
-    """``fn.name = value`` of a function outside."""
+    """``fn.name = value`` of a function of the user's."""
     node = run.reads.node_of(fn)
-    if name in vars(types.FunctionType) or node is None:
+    if name in vars(types.FunctionType):
         raise run.refuse(f"an assignment of `.{name}` of a function")
+    if node is None:
+        run.wrote(fn, name)
+        setattr(fn, name, value)
+        return
     run.write_name(fn, name, value, f"{node.label}.{name}", run.reads.shown_in(node, "attr", name))

@@ -25,7 +25,7 @@ from .attributes import found_in, load
 from .callees import PURE_METHODS
 from .in_python import Callback, each, each_folded, each_together, reduced, together_folded
 from .kinds import PLAIN, TRACED, of_traced
-from .library_objects import LibraryObjects
+from .own_classes import OwnClasses
 from .reads import CONTAINERS, KEYED
 from .writes import WrittenItems, WrittenKeys
 
@@ -54,7 +54,7 @@ class _Begun(NamedTuple):
     over: Any
 
 
-class Containers(LibraryObjects):
+class Containers(OwnClasses):
     """The part of a run that looks into containers."""
 
     def item(self, obj: Any, index: Any) -> Any:
@@ -217,7 +217,8 @@ class Containers(LibraryObjects):
         base, raw = found_in(type(obj), name)
         if isinstance(obj, enum.Flag) and raw is vars(enum.Flag).get(name):
             return self._of_flags(raw, obj, *args)
-        if base is None or type(raw) is not types.FunctionType or self.reads.library(base):
+        not_users = base is None or (self.reads.library(base) and not self.inherits(type(obj)))
+        if base is None or type(raw) is not types.FunctionType or not_users:
             raise self.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
         self.reads.read_class(base, name, raw)
         return self.call(raw, obj, *args)

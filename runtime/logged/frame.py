@@ -222,7 +222,8 @@ class LoggedFrame(FrameChoices):
         known = node is None or node.kind in ("instance", "pinned", "argument")
         if not known or isinstance(obj, types.ModuleType | type | types.FunctionType):
             return True
-        return type(obj) not in NAMESPACES and self.run.reads.library(type(obj))
+        own = type(obj) in self.run.reads.own_classes and id(obj) not in self.run.twins
+        return not own and type(obj) not in NAMESPACES and self.run.reads.library(type(obj))
 
     def del_attr(self, obj: Any, name: str) -> None:
         base, hook = found_in(type(obj), "__delattr__")

@@ -10,7 +10,7 @@ import operator
 import types
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ...tracer.rules.host_code import HostCode
 from ..state.libraries import is_moment, leaf_setting
 from ..state.pins import MISSING
 from ..state.set_order import hashes_here
+from ..state.state_graph import StateNode
 from .attributes import found_in, load
 from .kinds import PLAIN, is_held, is_named_tuple
 from .machine_code import call_jitted
@@ -38,14 +39,14 @@ _INERT = frozenset((
     "__annotations__", "__repr__", "__str__", "__call__", "__init_subclass__", "__slots__", "__match_args__",
     "__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
     "__annotations_cache__", "__replace__", "__orig_bases__", "__parameters__", "__abstractmethods__",
-    "__class_getitem__",
+    "__class_getitem__", "__getnewargs__",
 ))  # fmt: skip
 
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 
 
 _MAY_BE_MADE = (np.ndarray, list, tuple)
-_OURS = "tracegrad."
+_OURS, _TREES = "tracegrad.", "tracegrad.tree"
 _OF_EVENTS = ("terminal", "direction")  # attributes of a function that SciPy reads
 _HASHES = ("hash", "__hash__")
 
@@ -57,6 +58,7 @@ class Handing(Writing):
         super().__init__(reads, recorder)
         self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
+        self._first: Any = None  # what that function is given first, which is what it calls
         self._callee = ""  # the module of the function that is given something
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
@@ -97,7 +99,7 @@ class Handing(Writing):
             return self.rewrapped(value)
         if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
             return self._bound_in_c(value, callbacks)
-        if is_named_tuple(kind) and self.reads.library(kind):
+        if is_named_tuple(kind):
             return self._named(value, callbacks, depth)
         if (source := python_of(value)) is not None:
             if not callbacks:
@@ -110,7 +112,9 @@ class Handing(Writing):
         if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
             return value
         if node is not None and self._passes_on(kind, depth):
-            return self._called(value) if depth == 0 and callable(value) else value
+            return self._called(value) if value is self._first and callable(value) else value
+        if node is not None and not self.reads.library(kind) and self.inherits(kind):
+            return self.twin_of(node)
         if node is not None:
             raise self.refuse(f"an object from outside, of the class {kind.__qualname__}, that is handed to a library")
         if self.reads.library(kind):
@@ -118,10 +122,24 @@ class Handing(Writing):
                 self.reads.depends(setting)
             if hasattr(kind, "__next__"):
                 return self._checked_items(value)
+        elif self._callee.startswith(_OURS) and node_functions(kind):  # a tree
+            if callable(value) and self._callee != _TREES:
+                return self._called(value) if value is self._first else self._refuse_object(kind)
+            return self._tree(value, callbacks, depth)
         elif isinstance(value, np.ndarray) or not self.inert(kind) or callable(value):
-            raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
+            self._refuse_object(kind)
         self._check_parts(value, kind, depth)
         return value
+
+    def _tree(self, value: Any, callbacks: bool, depth: int) -> Any:
+        """An object of a registered class, over parts that functions of ours may look at."""
+        flatten, unflatten = node_functions(type(value))
+        parts, structure = flatten(value)[:2]
+        found = [self.handed(part, callbacks, depth + 1) for part in parts]
+        return value if all(map(operator.is_, found, parts)) else unflatten(structure, found)
+
+    def _refuse_object(self, kind: type) -> NoReturn:
+        raise self.refuse(f"an object of the class {kind.__qualname__} that is handed to a library")
 
     def handed_back(self, value: Any, depth: int = 0) -> Any:
         """A result of a function of the user's that code that is not seen has called."""
@@ -136,6 +154,14 @@ class Handing(Writing):
             return value
         callable_ = isinstance(value, types.FunctionType | types.MethodType | functools.partial) or is_wrapper(value)
         return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
+
+    def inherits(self, kind: type) -> bool:
+        """Whether a class of the user's has a base of a library's."""
+        raise NotImplementedError
+
+    def twin_of(self, node: StateNode) -> Any:
+        """What stands for such an object."""
+        raise NotImplementedError
 
     def _callback(self, fn: types.FunctionType) -> Any:
         """The copy of a function of the user's, for a library that calls it, and may look at attributes of it."""
@@ -154,9 +180,9 @@ class Handing(Writing):
     def _passes_on(self, kind: type, depth: int) -> bool:
         """Whether the code that runs looks at no object of the class *kind*, the user's: functions of ours (but for
         those of trees, of which the class may become a node), and those of SciPy at what is in their ``args``."""
-        library, _, module = self._callee.partition(".")
-        inside = depth > 0 and library == "scipy" and found_in(kind, "__call__")[0] is None
-        known = inside or (library == "tracegrad" and module != "tree")
+        no_function = found_in(kind, "__call__")[0] is None
+        known = depth > 0 and self._callee.startswith("scipy.") and no_function
+        known |= self._callee.startswith(_OURS) and self._callee != _TREES
         return known and not self.reads.library(kind) and self.inert(kind) and not node_functions(kind)
 
     def _called(self, value: Any) -> Any:
@@ -170,7 +196,7 @@ class Handing(Writing):
     def _named(self, value: Any, callbacks: bool, depth: int) -> Any:
         """A named tuple, whose class has no way of its own to give its fields."""
         if not (self.reads.library(type(value)) or self.inert(type(value))):
-            raise self.refuse(f"an object of the class {type(value).__qualname__} that is handed to a library")
+            self._refuse_object(type(value))
         node, parts = self.reads.node_of(value), tuple.__iter__(value)
         if node is not None:
             parts = iter([self.part(node, "item", k, part) for k, part in enumerate(parts)])
@@ -243,7 +269,8 @@ class Handing(Writing):
             slots = [raw for raw in vars(base).values() if type(raw) is types.MemberDescriptorType]
             parts += [getattr(obj, raw.__name__) for raw in slots if hasattr(obj, raw.__name__)]
         for value in parts:
-            if type(value) in CONTAINERS and self.handed(value, True, depth + 1) is not value:
+            known = type(value) in CONTAINERS or is_named_tuple(type(value))
+            if known and self.handed(value, True, depth + 1) is not value:
                 raise self.refuse("an object with a container from outside that is handed to a library")
 
     def _bound_in_c(self, method: Any, callbacks: bool) -> Any:
@@ -307,7 +334,7 @@ class Handing(Writing):
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
-        around, self._callee = self._callee, _module_of(f)
+        around, self._callee, self._first = (self._callee, self._first), _module_of(f), args[0] if args else None
         watched = bool(self.loops or self.recorder.arms)
         pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
         asked = getattr(f, "__name__", "")
@@ -332,7 +359,7 @@ class Handing(Writing):
                 if not same or is_held(self._copies):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:
-            self._copies, self._callee = before, around
+            self._copies, (self._callee, self._first) = before, around
         if type(result) in _MAY_BE_MADE:
             result = all_made(result, user_frame())
         return self.made(result) if watched and type(result) not in PLAIN else result
@@ -374,8 +401,8 @@ class Handing(Writing):
         if kind is types.FunctionType:
             within = value.__closure__ or ()
             return not self.reads.trust.owns(value) or any(self._is_around(cell, seen) for cell in within)
-        if kind in (list, dict):  # of rules
-            return any(self._is_around(x, seen) for x in (value if kind is list else value.values()))
+        if kind in (list, dict) or issubclass(kind, tuple):  # of rules
+            return any(self._is_around(x, seen) for x in (value.values() if kind is dict else value))
         return kind is HostCode or not self.reads.trust.cls(kind)
 
 

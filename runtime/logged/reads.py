@@ -47,7 +47,7 @@ from ..state.trust import Trust, hidden_state
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
-from .kinds import EAGER, item_key
+from .kinds import EAGER, is_named_tuple, item_key
 from .native_reads import pin_reads
 
 CONTAINERS: dict[type, str] = {
@@ -190,6 +190,7 @@ class ReadLog:
         self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
         self._whole: set[int] = set()  # ids of the nodes of objects of which all is read
+        self.own_classes: set[type] = set()  # that the run has made, over copies of the user's methods
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
         self.root: StateNode | None = None
         self.here = ""  # why other processes can't go by the log
@@ -200,7 +201,8 @@ class ReadLog:
 
     def library(self, cls: type) -> bool:
         """Whether *cls* is a library's, whose objects and code are not followed."""
-        return cls not in OPENED and cls.__module__ != "dataclasses" and (self.trust.cls(cls) or is_data(cls))
+        known = cls not in OPENED and cls.__module__ != "dataclasses" and (self.trust.cls(cls) or is_data(cls))
+        return known or cls in self.own_classes
 
     def unread(self, value: Any) -> set[str]:
         """The attributes of a library's object that its methods read only where they draw numbers."""
@@ -536,6 +538,8 @@ class ReadLog:
             known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
             if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
+            if top == "tracegrad" and is_named_tuple(kind):  # of functions of ours, over functions of the user's
+                return self._walker.node("tuple", value, label, label)
             if top == "typing" or (top == "numba" and is_known(value)):
                 return Leaf(value, False)
             return self._of_library(value, kind, label)

@@ -342,10 +342,14 @@ def _interval(self: Any, confidence: Any, *args: Any, **kwds: Any) -> Any:
 
 
 def _freeze(self: Any, dist: Any, *args: Any, **kwds: Any) -> None:
-    """A frozen distribution made in recorded code, of a copy of *dist*: SciPy makes, and documents, a new one."""
+    """A frozen distribution made in recorded code, of a copy of *dist* where that is SciPy's: SciPy makes, and
+    documents, a new one."""
     self.args, self.kwds = args, kwds
-    self.dist = object.__new__(type(dist))
-    vars(self.dist).update(vars(dist))
+    if type(dist).__module__.startswith("scipy."):
+        self.dist = object.__new__(type(dist))
+        vars(self.dist).update(vars(dist))
+    else:  # which may have attributes that a new one has not
+        self.dist = dist.__class__(**dist._updated_ctor_param())
     shapes, _, _ = dist._parse_args(*args, **kwds)
     self.a, self.b = dist._get_support(*shapes)
 

@@ -150,7 +150,9 @@ def test_in_compiled_functions(params: Any) -> None:
         assert tree.structure(after) == tree.structure(params) and type(after) is type(params)
         for x, y in zip(tree.leaves(params), tree.leaves(after), strict=True):
             np.testing.assert_allclose(y, 0.6 * np.asarray(x))
-    assert compiled.stats.compiles == 1  # the log does not know of the parts of all of them
+    assert compiled.stats.compiles <= 1
+    if type(params) not in (tuple, list):  # the log does not know of the parts of a Setting and a Partial
+        assert not compiled.stats.live and compiled.stats.traces == 1
 
 
 def test_paths_ravel_and_transpose_in_compiled_functions() -> None:

@@ -325,7 +325,7 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
     if kind is defaultdict and name == "default_factory":
         return reads.read(node, "attr", name, obj.default_factory, f"{node.label}.{name}")
     if node.kind == "tuple" and name in getattr(kind, "_fields", ()):
-        return run.field(obj, kind._fields.index(name))
+        return run.field(obj, obj._fields.index(name))
     if kind in CONTAINERS or (is_wrapper(obj) and name in _OF_WRAPPERS):
         return getattr(obj, name)  # a method, which the call looks at
     if node.kind == "logger" and (name in LOG_METHODS or name == "isEnabledFor") and name not in obj.__dict__:

@@ -124,5 +124,5 @@ def _bound_to(made: Any, value: Any, part: Any) -> Any:
     if type(part) is not types.MethodType or part.__self__ is not value:
         return None
     name = part.__name__
-    found = getattr(type(made), name, None)
+    found: Any = getattr(type(made), name, None)
     return types.MethodType(found if getattr(type(value), name, None) is part.__func__ else part.__func__, made)

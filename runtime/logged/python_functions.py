@@ -89,7 +89,7 @@ def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
         if isinstance(cls, type) and not run.reads.trust.cls(cls):
             run.reads.pin(cls)
     if type(obj) in TRACED:
-        return isinstance(plain_like(obj), classes)
+        return isinstance(plain_like(obj, classes), classes)
     if not run.reads.trust.cls(type(obj)):
         run.reads.pin(type(obj))
     return isinstance(obj, classes)

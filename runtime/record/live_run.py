@@ -202,7 +202,7 @@ class LiveRun:
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
         if f is isinstance and args and type(args[0]) in TRACED:
-            args = plain_like(args[0]), *args[1:]
+            args = plain_like(*args[:2]), *args[1:]
         if args and id(f) in _ASKING and len(args) < 3 and (method := self._asked(f, args[0])) is not None:
             return partial(method, *args[1:], **kwargs)
         return self._outside(f, known, args, kwargs)

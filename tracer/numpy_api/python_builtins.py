@@ -108,10 +108,12 @@ class KnownType:
         return hash(type)
 
 
-def plain_like(x: Any) -> Any:
-    """A plain value of the class that the traced value *x* has for users, which protocols are asked about; *x* itself
-    where that isn't known yet."""
-    kind = np.ndarray if type(x) is MadeArray else int if type(x) is TracedInt else None
+def plain_like(x: Any, classes: Any = ()) -> Any:
+    """A plain value of the class that the traced value *x* has for users, of which is asked whether it is of *classes*;
+    *x* itself where that isn't known yet, or where code asks for traced ones."""
+    if TracedArray in (classes if type(classes) is tuple else (classes,)):
+        return x
+    kind: Any = np.ndarray if type(x) is MadeArray else int if type(x) is TracedInt else None
     if type(x) is TracedArray:
         kind = class_of(x)
     return x if kind is None else np.empty(0) if kind is np.ndarray else kind(0)

@@ -6,6 +6,7 @@ what was found, or what to write instead.
 
 from __future__ import annotations
 
+import linecache
 import textwrap
 from typing import Any, NamedTuple
 
@@ -221,6 +222,7 @@ def told(mistake: Mistake) -> BaseException | None:
     """The exception that the program of *mistake* raises."""
     space: dict[str, Any] = {"__name__": "yours"}
     exec(BEFORE, space)
+    linecache.cache[FILE] = (len(mistake.code), None, mistake.code.splitlines(keepends=True), FILE)
     try:
         exec(compile(mistake.code, FILE, "exec"), space)
     except Exception as error:

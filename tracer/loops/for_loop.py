@@ -25,7 +25,7 @@ from ..ir.graph import Atom, Lit, building
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
-from ..record.recorder import Recorder
+from ..record.recorder import Recorder, current_recorder
 from ..reroll.find import MIN_TRIPS
 from .holders import HOLDERS
 from .iterables import Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
@@ -53,8 +53,8 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
-    """Whether iterations can be marked here."""
-    plain = recorder.parent is None and not recorder.arms
+    """Whether iterations can be marked here: not in the body of a scan, say, which has a recorder of its own."""
+    plain = current_recorder() is recorder and recorder.parent is None and not recorder.arms
     return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.plain_loops
 
 

@@ -40,7 +40,7 @@ from ..ir.refusals import Refusal
 from ..ir.site import is_internal, user_site
 from ..ir.trees import tree_leaves
 from ..ops.elementwise import F, cast_with_warning, promote
-from ..record.array import STAND_INS, TracedArray, class_of, has_attribute, to_atoms, unsupported, wrap
+from ..record.array import STAND_INS, TracedArray, class_of, has_attribute, no_attribute, to_atoms, unsupported, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
@@ -136,7 +136,7 @@ def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
     if not has_attribute(kind, name):
         if default:
             return default[0]
-        raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+        raise no_attribute(obj, name)
     found = getattr(obj, name, _ABSENT)
     if found is _ABSENT:
         raise unsupported(f"{kind.__name__}.{name}")

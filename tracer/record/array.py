@@ -644,10 +644,7 @@ class TracedArray(metaclass=_StandIn):
             raise self._recorder.refused(self.atom, unsupported(f"{kind.__name__}.{name}"))
         if has_attribute(np.ndarray, name):
             raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
-        there = f": np.{name}(x, ...) is a function of NumPy" if callable(getattr(np, name, None)) else ""
-        there = _OTHERS.get(name, there)
-        shown = kind.__name__ if kind.__module__ == "builtins" else f"numpy.{kind.__name__}"
-        raise AttributeError(at_site(f"'{shown}' object has no attribute {name!r}{there}"), name=name, obj=self)
+        raise no_attribute(self, name)
 
     if TYPE_CHECKING:  # dispatch.py makes these
 
@@ -729,6 +726,15 @@ def truth_of(x: Any, asked: Callable[[Any], Any]) -> Any:
     """The one object that a traced truth is, by what it is when it is *asked*; *x* where that is none."""
     kind = class_of(x) if type(x) is TracedArray and x._atom.aval.dtype.kind == "b" else None
     return kind(asked(x)) if kind in (bool, np.bool_) else x
+
+
+def no_attribute(t: TracedArray, name: str) -> AttributeError:
+    """The error for an attribute that the class of *t* does not have."""
+    kind = class_of(t)
+    there = f": np.{name}(x, ...) is a function of NumPy" if callable(getattr(np, name, None)) else ""
+    there = _OTHERS.get(name, there)
+    shown = kind.__name__ if kind.__module__ == "builtins" else f"numpy.{kind.__name__}"
+    return AttributeError(at_site(f"'{shown}' object has no attribute {name!r}{there}"), name=name, obj=t)
 
 
 _PYTHON_CLASS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool, "c": complex}

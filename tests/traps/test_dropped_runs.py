@@ -106,8 +106,7 @@ def test_the_statistics_say_that_plain_python_has_answered(change):
     """Whether an argument is the very NaN that a list holds only Python can tell."""
     setup, statement, shown = CHANGES[change]
     plain, mine = spaces(
-        f"{setup}\nnan = float('nan')\n"
-        f"def f(x, t):\n    {statement}\n    return (x * x).sum() * [nan].count(t)\n"
+        f"{setup}\nnan = float('nan')\ndef f(x, t):\n    {statement}\n    return (x * x).sum() * [nan].count(t)\n"
     )
     f = compile_grad(mine["f"])
     assert f(np.ones(3), mine["nan"]) == plain["f"](np.ones(3), plain["nan"]) == 3.0

@@ -366,8 +366,8 @@ class Calls(KeptResults):
             check_pure(cls, reads.trust, reads.depends)
             return self._natively(cls, args, kwargs, takes_callbacks(cls))
         by_value = isinstance(cls, enum.EnumType) and len(args) == 1 and not kwargs and is_leaf(args[0])
-        if by_value and args[0] in cls._value2member_map_:  # others are made by what the class says
-            return self.member(cls, cls(args[0]))
+        if by_value and (args[0] in cls._value2member_map_ or self._has_bits(cls, args[0])):
+            return self.member(cls, cls(args[0]))  # others are made by what the class says
         if type(cls).__call__ is not type.__call__:
             raise self.refuse(f"the class {cls.__qualname__}, whose metaclass makes its objects")
         reads.pin(cls)
@@ -395,6 +395,14 @@ class Calls(KeptResults):
         reads.read_class(start, "__init__", init)
         self.call(init, made, *args, **kwargs)
         return made
+
+    def _has_bits(self, cls: Any, value: Any) -> bool:
+        """Whether the flags in *value* are found as Python finds them, which depends on these names of the class."""
+        if not issubclass(cls, enum.Flag) or type(value) is not int or found_in(cls, "_missing_")[0] is not enum.Flag:
+            return False
+        for name in ("_boundary_", "_flag_mask_", "_singles_mask_", "_all_bits_"):
+            load(self, cls, name)
+        return True
 
     # ---- methods
 

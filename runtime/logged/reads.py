@@ -565,6 +565,8 @@ class ReadLog:
 
     def _of_library(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         """An object of a library's class, all of which is what its attributes hold."""
+        if issubclass(kind, enum.Enum):
+            return Leaf(value, False)
         self._in_this_process(label)
         if (source := python_of(value)) is not None:
             made = self._walker.node("jitted", value, label, label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..state.pins import MISSING
 from ..state.state_graph import Leaf, StateGraph, StateNode
@@ -12,17 +12,25 @@ from .run import LoggedRun
 from .writes import WrittenElements, WrittenItems, WrittenKeys, WrittenNames
 
 
-def changed(run: LoggedRun, graph: StateGraph) -> Iterator[tuple[str, bool]]:
-    """(place, whether what was read there may be there again) of the places that the run has read and changed."""
+class Change(NamedTuple):
+    """A place that a run has *read*, and in which there is another *value* now."""
+
+    label: str
+    read: Leaf | StateNode
+    value: Any
+
+
+def changed(run: LoggedRun, graph: StateGraph) -> Iterator[Change]:
+    """The places that the run has read and changed."""
     for entry in run.writes.values():
         node = run.reads.node_of(entry.owner)
         if isinstance(entry, WrittenNames):
             read = _read_names(run, graph, entry.owner, node)
             for name, value in entry.values.items():
-                if name in read and not _same(read[name], value):
-                    yield f"`{_label(entry.owner, node, name)}`", isinstance(read[name], Leaf)
-        elif node is not None and node.kind not in ("sink", "history") and not _same_items(entry, node):
-            yield f"`{node.label}`", False
+                if name in read:
+                    yield from _changes(run, _label(entry.owner, node, name), read[name], value)
+        elif node is not None and node.kind not in ("sink", "history"):
+            yield from _changed_items(run, entry, node)
 
 
 def _label(owner: Any, node: StateNode | None, name: str) -> str:
@@ -31,12 +39,14 @@ def _label(owner: Any, node: StateNode | None, name: str) -> str:
     return f"global {name}" if type(owner) is dict else name or "a variable of an outer function"
 
 
-def _same_items(entry: WrittenKeys | WrittenItems | WrittenElements, node: StateNode) -> bool:
-    """Whether a container that was read is read as it was once it is written."""
+def _changed_items(
+    run: LoggedRun, entry: WrittenKeys | WrittenItems | WrittenElements, node: StateNode
+) -> Iterator[Change]:
+    """The items of a container that was read which are others once it is written."""
+    items: Any
     if isinstance(entry, WrittenElements):
-        return entry.whole == entry.owner
-    known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
-    if isinstance(entry, WrittenItems) or entry.whole is not None:
+        items, sizes = (), entry.whole == entry.owner
+    elif isinstance(entry, WrittenItems) or entry.whole is not None:
         left = entry.whole
         items = left.items() if isinstance(left, dict) else enumerate(left or entry.owner)
         sizes = (
@@ -44,7 +54,13 @@ def _same_items(entry: WrittenKeys | WrittenItems | WrittenElements, node: State
         )
     else:
         items, sizes = entry.values.items(), entry.values.keys() <= entry.owner.keys()
-    return sizes and all(at not in known or _same(known[at], value) for at, value in items)
+    if not sizes:
+        yield Change(node.label, node, entry)
+        return
+    known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
+    for at, value in items:
+        if at in known:
+            yield from _changes(run, run.label_of(node, at), known[at], value)
 
 
 def _read_names(run: LoggedRun, graph: StateGraph, owner: Any, node: StateNode | None) -> dict[str, Any]:
@@ -62,8 +78,21 @@ def _read_names(run: LoggedRun, graph: StateGraph, owner: Any, node: StateNode |
     return {**found, **dict.fromkeys([*shadow, *absent], Leaf(MISSING, False))}
 
 
-def _same(read: Any, value: Any) -> bool:
-    """Whether a place that holds *value* is read as it was."""
+def _changes(run: LoggedRun, label: str, read: Leaf | StateNode, value: Any) -> Iterator[Change]:
+    """The changes of a place that holds *value* now: of its parts, where it holds a container like the one before."""
     if isinstance(read, Leaf):
-        return unchanged(value, read.value) if is_leaf(read.value) else value is read.value
-    return read.kind in ("number", "held", "array") or value is read.obj
+        if not (unchanged(value, read.value) if is_leaf(read.value) else value is read.value):
+            yield Change(label, read, value)
+    elif read.kind in ("number", "held", "array") or value is read.obj:
+        return
+    elif _is_like(run, read, value):
+        for edge in read.edges:
+            yield from _changes(run, f"{label}[{edge.arg!r}]", edge.child, value[edge.arg])
+    else:
+        yield Change(read.label, read, value)
+
+
+def _is_like(run: LoggedRun, read: StateNode, value: Any) -> bool:
+    """Whether *value* is a tuple or list which a place may hold in place of that before."""
+    alike = read.kind in ("tuple", "list") and type(value) is type(read.obj) and len(value) == len(read.obj)
+    return alike and run.writes.keys().isdisjoint((id(value), id(read.obj)))

@@ -362,7 +362,7 @@ def _record(
     logged.learn(reads, before)
     run.texts.print_bodies()
     found.log = snapshot
-    found.transient = next((Refusal.REPLAY_CHANGES(name=what.strip("`")) for what, _ in changed(run, graph)), None)
+    found.transient = next((Refusal.REPLAY_CHANGES(name=found.label) for found in changed(run, graph)), None)
     return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
 
 
@@ -461,6 +461,8 @@ def _check_result(run: LoggedRun, out: Any, name: str) -> None:
             arrays.append(id(value))
         elif kind is types.GeneratorType and name and holds_traced([value]):
             raise refuse_held(name, value)
+        elif kind is TextOfValues and run.returns_texts:
+            continue
         elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in (*STAND_INS, TextOfValues):
             raise run.refuse(f"a result of the class {kind.__qualname__}")
     if len(set(arrays)) < len(arrays):

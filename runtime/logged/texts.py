@@ -28,7 +28,7 @@ from ...tracer.record.reports import _is_own, _log, _outside, filters, may_raise
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
 from ..state.libraries import PRINT_OPTIONS
 from .attributes import found_in
-from .kinds import PLAIN, TRACED, has_known_text
+from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
 _PROBE = "a 'text"
@@ -38,7 +38,7 @@ _BRACKETS: dict[Any, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), di
 _CONVERSIONS: dict[str, tuple[Callable[[Any], str], str]] = {
     "s": (str, "__str__"), "r": (repr, "__repr__"), "a": (ascii, ""),
 }  # fmt: skip
-_BY_PERCENT = re.compile(r"(%[sr]|%[#0\- +]*\d*(?:\.\d+)?[dioxXeEfFgG])")
+_BY_PERCENT = re.compile(r"(%%|%[sr]|%[#0\- +]*\d*(?:\.\d+)?[dioxXeEfFgG])")
 _IN_A_BODY = "<traced {} (recording: its value is known only when the compiled function runs)>"
 _MOST_ELEMENTS = 1000  # of an array that is shown
 
@@ -76,7 +76,7 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = 
         raise run.refuse("a text that is made of values")
     texts.asked = PRINT
     try:
-        return marked(run, make(value if kind in TRACED else run.handed(value, False)))
+        return marked(run, make(value if kind in TRACED or kind in EAGER else run.handed(value, False)))
     finally:
         texts.asked = ""
 
@@ -176,16 +176,20 @@ def by_percent(run: Any, template: Any, args: Any) -> Any:
         raise run.refuse("a text that is made of values")
     values = tuple(run.iterable(args)) if type(args) is tuple else (args,)
     pieces = _BY_PERCENT.split(template)
-    if any("%" in text for text in pieces[::2]) or len(pieces) // 2 != len(values):
+    conversions = pieces[1::2]
+    if any("%" in text for text in pieces[::2]) or len(conversions) - conversions.count("%%") != len(values):
         raise run.refuse("a text that is made of values")
-    shown = [_by_conversion(run, how[1:], x) for how, x in zip(pieces[1::2], values, strict=True)]
-    return marked(run, "".join([*[x for pair in zip(pieces[::2], shown, strict=False) for x in pair], pieces[-1]]))
+    left = iter(values)
+    pieces[1::2] = ["%" if how == "%%" else _by_conversion(run, how[1:], next(left)) for how in conversions]
+    return marked(run, "".join(pieces))
 
 
 def _by_conversion(run: Any, conversion: str, value: Any) -> Any:
     """The text of a value by what follows a ``%``."""
     if conversion in _CONVERSIONS:
         return text_of(run, value, *_CONVERSIONS[conversion])
+    if type(value) in EAGER and (conversion[-1] in "eEfFgG" or value.dtype.kind in "iu"):
+        value = run.method_of_tensor(value, "item", (), {})
     if type(value) is TracedArray and not value.shape:
         return text_of(run, value, lambda x: x.mark(sys._getframe(), "%", conversion), "")
     if type(value) is TracedInt and conversion[0] not in "#- +" and conversion[-1] in "deEfFgG":
@@ -198,6 +202,8 @@ def _by_conversion(run: Any, conversion: str, value: Any) -> Any:
 def _look_into(run: Any, value: Any, depth: int = 0) -> None:
     """An error where code that shows *value* would ask for something unseen."""
     kind = type(value)
+    if kind in EAGER and value.numel() <= _MOST_ELEMENTS:  # whose text is made of its array, and of facts about it
+        return
     if kind in CONTAINERS and run.reads.node_of(value) is None and depth < 10:
         for part in (*value, *value.values()) if isinstance(value, dict) else value:
             _look_into(run, part, depth + 1)

@@ -39,10 +39,11 @@ class Writing:
     """The part of a run that knows what it has written.
 
     ``contexts``: modules whose context managers undo what they change.  ``over_symbols``: whether loops run an
-    iteration over symbols."""
+    iteration over symbols.  ``returns_texts``: whether a text of values may be part of the result."""
 
     contexts = frozenset(("contextlib", "tracegrad.tensors.modes", "tracegrad.tensors.autocast"))
     over_symbols = True
+    returns_texts = False
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         self.reads, self.recorder = reads, recorder

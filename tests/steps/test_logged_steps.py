@@ -360,13 +360,13 @@ def what_tensors_are_given(t):
     return step, change
 
 
-@runs_eagerly
+@closed
 def hooks_of_tensors(t):
     t.model[0].bias.register_hook(lambda g: t.log.append(g.shape[0]))
     return lambda x, y: update(t, x, y)
 
 
-@runs_eagerly
+@closed
 def hooks_of_modules(t):
     t.model[0].register_full_backward_hook(lambda m, given, out: t.log.append(len(given)))
     return lambda x, y: update(t, x, y)

@@ -15,7 +15,7 @@ from ..tensors.apply import apply
 from ..tensors.node import RemovableHandle, registered
 from ..tensors.on_device import filled
 from ..tensors.op import EagerOp
-from ..tensors.tensor import Tensor, make, raw
+from ..tensors.tensor import Tensor, counts_with, make, raw
 from ..tracer.ir.site import warn_at_site
 
 IDENTITY = EagerOp("BackwardHookFunctionBackward", lambda *arrays: arrays)
@@ -163,7 +163,7 @@ def _through_identity(
         node.register_prehook(pre_hook)
     passed = list(items)
     for k, t in zip(places, results, strict=True):
-        t._counter = items[k]._counter
+        counts_with(t, items[k])
         passed[k] = t
     return tuple(passed), _Passed(avals, places)
 

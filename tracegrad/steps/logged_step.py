@@ -21,6 +21,7 @@ from ..runtime.logged.joined import KnownReads
 from ..runtime.logged.reads import NotClosedError, not_closed
 from ..runtime.logged.record import Logged, LoggedRecording, by_labels, check
 from ..runtime.logged.warned import warnings_refused
+from ..runtime.logged.writes import Varies
 from ..runtime.mode import Mode
 from ..runtime.record.arguments import positional_names
 from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
@@ -30,7 +31,7 @@ from ..runtime.record.record import stand_in_of
 from ..runtime.record.recording import Look
 from ..runtime.state.checker import digest
 from ..runtime.state.snapshot import Snapshot
-from ..runtime.state.state_graph import StateGraph, StateNode
+from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
 from ..tensors import dtypes
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device
@@ -246,10 +247,18 @@ def _modes() -> list[Any]:
 
 def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tuple[str, bool]]:
     """(place, whether what was read there may be there again) of what the run has read and then changed, so that the
-    next run like it reads something else."""
+    next run like it reads something else.
+
+    :raises Varies: where that is to be an input."""
     for t, was_none in capture.looked.values():
         now = capture.grads.get(id(t), (t, t._grad))[1]
         if was_none != (now is None):
             name = graph.tensors.get(id(t), "a tensor's")
             yield f"`{name}.grad`", True
-    yield from changed(run, graph)
+    found = list(changed(run, graph))
+    for label, read, value in found:
+        before = read.obj if isinstance(read, StateNode) else read.value
+        if run.reads.may_vary(label) and run.varies(before, value):
+            raise Varies(label)
+    for label, read, _ in found:
+        yield f"`{label}`", isinstance(read, Leaf)

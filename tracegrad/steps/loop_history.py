@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..tensors.capture import Capture
+from ..tensors.hooks import at_node
 from ..tensors.node import TapeNode, node_class
 from ..tensors.node_vjp import check_versions
 from ..tensors.op import EagerOp, aval_of, splice
@@ -115,6 +116,8 @@ def _origins(
     written = {*first.marked.written, *last.marked.written}
     while stack:
         node = stack.pop()
+        if at_node(node):
+            raise UntapedError
         if node in first.starts:
             symbol = first.starts[node]
             before = next((c.before for c in first.marked.carries if c.symbol is symbol), symbol)

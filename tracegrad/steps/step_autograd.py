@@ -28,6 +28,7 @@ from ..tensors.apply import apply
 from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture
 from ..tensors.device import on_cuda
+from ..tensors.hooks import at_leaf, at_node
 from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import TapeNode, next_sequence
 from ..tensors.node_vjp import AGAIN
@@ -103,6 +104,8 @@ def derive(capture: Capture, out: Any) -> None:
     if not wanted:
         capture.refuse(Refusal.STEP_LEAF)
         return
+    if any(map(at_leaf, wanted)) or any(map(at_node, collect(results, capture.since))):
+        capture.refuse(Refusal.STEP_HOOKED)
     try:
         capture.link = _link(capture, results, wanted)
     except RuntimeError as error:  # an operand was overwritten: for eager code an error when the backward is asked for

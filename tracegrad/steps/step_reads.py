@@ -20,14 +20,14 @@ from ..runtime.logged.reads import NotClosedError, ReadLog, not_closed
 from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
 from ..runtime.state.trust import Trust
 from ..tensors.device import on_cuda
-from ..tensors.hooks import at_leaf
+from ..tensors.hooks import end_of
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Reason
 from .tensor_facts import held_facts, tensor_facts
 
 #: modules whose code is converted; all other code of the library works on tensors alone
 CONVERTED = frozenset([
-    *[f"tracegrad.nn.{name}" for name in "activations containers conv hooks layers losses module norm".split()],
+    *[f"tracegrad.nn.{name}" for name in "activations containers conv hooks layers loading losses module norm".split()],
     *[f"tracegrad.optim.{name}" for name in "adam lr_scheduler optimizer rmsprop sgd".split()],
 ])  # fmt: skip
 HOLDERS = (Module, Optimizer, LRScheduler)
@@ -102,8 +102,8 @@ class StepReads(ReadLog):
             raise FoundTensorError(not_closed(f"`{label}`, a tensor that is an argument, too").reason, id(t))
         if kind not in (Tensor, Parameter):
             raise not_closed(f"`{label}`, a tensor of the class {kind.__qualname__}")
-        if at_leaf(t):
-            raise not_closed(f"`{label}`, a tensor with hooks")
+        if end_of(t) is not None:
+            raise not_closed(f"`{label}`, a tensor with hooks at its node")
         if on_cuda(t._data):
             if not self.there:
                 raise ElsewhereError(not_closed(f"`{label}`, a tensor on a device").reason)
@@ -122,7 +122,18 @@ class StepReads(ReadLog):
         facts = tensor_facts(t)
         self.facts.append((t, facts))
         made.edge("quiet", "facts", self._walker.leaf(facts, True))
+        for name in ("_hooks", "_after"):
+            self._hooks(made, name, getattr(t, name) or {})
         return made
+
+    def _hooks(self, tensor: StateNode, name: str, hooks: dict[int, Any]) -> None:
+        """The hooks of a tensor, which a backward may call."""
+        if hooks:
+            self.read(tensor, "attr", name, hooks, f"{tensor.label}.{name}")
+            owner = self.node_of(hooks)
+            assert owner is not None
+            for key, hook in hooks.items():
+                self.read(owner, "key", key, hook, f"a hook of {tensor.label}")
 
     @property
     def tensors(self) -> dict[int, str]:

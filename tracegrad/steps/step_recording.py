@@ -26,7 +26,7 @@ from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.host_device_split import divide
 from ..codegen.lower.simplify import simplify
 from ..codegen.lower.strips import in_strips
-from ..runtime.logged.reads import NotClosedError
+from ..runtime.logged.reads import NotClosedError, not_closed
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
 from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
@@ -221,6 +221,8 @@ class TensorRecording(Recording):
             )
             if fixed is not None:
                 source.give_up_if(f"{texts[k]} is not {source.constant(fixed)}")
+            elif leaf._requires:
+                source.give_up_if(f"{source.constant(at_leaf)}({texts[k]})")
         for a, b in itertools.combinations(tensors, 2):  # each pair is one object or two, as in the recording
             same = call.leaves[a] is call.leaves[b]
             source.give_up_if(f"{texts[a]} is {'not ' if same else ''}{texts[b]}")
@@ -411,6 +413,8 @@ def arguments_of(
 def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     """The tensor that stands for an argument in the run; its memory is read where the argument of the call is."""
     proxy = t
+    if at_leaf(t):
+        raise not_closed(f"`{name}`, an argument with hooks")
     if t._base is not None:
         if t._requires:
             raise NotClosedError(Refusal.STEP_VIEW(name=name))
@@ -513,7 +517,7 @@ def finished(
         return None, f"''.join(({', '.join(parts)},))"
 
     def data(leaf: Any) -> tuple[Atom | None, str] | None:
-        if type(leaf) is str:
+        if isinstance(leaf, str):
             return composed(leaf)
         if not isinstance(leaf, Tensor):
             is_float = isinstance(leaf, TracedArray) and leaf.atom.aval.weak and leaf.atom.aval.is_float

@@ -14,6 +14,7 @@ from ..nn.parameter import Parameter
 from ..runtime.logged.attributes import found_in
 from ..runtime.logged.kinds import EAGER, treat_as_eager
 from ..runtime.logged.run import LoggedRun
+from ..tensors.node import TapeNode
 from ..tensors.tensor import Tensor
 from .step_reads import StepReads, is_converted
 from .tensor_facts import held_facts
@@ -23,6 +24,7 @@ _LASTING = frozenset(
     register_hook register_post_accumulate_grad_hook retain_grad share_memory_ apply_ map_ data_ptr __setstate__
 """.split()
 )  # methods that leave something in a tensor, run functions of the user's, or tell where it lies
+_HOOKING = frozenset("register_hook register_prehook register_post_accumulate_grad_hook retain_grad".split())
 _FACTS = frozenset(
     """
     shape dtype ndim device is_cuda requires_grad is_leaf grad data T mT H mH real imag itemsize nbytes
@@ -38,6 +40,7 @@ class StepRun(LoggedRun):
 
     reads: StepReads
     capture: Any = None
+    returns_texts = True
 
     def varies(self, found: Any, value: Any) -> bool:
         return super().varies(found, value) or (
@@ -55,7 +58,7 @@ class StepRun(LoggedRun):
     # ---- tensors
 
     def of_tensor(self, t: Tensor, name: str) -> Any:
-        if name in _LASTING:
+        if name in _LASTING and not (name in _HOOKING and self.capture.is_own(t)):  # which ends with the run
             raise self.refuse(f"`.{name}` of a tensor")
         if name in t.__dict__ and name not in Tensor.__annotations__ and not hasattr(Tensor, name):
             return self._own_attribute(t, name)
@@ -65,7 +68,9 @@ class StepRun(LoggedRun):
                 raise self.refuse(f"`.{name}` of a tensor, which is absent")
             self.reads.read(node, "noattr", name, None, f"{node.label}.{name}")
         found = getattr(t, name)
-        if name not in _FACTS and not callable(found) and not (name == "grad_fn" and found is None):
+        if name == "grad_fn" and (found is None or self.capture.is_own(t)):
+            return found
+        if name not in _FACTS and not callable(found):
             raise self.refuse(f"`.{name}` of a tensor")
         return found
 
@@ -117,6 +122,8 @@ class StepRun(LoggedRun):
         inner = getattr(f, "__wrapped__", None)
         if inner is not None and f.__code__.co_filename.endswith("<for users>") and not self.reads.trust.owns(inner):
             return self._call_function(inner, args, kwargs)
+        if f.__name__ in _HOOKING and isinstance(args[0], Tensor | TapeNode):
+            return f(*args, **kwargs)  # the hook is called as the run calls functions
         if f.__name__ in _SETTINGS and self.reads.trust.owns(f):
             raise self.refuse(f"{f.__name__}()")
         if f.__name__ == "requires_grad_" and type(args[0]) in EAGER and not self._keeps_flag(*args, **kwargs):

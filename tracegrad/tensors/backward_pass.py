@@ -19,7 +19,7 @@ from . import hooks
 from . import tensor as core
 from .apply import apply, untaped
 from .modes import STATE, no_grad
-from .node import TapeNode
+from .node import TapeNode, not_in_a_loop
 from .node_vjp import free, node_vjp
 from .on_device import filled
 from .ops_basic import ADD
@@ -61,8 +61,8 @@ def run(
     if capture is not None and not since:
         capture.check_history(nodes)
     walk = _Backward(nodes, wanted, accumulate, create_graph)
-    if capture is not None and capture.log is not None and walk.arrivals is not None:
-        raise capture.log.refuse("a backward that runs hooks, or derivatives of the user's own")
+    if capture is not None and not all(node.plain for node in nodes):
+        raise capture.log.refuse("a backward that runs derivatives of the user's own")
     grad_before = STATE.grad
     STATE.grad = create_graph
     try:
@@ -301,7 +301,7 @@ def accumulate_leaf(leaf: Tensor, ct: Tensor | None, in_place: bool) -> None:
     if leaf._requires and ct is not None:  # it did when the graph was made
         _accumulate(leaf, ct, in_place)
     for hook in list(leaf._after.values()) if leaf._after else ():
-        hook(leaf)
+        hooks.called(hook, leaf)
     if end is not None and end.hooks:
         hooks.after(end.hooks, (), (ct,))
 
@@ -326,6 +326,7 @@ def _accumulate(t: Tensor, ct: Tensor | None, in_place: bool) -> None:
 def retain(t: Tensor) -> None:
     node = t._node
     assert node is not None
+    not_in_a_loop("a gradient is retained")
     if node.retained is None:
         node.retained = {}
     node.retained[t._out] = weakref.ref(t)

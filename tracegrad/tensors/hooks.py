@@ -10,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .node import AccumulateGrad
+from .modes import STATE
+from .node import AccumulateGrad, TapeNode
 from .tensor import Tensor
 
 _Hooks = Any  # OrderedDict[int, hook]
 
 
+def called(hook: Any, *args: Any) -> Any:
+    """``hook(*args)``; in a step that is being recorded as its run calls functions of the user's."""
+    capture = STATE.capture
+    return hook(*args) if capture is None else capture.log.call(hook, *args)
+
+
 def of_tensor(hooks: _Hooks, ct: Tensor) -> Tensor:
     """The gradient of a tensor after its hooks."""
     for hook in list(hooks.values()):
-        found = hook(ct)
+        found = called(hook, ct)
         if found is not None:
             ct = _checked(hook, found, ct)
     return ct
@@ -28,14 +35,14 @@ def of_tensor(hooks: _Hooks, ct: Tensor) -> Tensor:
 def before(hooks: _Hooks, cts: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """The gradients of a node's results after its pre-hooks."""
     for hook in list(hooks.values()):
-        cts = _all_checked(hook, hook(tuple(cts)), cts)
+        cts = _all_checked(hook, called(hook, tuple(cts)), cts)
     return cts
 
 
 def after(hooks: _Hooks, grads: Sequence[Tensor | None], cts: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """The gradients of a node's operands after its hooks."""
     for hook in list(hooks.values()):
-        grads = _all_checked(hook, hook(tuple(grads), tuple(cts)), grads)
+        grads = _all_checked(hook, called(hook, tuple(grads), tuple(cts)), grads)
     return grads
 
 
@@ -74,6 +81,11 @@ def end_of(leaf: Tensor) -> AccumulateGrad | None:
     """The node of *leaf*, where somebody holds it and has given it hooks."""
     end = None if leaf._end is None else leaf._end()
     return end if end is not None and (end.hooks or end.pre_hooks) else None
+
+
+def at_node(node: TapeNode) -> bool:
+    """Whether something is to be done when the gradients of *node* are known."""
+    return bool(node.tensor_hooks or node.hooks or node.pre_hooks or node.retained)
 
 
 def at_leaf(leaf: Tensor) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.site import Site
+from .modes import STATE
 from .op import EagerOp
 
 _sequence = itertools.count()
@@ -134,11 +135,19 @@ class TapeNode:
 
 def registered(hooks: OrderedDict[int, Any], hook: Any, counted: bool) -> RemovableHandle:
     """The handle of *hook*, which is now the last of *hooks*."""
+    not_in_a_loop("a hook is registered")
     handle = RemovableHandle(hooks, counted)
     hooks[handle.id] = hook
     if counted:
         changed()
     return handle
+
+
+def not_in_a_loop(what: str) -> None:
+    """In a step that is being recorded, let the loop under way run iteration by iteration: *what* happens is of one."""
+    capture = STATE.capture
+    if capture is not None and capture.recorder.open_loops:
+        capture.recorder.open_loops[-1].refuse_seen(what)
 
 
 class AccumulateGrad(TapeNode):

@@ -597,6 +597,11 @@ def seen_here(t: Tensor, what: str) -> Any:
     return STATE.capture.array(data)
 
 
+def counts_with(t: Tensor, other: Tensor) -> None:
+    """Let *t*, which shows the memory of *other*, count its writes."""
+    t._counter = other._counter
+
+
 def refresh(view: Tensor) -> None:
     """Bring the history of a view up to date after in-place operations on its base."""
     if view._attr_version != view._counter[0]:

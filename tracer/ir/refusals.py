@@ -145,6 +145,7 @@ class Refusal(enum.Enum):
     STEP_GRAD = "assigns a tensor from outside to .grad"
     STEP_GRAD_GRAPH = "leaves a .grad that can itself be differentiated (create_graph=True)"
     STEP_GRAD_OF_RESULT = "returns a tensor that it has made, with a .grad"
+    STEP_HOOKED = "returns a tensor whose backward runs hooks"
     STEP_OVERWRITES = "overwrites a tensor that the backward of its result reads"
     STEP_NUMBER = "looks at the value of a number ({kind}) at {site}; return the tensor, and take its .item() outside"
     STEP_HOST = "leaves on the host what the device has computed"

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...tracer.record.recorder import Recorder
 from ..state.c_state import keeps_c_state
-from ..state.rebuild import set_attribute
+from ..state.contents import set_attribute
 from ..state.state_graph import Leaf, StateNode
 from ..state.trust import hidden_state
 from .attributes import found_in

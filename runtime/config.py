@@ -59,7 +59,7 @@ class Config:
     (``TRACEGRAD_CHECK=1``). ``max_kernels``: kernels kept in memory. ``max_paths``: branches kept for one kind of
     call before Python runs each time. ``select_branches``: whether both arms of an `if` on data may run, so that it
     needs no branch. ``max_variants``: kinds of call (types, shapes) remembered by one function; ``max_states``:
-    states of the outside for each of them; ``max_plans``: classes of object arguments whose analysis is kept.
+    states of the outside for each of them.
     ``max_segments``: kernels of segments that one kind of call keeps ready, where its Python runs each time.
     ``max_derivatives``: kinds of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of
     eager graphs that are remembered. ``loop_memory``: bytes that the reverse mode may store of the steps of one
@@ -80,7 +80,6 @@ class Config:
         self.select_branches = bool(_number("SELECT_BRANCHES", 1))
         self.max_variants = _number("MAX_VARIANTS", 256)
         self.max_states = _number("MAX_STATES", 64)
-        self.max_plans = _number("MAX_PLANS", 64)
         self.max_segments = _number("MAX_SEGMENTS", 1024)
         self.max_derivatives = _number("MAX_DERIVATIVES", 256)
         self.max_tapes = _number("MAX_TAPES", 256)
@@ -120,7 +119,6 @@ class Config:
     select_branches: bool
     max_variants: int
     max_states: int
-    max_plans: int
     max_segments: int
     max_derivatives: int
     max_tapes: int

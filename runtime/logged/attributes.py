@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.settled_text import LOG_METHODS
+from ...tracer.record.reports import LOG_METHODS
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
 from ..state.libraries import verdict

@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import current_recorder
-from ...tracer.record.reports import _is_own, _log, _outside, filters, may_raise, warning
+from ...tracer.record.reports import LOG_METHODS, _is_own, _log, _outside, filters, may_raise, warning
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
 from ..state.libraries import PRINT_OPTIONS
 from .attributes import found_in

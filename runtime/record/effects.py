@@ -415,7 +415,7 @@ class _Values:
             value = self._plains.setdefault(id(value), (value, self._plain(value)))[1]
         if type(value) is str or type(value) is TextOfValues:
             return self.text(value)
-        marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown or self._texts.numbers)
+        marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown)
         made = self._made.get(id(value))
         if made is not None:
             made.shared = True

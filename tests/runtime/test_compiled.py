@@ -609,8 +609,8 @@ def test_stats():
 
 @pytest.fixture
 def small_limits():
-    before = {n: getattr(config, n) for n in ("max_kernels", "max_paths", "max_variants", "max_states", "max_plans")}
-    config.max_kernels, config.max_paths, config.max_variants, config.max_states, config.max_plans = 4, 3, 5, 2, 2
+    before = {n: getattr(config, n) for n in ("max_kernels", "max_paths", "max_variants", "max_states")}
+    config.max_kernels, config.max_paths, config.max_variants, config.max_states = 4, 3, 5, 2
     yield
     for name, value in before.items():
         setattr(config, name, value)
@@ -632,7 +632,6 @@ def test_caches_are_bounded(small_limits):
     h = compile_grad(lambda x, act: np.sum(act(x)))
     for k in range(6):
         assert h(X, lambda x, k=k: x * k) == pytest.approx(X.sum() * k)
-    assert len(h._dispatcher.plans) <= 2
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

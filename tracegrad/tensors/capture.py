@@ -90,7 +90,6 @@ class Capture:
         self.streams: dict[int, tuple[Any, Any]] = {}  # id of a generator -> (it, its state before the run)
         self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
-        self._wholes: dict[tuple[int, int], tuple[Any, Any]] = {}  # (id, version) of a buffer: it, its array
         # by id: (a tensor, the array of the run's that it shows, the operations that lead to it)
         self._shows: dict[int, tuple[weakref.ref[Tensor], TracedArray, tuple[Any, ...]]] = {}
         self.since = next_sequence()

@@ -28,7 +28,7 @@ from ..tracer.ir.settings import SETTINGS_CHANGED
 from ..tracer.ir.site import is_internal
 from ..tracer.ir.tracebacks import for_users
 from ..tracer.ops.elementwise import F
-from ..tracer.record.array import TracedArray, written_by
+from ..tracer.record.array import TracedArray
 from . import dtypes
 from .device import device, device_of, on_cuda
 from .modes import STATE
@@ -348,24 +348,15 @@ class Tensor(Methods):
         return bool(data) if type(data) is TracedArray else bool(data.item())
 
     def __float__(self) -> float:
-        stands = self._written(sys._getframe(1))
         with for_users:
-            return float(self._only()) if stands is None else stands
+            return float(self._only())
 
     def __complex__(self) -> complex:
         return complex(self._only())
 
     def __int__(self) -> int:
-        stands = self._written(sys._getframe(1))
         with for_users:
-            return int(self._only() if stands is None else stands)
-
-    def _written(self, frame: FrameType) -> float | None:
-        """The number that *frame* is to write by ``"..." % t``, as for arrays."""
-        data = raw(self)
-        if type(data) is not TracedArray or data.size != 1 or STATE.capture is None:
-            return None
-        return written_by(data._recorder, frame, lambda: TracedArray(F.stop_gradient(data.atom), data._recorder))
+            return int(self._only())
 
     def _only(self) -> Any:
         data = raw(self)

@@ -164,12 +164,6 @@ _ONLY_POP = ("POP_", "STORE_", "DELETE_", "JUMP_", "END_FOR", "NOP")
 instructions_of = lru_cache(maxsize=256)(_Instructions)
 
 
-def offset_of(frame: FrameType) -> int:
-    """The offset of the instruction that *frame* is in: behind it, where it has called Python code."""
-    instructions = instructions_of(frame.f_code)
-    return instructions.all[instructions.at(frame.f_lasti)].offset
-
-
 @lru_cache(maxsize=4096)
 def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
     """Opcode at *lasti*, and the loads of the callable (or of the left operand of an operator)."""

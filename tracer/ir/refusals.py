@@ -184,7 +184,6 @@ class Refusal(enum.Enum):
     CALLS_MEMORY = "depends on where an object lies in memory: {what} at {site}"
     CALLS_LOG = "writes a log: {what} at {site}"
     CALLS_FLOAT_ERRORS = "has NumPy raise floating-point errors (np.errstate, np.seterr) at {site}"
-    CALLS_WARN = "warns: {what} at {site}"
     CALLS_PRINT = "prints: {what} at {site}"
     CALLS_TEXT = "uses the text of an array of {count} elements at {site}"
     CALLS_OBJECT = "calls an object with hidden state (a file, threads, an iterator): {what} at {site}"

@@ -44,7 +44,6 @@ from ..record.array import STAND_INS, TracedArray, class_of, has_attribute, no_a
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
-from ..record.reports import KeptFile
 from ..record.shown_text import PRINT, VALUE, Printed
 from ..record.undecided import Undecided, UndecidedTruth, chosen, number_of
 from .hooks import copy_of, hook, when_loaded
@@ -305,7 +304,7 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
     if recorder is None or texts is None:
         print(*values, sep=sep, end=end, file=file, flush=flush)
         return
-    kept = file is None or type(file) is KeptFile
+    kept = file is None
     texts.asked = PRINT if kept else VALUE
     try:
         text = (" " if sep is None else sep).join([str(value) for value in values])
@@ -313,7 +312,7 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
         texts.asked = ""
     if kept:
         texts.printed.append(
-            Printed(text, "\n" if end is None else end, bool(flush), None if file is None else file._real)
+            Printed(text, "\n" if end is None else end, bool(flush))
         )
     else:
         recorder.unrepeatable(Refusal.CALLS_PRINT, what="print(file=...)")

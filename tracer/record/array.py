@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
-from ..bytecode.settled_text import printed, settled, template
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
 from ..ir.debuggers import looks_on
 from ..ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError
@@ -396,7 +395,7 @@ class TracedArray(metaclass=_StandIn):
         if not recorder.active:
             return f"<traced {self.aval}>"
         asked = "" if recorder.texts is None else recorder.texts.asked
-        if (is_own(frame.f_code.co_filename) and not asked) or (recorder.parent is not None and printed(frame)):
+        if is_own(frame.f_code.co_filename) and not asked:
             return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
         array0d = not self._atom.aval.shape and class_of(self) is np.ndarray
         mark = None if array0d and how == "repr" else self.mark(frame, how, spec)
@@ -511,20 +510,13 @@ class TracedArray(metaclass=_StandIn):
             raise OnlyPythonError.here(_NANS)
 
     def __int__(self) -> int:
-        stands = self._written(sys._getframe(1))
-        return int(self._concrete("int") if stands is None else stands)
-
-    def _written(self, frame: FrameType) -> float | None:
-        """The number that *frame* is to write by ``"..." % t``, where only the outside will see it; else None."""
-        return written_by(self._recorder, frame, lambda: wrap(self.atom, self._recorder)) if self.size == 1 else None
+        return int(self._concrete("int"))
 
     def __float__(self) -> Any:
         """The plain number, for C code: an error where its gradient would be lost."""
         if self._atom.aval.is_float and not _is_ours(sys._getframe(1)):
             if called_by_name("__float__"):
                 return self.number()
-            if (stands := self._written(sys._getframe(1))) is not None:
-                return stands
             if looks_on():
                 return float(self._concrete("float"))
             self._recorder.shown.append(self.atom)  # by "%.3f" % t
@@ -699,17 +691,7 @@ def shown_to(recorder: Recorder, frame: FrameType) -> Texts | None:
     texts = recorder.texts
     if texts is None:
         return None
-    own = is_own(frame.f_code.co_filename)
-    return texts if (texts.asked == PRINT if own else settled(frame, texts.places)) else None
-
-
-def written_by(recorder: Recorder, frame: FrameType, value: Callable[[], Any]) -> float | None:
-    """The number for *value* in a text that *frame* makes by ``"..." % t``, where only the outside will see it."""
-    if recorder.texts is None or not recorder.active or is_own(frame.f_code.co_filename):
-        return None
-    text = template(frame)
-    texts = None if text is None else shown_to(recorder, frame)
-    return None if texts is None or text is None else texts.number(value(), text)
+    return texts if is_own(frame.f_code.co_filename) and texts.asked == PRINT else None
 
 
 def class_of(t: TracedArray) -> type:

@@ -31,7 +31,7 @@ from ..ir.primitive import LOOP
 from ..ir.site import Site, user_site
 from ..ops.elementwise import F, cast
 from ..ops.shape import reshape
-from .array import UFUNCS, TracedArray, shown_to, wrap, written_by
+from .array import UFUNCS, TracedArray, shown_to, wrap
 from .recorder import Recorder, current_recorder
 from .retry import Options, Retry
 from .shown_text import Shown
@@ -265,22 +265,16 @@ class TracedInt:
         return getattr(self.asked(), name)
 
     def __index__(self) -> int:
-        stands = self._written(sys._getframe(1))
-        return self.asked() if stands is None else int(stands)
+        return self.asked()
 
     __int__ = __trunc__ = __index__
-
-    def _written(self, frame: FrameType) -> float | None:
-        """As that of a traced array."""
-        return written_by(self.recorder, frame, self.array) if current_recorder() is self.recorder else None
 
     def __hash__(self) -> int:
         self.recorder.keep_as_key()
         return hash(self.asked())
 
     def __float__(self) -> float:
-        stands = self._written(sys._getframe(1))
-        return float(self.asked()) if stands is None else stands
+        return float(self.asked())
 
     def __complex__(self) -> complex:
         return complex(self.asked())

@@ -1,13 +1,11 @@
-"""Log records and warnings of recorded code: given in each call, once the values in them are known.
+"""Log records and warnings of runs: given in each call, once the values in them are known.
 
-Recorded code finds a ``KeptLogger`` in place of a logger, and ``warn`` in place of ``warnings.warn``; both keep what is
-reported among the texts of the run (``shown_text.py``).  Later the very method is called, by a function that looks like
-the user's line to whoever asks for the caller (``caller_at``).  Levels, filters and handlers are asked then.
+What a run reports is kept among its texts (``shown_text.py``).  Later the very method is called, by a function that
+looks like the user's line to whoever asks for the caller (``caller_at``).  Levels, filters and handlers are asked then.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import types
 import warnings
@@ -17,17 +15,10 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from ..bytecode.settled_text import LOG_METHODS, REPORTERS, WRITES, is_dropped
-from ..bytecode.shown_names import show_functions
-from ..ir.refusals import Refusal
 from ..ir.site import OWN_FOLDER
-from .array import TracedArray
-from .integers import TracedInt
-from .recorder import current_recorder
 from .shown_text import Texts
-from .stands_for import StandsFor
 
-_NEEDS_FRAMES = ("exc_info", "stack_info", "stacklevel")
+LOG_METHODS = frozenset(("debug", "info", "warning", "warn", "error", "critical", "fatal", "log"))
 
 
 @dataclass(slots=True)
@@ -46,18 +37,6 @@ class Report:
         args, kwargs = plain(self.args), {name: plain(value) for name, value in self.kwargs.items()}
         call = getattr(self.owner, self.name)
         call(*args, **kwargs) if self.caller is None else self.caller(call, args, kwargs)
-
-
-def _kept() -> Texts | None:
-    """The texts of the recording, where it keeps them."""
-    recorder = current_recorder()
-    return None if recorder is None or recorder.parent is not None else recorder.texts
-
-
-def _unkept(refusal: Refusal, what: str) -> None:
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.unrepeatable(refusal, what=what)
 
 
 def _space(frame: FrameType) -> dict[str, Any]:
@@ -80,104 +59,11 @@ def caller_at(filename: str, line: int, name: str) -> Callable[..., Any]:
 # ---- logs ----------------------------------------------------------------------------------------------------------
 
 
-class KeptLogger(StandsFor):
-    """Stands for a logger while a function is recorded."""
-
-    _what = "a logger that stands for another"
-
-    def __getattr__(self, name: str) -> Any:
-        texts = _kept()
-        if name in LOG_METHODS and texts is not None:
-            return lambda *args, **kwargs: _log(texts, self._real, name, args, kwargs, sys._getframe(1))
-        recorder = current_recorder()
-        if name == "isEnabledFor" and recorder is not None and texts is not None:
-            return lambda level: recorder.ask_again(self._real.isEnabledFor, level)
-        _unkept(Refusal.CALLS_LOG, f"Logger.{name}")
-        return getattr(self._real, name)
-
-
 def _log(texts: Texts, logger: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
     code = frame.f_code
-    if any(kwargs.get(option) for option in _NEEDS_FRAMES):
-        _unkept(Refusal.CALLS_LOG, f"Logger.{name}")
     caller = caller_at(code.co_filename, frame.f_lineno, code.co_name)
     key = ("log", id(logger), name, code.co_filename, frame.f_lineno)
     texts.printed.append(Report(logger, name, args, kwargs, caller, key))
-
-
-def _get_logger(name: str | None = None) -> Any:
-    logger = logging.getLogger(name)
-    return logger if _kept() is None else KeptLogger(logger)
-
-
-def _of_module(name: str) -> Callable[..., None]:
-    def log(*args: Any, **kwargs: Any) -> None:
-        frame, texts = sys._getframe(1), _kept()
-        if texts is None:
-            caller_at(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)(
-                getattr(logging, name), args, kwargs
-            )
-        else:
-            _log(texts, logging, name, args, kwargs, frame)
-
-    return log
-
-
-REPORTERS.add(KeptLogger)
-_functions = {name: _of_module(name) for name in LOG_METHODS if name in vars(logging)}
-show_functions(logging, {"getLogger": _get_logger, **_functions})
-
-
-# ---- files ---------------------------------------------------------------------------------------------------------
-
-
-_FILES = frozenset(("TextIOWrapper", "StringIO", "BufferedWriter", "BytesIO", "FileIO", "BufferedRandom"))
-
-
-# Methods of files that tell of what was written to them, or end it.
-
-
-class KeptFile(StandsFor):
-    """Stands for a file, or a writer into one, while a function is recorded."""
-
-    _what = "a file"
-
-    def __getattr__(self, name: str) -> Any:
-        texts = _kept()
-        if texts is None or not (name == "flush" or name in WRITES):
-            _unkept(Refusal.CALLS_FILES, f"{type(self._real).__name__}.{name}")
-            return getattr(self._real, name)
-
-        def write(*args: Any, **kwargs: Any) -> Any:
-            if name in ("write", "writerow") and not is_dropped(sys._getframe(1)):  # what is returned is of the text
-                _unkept(Refusal.CALLS_FILES, f"{type(self._real).__name__}.{name}")
-                return getattr(self._real, name)(*map(_seen, args), **kwargs)
-            report = Report(self._real, name, args, kwargs, None, ("write", id(self._real), name))
-            return texts.printed.append(report)
-
-        return write
-
-    def __iter__(self) -> Any:
-        return iter(self.__getattr__("__iter__")())
-
-    def __enter__(self) -> Any:
-        self.__getattr__("__enter__")()
-        return self
-
-    def __exit__(self, *given: Any) -> Any:
-        return self.__getattr__("__exit__")(*given)
-
-
-def _seen(value: Any) -> Any:
-    """The same with plain values in place of traced ones, for a file that is given it at once."""
-    if isinstance(value, list | tuple):
-        return [*map(_seen, value)]
-    if isinstance(value, dict):
-        return {key: _seen(part) for key, part in value.items()}
-    return value.shown() if type(value) is TracedArray else value.asked() if type(value) is TracedInt else value
-
-
-REPORTERS.add(KeptFile)
 
 
 # ---- warnings ------------------------------------------------------------------------------------------------------
@@ -214,31 +100,6 @@ def _outside(frame: FrameType) -> FrameType:
     return frame
 
 
-def warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **others: Any) -> None:
-    """``warnings.warn`` in recorded code."""
-    frame: FrameType = sys._getframe(1)
-    above, left = stacklevel - 1, False
-    while above > 0 and frame.f_back is not None and not left:
-        left = _is_own(frame.f_back)
-        if not left:
-            frame, above = frame.f_back, above - 1
-    category = type(message) if isinstance(message, Warning) else UserWarning if category is None else category
-    place = above if left else (frame.f_code.co_filename, frame.f_lineno, _space(frame))
-    found, texts = _Warning(category, place), _kept()
-    plain = type(message) is str and isinstance(category, type) and issubclass(category, Warning)
-    if texts is None or source is not None or others or not plain or texts.filters is not filters() or may_raise():
-        _unkept(Refusal.CALLS_WARN, "warnings.warn")
-        if others or not plain or source is not None:
-            warnings.warn(message, category, stacklevel + 1, source, **others)
-        else:
-            found.give(message)
-        return
-    recorder = current_recorder()
-    assert recorder is not None
-    recorder.ask_again(may_raise)
-    texts.printed.append(_report(found, message))
-
-
 def warning(message: str, category: Any, place: FrameType | int) -> Report:
     """The report of a warning at the line of a frame, or at that number of frames above the recorded function."""
     at = place if isinstance(place, int) else (place.f_code.co_filename, place.f_lineno, _space(place))
@@ -269,6 +130,3 @@ def may_raise() -> bool:
         return True
     _harmless = now
     return False
-
-
-show_functions(warnings, {"warn": warn})

@@ -1,8 +1,8 @@
 """Text that recorded code prints or keeps: it is made anew in each call, once the values in it are known.
 
-Where a text goes only to ``print`` and into places that the function does not read (``bytecode/settled_text.py``), that
-of a traced array is a mark with a number, by which it is found again in whatever has been made of it; ``pieces`` takes
-a text apart.  What the run prints is kept in ``printed``, to be printed with the values once they are there.
+The text of a traced array is a mark with a number there, by which it is found again in whatever has been made of it;
+``pieces`` takes a text apart.  What the run prints is kept in ``printed``, to be printed with the values once they are
+there.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MARK = re.compile(r"<traced \(recording: \.\.\.\) #(\d+)>")
-_CONVERSION = re.compile(r"%(?:\([^)]*\))?([#0\- +]*\d*(?:\.\d+)?[diuoxXeEfFgG])")  # of `%`, to a number
-_MOST_NUMBERS = 90
-_DIGITS = "7.7316054981402"
 PRINT, VALUE = "print", "value"
 
 
@@ -59,42 +56,20 @@ class Texts:
     in_bodies: list[Printed | None] = field(default_factory=list)  # printed once, as a body is recorded; None: a text
     asked: str = ""  # PRINT, VALUE: text of a traced array that our own code asks for
     filters: Any = None  # of warnings, when the run began
-    places: set[tuple[Any, str]] = field(default_factory=set)  # places that are not read, as for `settled`
-    numbers: dict[str, Shown] = field(default_factory=dict)  # what stands in a text for numbers that C code has written
-    _written: int = 0
 
     def mark(self, value: Any, how: str | Callable[[Any], str], spec: str = "") -> str:
         """The mark for the text of *value*."""
         self.shown.append(Shown(value, how, spec))
         return f"<traced (recording: ...) #{len(self.shown) - 1}>"
 
-    def number(self, value: Any, template: str) -> float | None:
-        """A number that ``template % ...`` is to write in place of *value*: so large that its text is met nowhere else.
-        None where there is none."""
-        conversions = set(_CONVERSION.findall(template))
-        if not conversions or self._written == _MOST_NUMBERS:
-            return None
-        stands = float(f"{_DIGITS}e{307 - self._written}")
-        texts = {spec: f"%{spec}" % (stands if spec[-1] in "eEfFgG" else int(stands)) for spec in conversions}
-        if len(set(texts.values())) < len(texts):  # which one is met can't be told
-            return None
-        self._written += 1
-        self.numbers.update({text: Shown(value, "%", spec) for spec, text in texts.items()})
-        return stands
-
     def pieces(self, text: str) -> list[str | Shown]:
         """*text* with the traced arrays that stand in it."""
         parts = _MARK.split(text)
-        found = [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
-        if not self.numbers:
-            return found
-        numbers = re.compile("(" + "|".join(map(re.escape, sorted(self.numbers, key=len, reverse=True))) + ")")
-        split = [numbers.split(part) if isinstance(part, str) else [part] for part in found]
-        return [self.numbers[str(one)] if k % 2 else one for part in split for k, one in enumerate(part)]
+        return [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
 
     def written(self, text: str, number: Callable[[Any], Any]) -> str:
         """*text* with values in place of the traced arrays in it."""
-        if not self.numbers and (not self.shown or "<traced" not in text):
+        if not self.shown or "<traced" not in text:
             return text
         return "".join([p if isinstance(p, str) else p.write(number(p.value)) for p in self.pieces(text)])
 

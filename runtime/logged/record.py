@@ -246,7 +246,7 @@ class Logged:
 
     def _follow(self, options: Options) -> bool:
         """Keep what a run has learned for the next one; whether there is to be one."""
-        if options.captured or options.ints is not None or options.refused or options.plain:
+        if options.captured or options.ints is not None:
             return False
         known = len(self.contents), len(self.rows_apart), self.trusts
         self.contents |= options.contents

@@ -166,8 +166,6 @@ class Dispatcher:
                 return found
             self.stats.retried(found.note)
             self._follow(call, found)
-            if found.plain is not None:
-                return self._unrecorded(endpoint, call.by_value or call, found.plain)
             if found.ints is not None and call.by_value is not None:
                 with self.lock:
                     endpoint.integers.refuse(call, found.ints, found.raised)

@@ -57,22 +57,19 @@ from .trees import Source
 
 
 def derived(
-    known: Recording, own: Mode, mode: Mode, fn: Callable[..., Any], learned: Learned, call: Call, captured: list[Any],
-    capacities: Sequence[int] = (),
+    known: Recording, own: Mode, mode: Mode, fn: Callable[..., Any], learned: Learned, call: Call, captured: list[Any]
 ) -> Recording | None:  # fmt: skip
     """The recording for *mode* that is derived from the *known* one for its *own*, as that of a *call* which goes the
-    same way; *captured*: its inputs after the arguments; *capacities*: of the recording that it may be equal to.  None
-    where Python has to run for it, or to raise an error."""
+    same way; *captured*: its inputs after the arguments.  None where Python has to run for it, or to raise an error."""
     if are_twins(own, mode):
         found = known.twin(captured)
     else:
-        found = None if known.run is None else _derive(known.run, fn, learned, call, mode, captured, capacities)
+        found = None if known.run is None else _derive(known.run, fn, learned, call, mode, captured)
     return None if found is None else replace(found, origin=own)
 
 
 def _derive(
-    run: UserRun, fn: Callable[..., Any], learned: Learned, call: Call, mode: Mode, captured: list[Any],
-    capacities: Sequence[int] = (),
+    run: UserRun, fn: Callable[..., Any], learned: Learned, call: Call, mode: Mode, captured: list[Any]
 ) -> Recording | None:  # fmt: skip
     if mode.kind != VALUE and not run.differentiable:
         return None
@@ -80,7 +77,6 @@ def _derive(
     try:
         wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
         recorder = _recorder(run, HOST if call.device is None else require_cuda("a call on the device"))
-        recorder.known_capacities = capacities
         values = map(recorder.backend.asarray, [*call.operands, *captured])
         recorder.env.update(zip(recorder.inputs, values, strict=True))
         with fewer_collections(), recording(recorder):

@@ -118,7 +118,7 @@ class LoggedStep(Logged):
                 outside.add(error.key)
 
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
-        recorder = recorder_of_tensors((), not there)
+        recorder = recorder_of_tensors()
         recorder.plain_loops, recorder.uncounted = self.plain_loops, self.uncounted
         place = device("cuda", current_device()) if there else CPU
         if there:

@@ -382,11 +382,11 @@ def restore_streams(saved: list[tuple[Any, Any]]) -> None:
         generator._stream.bit_generator.state = state
 
 
-def recorder_of_tensors(capacities: Sequence[int], asks: bool) -> Recorder:
-    """A recorder for a run of eager code; *asks*: loops that data ends are looked for."""
+def recorder_of_tensors() -> Recorder:
+    """A recorder for a run of eager code."""
     recorder = Recorder()
     recorder.rolls = recorder.of_tensors = True
-    recorder.known_capacities, recorder.call_method = capacities, call_method
+    recorder.call_method = call_method
     return recorder
 
 

@@ -311,9 +311,7 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
     finally:
         texts.asked = ""
     if kept:
-        texts.printed.append(
-            Printed(text, "\n" if end is None else end, bool(flush))
-        )
+        texts.printed.append(Printed(text, "\n" if end is None else end, bool(flush)))
     else:
         recorder.unrepeatable(Refusal.CALLS_PRINT, what="print(file=...)")
         print(text, end=end, file=file, flush=flush)

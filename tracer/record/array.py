@@ -520,11 +520,7 @@ class TracedArray(metaclass=_StandIn):
             if looks_on():
                 return float(self._concrete("float"))
             self._recorder.shown.append(self.atom)  # by "%.3f" % t
-            try:
-                check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
-            except UnsupportedError as error:
-                self._recorder.through_copies(error)
-                raise
+            check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
         return float(self._concrete("float"))
 
     def number(self) -> TracedArray:
@@ -615,7 +611,6 @@ class TracedArray(metaclass=_StandIn):
         if looks_on():
             return np.array(self._recorder.value(self.atom), dtype)
         error = array_refusal()
-        self._recorder.through_copies(error)
         raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:

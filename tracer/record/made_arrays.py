@@ -298,8 +298,6 @@ def refuse_write(array: Any, what: str) -> NoReturn:
     if type(array) is MadeArray and array.place is not None and recorder is not None:
         _traced.setdefault(array.place.code, set()).add(array.place.end)
         recorder.again(Retry(_NOW_TRACED, error))
-    if recorder is not None:
-        recorder.through_copies(error)
     raise error
 
 

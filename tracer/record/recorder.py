@@ -113,7 +113,6 @@ class Recorder(Builder):
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.guesses = True  # whether there may be such
         self.repeatable = False  # whether the run has no effects before it is over
-        self.may_copy = False  # whether another run may be one of copies of the code
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
         self.needed: Retry | None = None  # raised in the function, whatever became of it
@@ -128,11 +127,9 @@ class Recorder(Builder):
         self.trusts = False  # whether what operations need to hold is looked at once, when the run is over
         self.unmet: Callable[[], Exception] | None = None  # the error where what is presumed does not hold
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
-        self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
         self.ends: Callable[[Reason], BaseException] | None = None  # the error by which such a run ends at once
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
-        self.replaced: dict[int, Any] = {}  # id of what stands in the run for something from outside -> that
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.choices: Any = None  # the choices of the code that runs (control/arms.py)
         # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
@@ -673,11 +670,6 @@ class Recorder(Builder):
     def live(self) -> bool:
         """Whether the run is made in each call, and can't be made again."""
         return self.outermost().names_written is not None
-
-    def through_copies(self, error: TracegradError) -> None:
-        """End the run, which is refused by *error*, if one of copies of the code may not be."""
-        if self.outermost().may_copy:
-            self.again(Retry(Options("it asks for more than names tell: copies of its code run", copies=True), error))
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""

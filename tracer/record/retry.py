@@ -2,7 +2,8 @@
 
 Some things show only while a function runs: that an array from outside is wanted as it is, that an array which the code
 makes will hold traced values.  Such a run ends by a ``Retry``.  It has no effect, and its ``Options`` are followed
-(``StatePlan.follow``) before the next run of the one loop in ``Dispatcher.answer``, which ends after ``MAX_RUNS``.
+(``Learned.follow``, ``Logged``) before the next run of the one loop in ``Dispatcher.answer``, which ends after
+``MAX_RUNS``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Var
-from ..ir.refusals import Reason
 from ..ir.site import Site
 
 MAX_RUNS = 256  # of one call: each helper that makes an array, or array from outside may take one
@@ -26,15 +26,10 @@ class Options:
     note: str = ""
     captured: frozenset[Var] = frozenset()  # inputs that are wanted as plain arrays or numbers, until they have names
     contents: frozenset[str] = frozenset()  # arrays and numbers from outside that are wanted as they are
-    counters: frozenset[tuple[str, str]] = frozenset()  # places that are not only counted up: they are read
     trusts: bool = True  # whether what operations need to hold is looked at once, when the run is over
     apart: frozenset[Any] = frozenset()  # code of functions whose batches are run row by row
-    copies: bool = False  # whether copies of the code run, in which functions are known by whatever name (live_run.py)
-    grown: Mapping[str, set[Any]] | None = None  # parts that were read of lists that only grow
     ints: Mapping[int, Site | None] | None = None  # arguments that are compared by value; all, where there are none
     raised: bool = False  # whether the function has raised an exception, which may be its own, and not due to *ints*
-    refused: Reason | None = None  # why no run of the function can be recorded
-    plain: tuple[Reason, ...] | None = None  # this one can't be: it is made over the objects themselves
 
 
 class Retry(BaseException):

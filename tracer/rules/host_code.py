@@ -225,7 +225,7 @@ def pure_callback(
     avals = [_declared(x) for x in declared]
     recorder = current_recorder()
     if recorder is not None:
-        callback = as_outside(callback, recorder.outermost().replaced)
+        callback = as_outside(callback, recorder.outermost().originals)
     run = HostCode(callback).call(args, kwargs)
     run.declare(structure, avals)
     if recorder is not None and run.traced:

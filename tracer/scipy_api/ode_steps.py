@@ -124,12 +124,9 @@ class Steps:
         return self._rows
 
     def _length(self) -> int:
-        """Room for the attempts of this run and as many again, or as much as an earlier recording found."""
+        """Room for the attempts of this run and as many again."""
         recorder = self.recorder
-        steps = int(recorder.value(to_atom(self.count)))
-        place = len(recorder.capacities)
-        known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
-        length = known if steps < known else 2 * steps + LEAST
+        length = 2 * int(recorder.value(to_atom(self.count))) + LEAST
         recorder.capacities.append(length)
         return length
 

@@ -115,11 +115,8 @@ def _limit(node: Node, lengths: Iterator[int]) -> None:
 
 
 def _length(recorder: Recorder, need: Need) -> int:
-    """Room for the steps of this run: a length that an earlier recording gave, if that is enough."""
-    steps = _most(recorder, need.steps)
-    place = len(recorder.capacities)
-    known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
-    length = known if steps < known else capacity(steps, need.row)
+    """Room for the steps of this run."""
+    length = capacity(_most(recorder, need.steps), need.row)
     recorder.capacities.append(length)
     return length
 

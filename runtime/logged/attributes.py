@@ -14,6 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.refusals import Refusal
 from ...tracer.record.reports import LOG_METHODS
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
@@ -312,7 +313,7 @@ def _of_member(reads: ReadLog, node: Any, obj: Any, name: str) -> Any:
 def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str) -> Any:
     """Of an instance of a class of Python's, or of a library's: those of C, or of what the run has made."""
     if name == "sample" and is_data(kind):
-        raise not_closed(f"`.{name}` of a {kind.__qualname__}, which draws random numbers")
+        raise not_closed(f"`.{name}` of a {kind.__qualname__}", Refusal.CALLS_RANDOM)
     if node is None:
         if kind is types.FunctionType and name not in _OF_FUNCTIONS and name not in obj.__dict__:
             raise not_closed(f"`.{name}` of a function")

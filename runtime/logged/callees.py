@@ -22,7 +22,7 @@ from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
 from ...tracer.ir.refusals import Refusal
 from ..state.libraries import _GENERATORS, LOCAL_TIME, TIME_ZONE, verdict
-from ..state.trust import Trust, impurity, setting_of
+from ..state.trust import IMPURE_BUILTINS, Trust, impurity, setting_of
 from .reads import not_closed
 
 #: builtins whose answer depends on what they are given alone, and that run no code of objects that ``handed`` lets pass
@@ -84,6 +84,11 @@ def is_refused(f: Any) -> bool:
     return name in _OF_CONTEXTS or (name.startswith("set") and setting_of(f) is not None)
 
 
+def reason_of(f: Any) -> Refusal:
+    """The refusal that says why the log does not hold a call of *f*."""
+    return impurity(f) or IMPURE_BUILTINS.get(getattr(f, "__name__", ""), Refusal.LOG_UNSEEN)
+
+
 def loses_traces(f: Any) -> bool:
     """Whether *f*, a function in C, would take a traced value for a plain number."""
     owner = getattr(f, "__self__", None)
@@ -136,13 +141,13 @@ def check_pure(f: Any, trust: Trust, depends: Any, drawn: bool = True) -> None:
     module = getattr(f, "__module__", None)
     if module == "builtins" or (owner is builtins):
         if name in _REFUSED or (owner is builtins and name not in _PURE_BUILTINS):
-            raise not_closed(f"{name}()")
+            raise not_closed(f"{name}()", reason_of(f))
         return
     why = impurity(f)
     if why is Refusal.CALLS_RANDOM and not drawn:  # by a generator of the run's own, whose seed is known
         why = None
     if why is not None:
-        raise not_closed(f"{module}.{name}, {Refusal(why) if not isinstance(why, Refusal) else why.name}")
+        raise not_closed(f"{module}.{name}", why)
     if module == "pathlib" and asks_files(f):
         raise not_closed(f"{getattr(f, '__qualname__', name)}(), which asks for files")
     setting = setting_of(f)

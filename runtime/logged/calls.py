@@ -38,6 +38,7 @@ from .callees import (
     is_refused,
     loses_traces,
     own_answer,
+    reason_of,
     takes_callbacks,
 )
 from .frame import LoggedFrame
@@ -172,7 +173,7 @@ class Calls(KeptResults):
         if f is logging.Logger.isEnabledFor:
             return is_enabled(self, *args, **kwargs)
         if is_refused(f):
-            raise self.refuse(f"{f.__module__}.{f.__name__}()")
+            raise self.refuse(f"{f.__module__}.{f.__name__}()", reason_of(f))
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
@@ -205,7 +206,7 @@ class Calls(KeptResults):
         self._check_seed(f, args, kwargs)
         if id(f) not in self._judged:
             if isinstance(why := impurity(f), Refusal):
-                raise self.refuse(f"{f.__module__}.{f.__name__}, {why.name}")
+                raise self.refuse(f"{f.__module__}.{f.__name__}", why)
             self._judged[id(f)] = f
             if (setting := setting_of(f)) is not None:
                 self.reads.depends(setting)
@@ -244,7 +245,7 @@ class Calls(KeptResults):
         if owner is not None and not isinstance(owner, types.ModuleType | type):
             return self._call_bound(f, owner, args, kwargs)
         if is_refused(f):
-            raise self.refuse(f"{f.__name__}()")
+            raise self.refuse(f"{f.__name__}()", reason_of(f))
         if isinstance(owner, type) and (owner, f.__name__) in CLASS_METHODS:
             return CLASS_METHODS[owner, f.__name__](self, *args, **kwargs)
         ours = own_answer(f)
@@ -295,7 +296,7 @@ class Calls(KeptResults):
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if is_refused(f):
-            raise self.refuse(f"{f.__name__}()")
+            raise self.refuse(f"{f.__name__}()", reason_of(f))
         self.handed(owner, False)
         if f.__name__ not in _OF_DATA or not is_data(type(owner)):
             check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
@@ -300,7 +301,7 @@ def _delattr(run: Any, obj: Any, name: str) -> None:
 
 def _vars(run: Any, obj: Any) -> Any:
     if isinstance(obj, type | types.ModuleType):
-        raise run.refuse("vars() of a class or module")
+        raise run.refuse("vars() of a class or module", Refusal.CALLS_NAMES)
     return run.frame.attr(obj, "__dict__")
 
 

@@ -32,6 +32,7 @@ from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.shape_struct import ShapeDtypeStruct
+from ...tracer.ir.site import user_site
 from ...tracer.record.integers import limit_of
 from ...tracer.record.recorder import current_recorder
 from ...tracer.rules.host_code import HostCode
@@ -43,7 +44,7 @@ from ..state.libraries import ENVIRONMENT, LOCALE
 from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import LENGTH, MAX_CONTENT, Edge, Leaf, StateGraph, StateNode, mark
-from ..state.trust import Trust, hidden_state
+from ..state.trust import Trust, hidden_state, impurity
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
@@ -139,10 +140,10 @@ def is_wrapper(value: Any) -> bool:
     return hasattr(type(value), "_tracegrad_rebuild")
 
 
-def not_closed(what: str) -> NotClosedError:
-    """The error for something that the log does not hold, in the words of a user.  It ends the run of converted code
-    that is under way, whatever becomes of it there (``finally: return``)."""
-    reason, recorder = Refusal.LOG_UNSEEN(what=what), current_recorder()
+def not_closed(what: str, why: Refusal = Refusal.LOG_UNSEEN) -> NotClosedError:
+    """The error for something that the log does not hold, in the words of a user; *why*: the refusal that says it.  It
+    ends the run of converted code that is under way, whatever becomes of it there (``finally: return``)."""
+    reason, recorder = why(what=what, site=user_site()), current_recorder()
     ends = None if recorder is None else recorder.outermost().ends
     error = NotClosedError(reason) if ends is None else ends(reason)
     assert isinstance(error, NotClosedError)
@@ -586,7 +587,10 @@ class ReadLog:
         if kind in _NEVER_CHANGE:
             return Leaf(value, False)
         if top not in ("numpy", "scipy", "statistics") or not plain or self.over:
-            raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+            why = impurity(value) if callable(value) else hidden_state(kind)
+            if why is None:
+                raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
+            raise not_closed(f"`{label}` ({kind.__module__.removesuffix('._generator')}.{kind.__qualname__})", why)
         as_twin = kind.__module__.startswith(_OF_DATA) and not self._as_they_are
         made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
         made.fixed = not as_twin

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
-from ...tracer.ir.refusals import Reason
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.loops.python_ints import in_plain_iterations
 from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.reports import filters
@@ -93,9 +93,9 @@ class Writing:
         """The converted copy of a function of the user's."""
         raise NotImplementedError
 
-    def refuse(self, what: str) -> NotClosedError:
-        """The error for something that is not closed, whatever becomes of it in the function."""
-        return self.refuse_for(not_closed(what).reason)
+    def refuse(self, what: str, why: Refusal = Refusal.LOG_UNSEEN) -> NotClosedError:
+        """The error for something that is not closed, whatever becomes of it in the function; *why*: the refusal."""
+        return self.refuse_for(not_closed(what, why).reason)
 
     def refuse_for(self, reason: Reason) -> NotClosedError:
         """The same, in the words of another part."""

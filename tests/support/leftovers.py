@@ -25,6 +25,7 @@ ROOMS = ("tracer", "codegen", "runtime")
 # modules of these rooms whose objects and functions are the users' own to keep
 _PUBLIC = (
     "runtime.ahead_of_time", "runtime.compiled", "runtime.config", "runtime.declare", "runtime.inspection",
+    "runtime.memo",
     "runtime.profiling", "runtime.report", "runtime.stats", "runtime.transforms", "runtime.wrapper", "tracer.ir.aval",
     "tracer.ir.errors", "tracer.ir.refusals", "tracer.ir.shape_struct", "tracer.ir.site", "tracer.random",
     "tracer.rules", "tracer.control.branches", "tracer.control.scan", "tracer.control.while_loop",

@@ -11,6 +11,7 @@ import __future__
 
 import ast
 import contextlib
+import functools
 import inspect
 import linecache
 import re
@@ -24,6 +25,7 @@ from types import CodeType
 from typing import Any
 
 from .nodes import STORE, ClassDef, Place, constant, function, parameters, place_of
+from .sent_texts import SentLines, known_for
 from .transparent import OWN
 
 _FUTURE = 0
@@ -114,16 +116,31 @@ def found(code: CodeType) -> ProvenSource | str:
     before = None
     for _ in range(2):
         file = _file(code.co_filename)
-        if file is None:
-            return "there is no source"
         if file is before:
             break
-        known = _found(code, file)
-        if known is not None:
+        if file is not None and (known := _found(code, file)) is not None:
             return known
         linecache.checkcache(code.co_filename)  # the lines may be those of an older file
         before = file
-    return "the source gives other code"
+    for sent in known_for(code):
+        known = _found(code, _File(["\n"] * sent.start + [*sent.lines], frozenset(sent.imported)))
+        if known is not None:
+            return known
+    return "there is no source" if before is None else "the source gives other code"
+
+
+@functools.lru_cache(maxsize=1024)
+def lines_of(code: CodeType, path: str) -> SentLines | None:
+    """The lines in which the source of *code* may be found elsewhere; *path*: its file, which equal codes may not
+    share."""
+    file, known = _file(path), known_for(code)
+    if file is None:
+        return known[0] if known else None
+    start, end = _statement(code, file.lines)
+    parts = [*parts_of(code)]
+    names = {text for p in parts for text in (*p.co_names, *p.co_varnames)}
+    functions = [(p.co_name, p.co_firstlineno) for p in parts if p.co_name not in _COMPREHENSIONS]
+    return SentLines(start, tuple(file.lines[start:end]), tuple(sorted(file.imported & names)), tuple(functions))
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:
@@ -224,12 +241,12 @@ def _class_of(qualname: str) -> str | None:
 # ---- parsing
 
 
-def _nearby(code: CodeType, file: _File) -> list[Any]:
-    """The function, parsed from its own lines, or from those of the statement around it; none where that is not so
-    easy."""
-    start, lines = code.co_firstlineno - 1, file.lines
+def _statement(code: CodeType, lines: Sequence[str]) -> tuple[int, int]:
+    """The lines (from, up to) of the function, or of the statement around it, as far as that is easily told; none where
+    there are none."""
+    start = code.co_firstlineno - 1
     if not 0 <= start < len(lines):
-        return []
+        return 0, 0
     last = max((end for part in parts_of(code) for _, end, _, _ in part.co_positions() if end), default=0)
     if code.co_name == "<lambda>":
         while start and not _begins(lines[start]):
@@ -238,6 +255,17 @@ def _nearby(code: CodeType, file: _File) -> list[Any]:
     end = max(last, start + 1)
     while end < len(lines) and (_margin(lines[end]) > margin or not _begins(lines[end].lstrip())):
         end += 1
+    return start, end
+
+
+def _nearby(code: CodeType, file: _File) -> list[Any]:
+    """The function, parsed from its own lines, or from those of the statement around it; none where that is not so
+    easy."""
+    lines = file.lines
+    start, end = _statement(code, lines)
+    if start == end:
+        return []
+    margin = _margin(lines[start])
     if code.co_name == "<lambda>" and file.lambdas[0] == (start, end):
         return file.lambdas[1].get(code.co_firstlineno, [])
     text = "".join(lines[start:end])

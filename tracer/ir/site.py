@@ -133,6 +133,11 @@ def _is_standard(file: str) -> bool:
     return f"{_INSTALLED}numba{os.sep}" in file or (file.startswith(_STANDARD) and _INSTALLED not in file)
 
 
+def is_installed(file: str) -> bool:
+    """Whether a source file is of a library: of any, or of Python's."""
+    return is_internal(file) or file.startswith(_STANDARD) or _INSTALLED in file or "dist-packages" in file
+
+
 def warn_at_site(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the user's line; once for each line, as Python's settings have it."""
     frame, level = sys._getframe(1), 2

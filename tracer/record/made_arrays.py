@@ -240,8 +240,8 @@ def made_by(array: Any, frame: FrameType) -> Any:
 
 
 def all_made(found: Any, frame: FrameType) -> Any:
-    """What code in *frame* has *found*, by a call of code that is not seen, say: as ``made_by``, the array, or those of
-    a list or tuple, where nothing else has it, or shows its memory."""
+    """The value that code in *frame* has *found*, by a call of code that is not seen, say.  As ``made_by``, the array,
+    or those of a list or tuple, where nothing else has it, or shows its memory."""
     kind = type(found)
     if kind in _ARRAYS:
         return _made_alone(found, frame)

@@ -20,7 +20,7 @@ from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.tracebacks import for_users, shorten
 from .ahead_of_time import AheadOfTime
 from .declare import check_function, positions, refuse_arguments, shifted_positions, static_positions
-from .memo import OWNERS, memo_of
+from .memo import OWNERS
 from .mode import GRAD, MISS, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats, short_name
 from .stored.first_call import HOST_TARGETS, First, FirstCalls
@@ -81,7 +81,6 @@ class CompiledFunction(Wrapper, AheadOfTime, Generic[P, R]):
         check_function(fn, target)
         functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
-        memo_of(fn)  # with which its lines are sent, where it is sent
         self._fn = fn
         self._argnums = positions(argnums)
         self._has_aux = has_aux

@@ -13,35 +13,33 @@ MEMO = "__tracegrad_transforms__"  # the attribute of the function; not one of t
 OWNERS: list[type] = [types.FunctionType, functools.partial]  # classes of functions that have it
 
 
-class _Memo(dict[Any, Any]):
-    """The things kept on the function *owner*, by their keys: no other function's, and none of another process, to
-    which the lines of the functions go that the owner reaches: a function that has a memo may be sent as code."""
+class LinesOf:
+    """The lines of the functions that *fn* reaches, and its own, which are pickled where it is sent as code."""
 
-    def __init__(self, owner: Callable[..., Any] | None, lines: Any = ()) -> None:
-        super().__init__()
-        self.owner, self._lines = owner, lines  # those that have come with it
+    def __init__(self, fn: Any, came: Any = ()) -> None:
+        self._fn, self._came = fn, came  # those that have come here with it
 
     def __reduce__(self) -> Any:
-        if self.owner is None:
-            return _received, (self._lines,)
-        return _received, (imported_to_stay("..tracer.convert.sending", __package__).lines_for(self.owner),)
+        if self._fn is None:
+            return _received, (self._came,)
+        return _received, (imported_to_stay("..tracer.convert.sending", __package__).lines_for(self._fn),)
 
 
-def _received(lines: Any) -> _Memo:
+def _received(lines: Any) -> LinesOf:
     imported_to_stay("..tracer.convert.sent_texts", __package__).keep(lines)
-    return _Memo(None, lines)
+    return LinesOf(None, lines)
 
 
-def memo_of(fn: Callable[..., Any]) -> _Memo | None:
-    """The memo of *fn*, where it can have one of its own."""
-    if not isinstance(fn, tuple(OWNERS)):
-        return None
-    found = fn.__dict__.get(MEMO)
-    if found is not None and found.owner is not fn and getattr(found.owner, "__dict__", None) is fn.__dict__:
-        return None  # a copy has the attributes of its function
-    if found is None or found.owner is not fn:  # functools.wraps has copied it
-        found = fn.__dict__[MEMO] = _Memo(fn)
-    return found
+class _Memo(dict[Any, Any]):
+    """The things kept on the function *owner*, by their keys: no other function's, and none of another process, to
+    which its *lines* go."""
+
+    def __init__(self, owner: Callable[..., Any] | None, lines: LinesOf | None = None) -> None:
+        super().__init__()
+        self.owner, self._lines = owner, lines or LinesOf(owner)
+
+    def __reduce__(self) -> Any:
+        return _Memo, (None, self._lines)
 
 
 def kept(fn: Callable[..., Any], key: Any, make: Callable[[], Any]) -> Any:
@@ -53,6 +51,11 @@ def kept(fn: Callable[..., Any], key: Any, make: Callable[[], Any]) -> Any:
     except (AttributeError, KeyError, TypeError):
         pass
     made = make()
-    if (memo := memo_of(fn)) is not None:
-        memo[key] = made
+    if isinstance(fn, tuple(OWNERS)):
+        found = fn.__dict__.get(MEMO)
+        if found is not None and getattr(found.owner, "__dict__", None) is fn.__dict__:  # of which *fn* is a copy
+            return made
+        if found is None or found.owner is not fn:  # functools.wraps has copied it
+            found = fn.__dict__[MEMO] = _Memo(fn)
+        found[key] = made
     return made

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
+from .memo import LinesOf
+
 P = ParamSpec("P")  # the parameters of a function
 R = TypeVar("R")  # its result
 _SELF = TypeVar("_SELF", bound="Wrapper")
@@ -65,7 +67,8 @@ class Wrapper:
     @property
     def _tracegrad_sent(self) -> FunctionType:
         """Another one, which has the parts of this wrapper as its defaults."""
-        return self._tracegrad_function(_sent, self.__wrapped__, self._tracegrad_settings())
+        fn = self.__wrapped__
+        return self._tracegrad_function(_sent, fn, self._tracegrad_settings(), LinesOf(fn))
 
     def _tracegrad_function(self, like: Callable[..., None], *parts: Any) -> FunctionType:
         kept = self.__dict__.setdefault("_tracegrad_functions", {})
@@ -78,11 +81,11 @@ class Wrapper:
 
     def _tracegrad_parts(self) -> Any:
         """As ``__reduce__``, for what has no name of its own."""
-        return begun, (type(self), None), (self.__wrapped__, self._tracegrad_settings())
+        return begun, (type(self), None), (self.__wrapped__, self._tracegrad_settings(), LinesOf(self.__wrapped__))
 
     def __setstate__(self, state: Any) -> None:
         if "__wrapped__" not in self.__dict__:  # else it was found by its name
-            fn, settings = (state.__defaults__ or ()) if isinstance(state, FunctionType) else state
+            fn, settings, *_ = (state.__defaults__ or ()) if isinstance(state, FunctionType) else state
             self.__init__(fn, *settings)  # type: ignore[misc]
 
 
@@ -107,7 +110,7 @@ def _place() -> None:
     """It stands where a wrapper does."""
 
 
-def _sent(fn: Any, settings: Any) -> None:
+def _sent(fn: Any, settings: Any, lines: Any) -> None:
     """Its defaults are the parts of a wrapper."""
 
 

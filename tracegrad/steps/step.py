@@ -18,7 +18,6 @@ from typing import Any, Generic, Protocol, overload
 from ..nn.module import Module
 from ..runtime.config import config
 from ..runtime.launch.binding import argument_records, bind_graph
-from ..runtime.memo import memo_of
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.notebook import function_html
 from ..runtime.paths.dispatcher import Dispatcher
@@ -52,7 +51,6 @@ class CompiledStep(Wrapper, Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
-        memo_of(fn)  # with which its lines are sent, where it is sent
         self._fn, self._static = fn, static
         self.stats = Stats(short_name(fn)) if stats is None else stats
         self._dispatcher = StepDispatcher(fn, static, self.stats)

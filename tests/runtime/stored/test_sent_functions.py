@@ -686,6 +686,7 @@ def test_workers_of_joblib_record_once(tmp_path, tasks):
             return np.sum((p[0] - data) ** 2 * np.exp(-p[1]))
 
         f = compile_grad(loss)
+        autograd.grad(loss)  # which is sent with its lines from now on
 
         def task(k):
             values = [f(np.array([0.1 * k, 0.2])) for _ in range(4)]

@@ -50,9 +50,7 @@ class Given:
     def _build(self, value: Any, spec: Any, start: int, name: str, place: str) -> Any:
         if spec.kind == _KINDS.LEAF:
             return unwrap(self.leaves[start])
-        if spec.kind == _KINDS.NONE:
-            return value
-        if id(value) in self.places and spec.num_leaves == 0 and isinstance(value, tuple):
+        if spec.kind == _KINDS.NONE or (isinstance(value, tuple) and spec.num_leaves == 0):
             return value  # one object for all that have nothing in them
         if id(value) in self.places:
             raise not_closed(f"`{name}`, which is among the arguments twice")

@@ -120,6 +120,7 @@ class LoggedStep(Logged):
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
         recorder = recorder_of_tensors()
         recorder.plain_loops, recorder.uncounted = self.plain_loops, self.uncounted
+        recorder.trusts, recorder.rows_apart = self.trusts, self.rows_apart
         place = device("cuda", current_device()) if there else CPU
         if there:
             recorder.backend = require_cuda("a step on the device")
@@ -174,11 +175,12 @@ class LoggedStep(Logged):
             with warnings_refused(run.refuse):
                 out = run.call(self.fn, *given.args, **given.kwargs)
             derive(capture, out)
-        except Retry as error:
-            raise by_labels(error, labels) from None
-        except Exception:
-            integers.raised()
-            raise
+        except (Retry, Exception) as error:
+            again = self.again(recorder, error)
+            if again is None:
+                integers.raised()
+                raise
+            raise by_labels(again, labels) from (None if again is error else error)
         check(run, recorder, out, labels)
         integers.refuse()
         run.check_ways()

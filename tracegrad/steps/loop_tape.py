@@ -221,6 +221,8 @@ class LoopTape(LoopRows):
         ends += [(whole, value) for whole, value, _ in stacks if value._requires]
         try:
             made = [LoopEnd(t, value._node) for t, value in ends if value._node is not None]
+            if made and iteration.taken is not None:  # a derivative of it needs room for iterations that nobody knows
+                raise UntapedError
             connect(self.capture, self._first(taped), taped, made)
         except UntapedError:
             in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)

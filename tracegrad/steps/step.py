@@ -125,7 +125,7 @@ class StepDispatcher(Dispatcher):
             return MISS
         if self.logged is None:
             self.logged = import_module(".logged_step", __package__).LoggedStep(self.fn)  # not all calls need it
-        found = self.logged.record(call, endpoint.mode, None, () if known else None)
+        found = self.logged.record(call, endpoint.mode, None, () if known else None, 0, self.stats.retried)
         if type(found) is Options:
             return found
         if found is None and self.logged.settles:

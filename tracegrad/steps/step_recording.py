@@ -385,7 +385,7 @@ def restore_streams(saved: list[tuple[Any, Any]]) -> None:
 def recorder_of_tensors() -> Recorder:
     """A recorder for a run of eager code."""
     recorder = Recorder()
-    recorder.rolls = recorder.of_tensors = True
+    recorder.rolls = recorder.of_tensors = recorder.repeatable = True
     recorder.call_method = call_method
     return recorder
 

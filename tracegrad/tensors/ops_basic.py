@@ -400,7 +400,7 @@ def _held(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def is_complex(value: Any) -> bool:
     """Whether *value* is a tensor, or an array, of complex numbers."""
-    return getattr(getattr(value, "dtype", None), "kind", "") == "c"
+    return type(value) is not TracedInt and getattr(getattr(value, "dtype", None), "kind", "") == "c"
 
 
 def no_order(name: str) -> NotImplementedError:

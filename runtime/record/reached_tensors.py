@@ -18,12 +18,12 @@ def reaches_tensors(fn: Any, objects: Iterable[Any]) -> bool:
     """Whether *fn*, which has these *objects* among its arguments, may come to tensors outside."""
     names: set[str] = set()
     while True:  # until the code that is found names no other attributes
-        before, found = len(names), _Search(names).finds([fn, *objects])
+        before, found = len(names), _TensorSearch(names).finds([fn, *objects])
         if found or len(names) == before:
             return found
 
 
-class _Search:
+class _TensorSearch:
     """One way through what is reached; *names*: those of the attributes that code asks for, which it adds to."""
 
     def __init__(self, names: set[str]) -> None:

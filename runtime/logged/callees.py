@@ -68,7 +68,8 @@ _THROUGH_PROTOCOLS = frozenset(
     "abs divmod pow round sum min max any all callable isinstance issubclass len hasattr getattr type bool complex "
     "float int".split()
 )
-_ROUNDINGS = (math.floor, math.ceil, math.trunc)  # which ask for an integer, as `round` does
+#: functions of ``math`` that ask for an integer, as `round` does, or that multiply and add whatever they are given
+_BY_OPERATORS = (math.floor, math.ceil, math.trunc, math.prod, getattr(math, "sumprod", math.prod))
 _REFUSED_IDS = frozenset(id(getattr(builtins, name)) for name in _REFUSED if hasattr(builtins, name))
 
 
@@ -99,7 +100,7 @@ def loses_traces(f: Any) -> bool:
     module = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(f, "__module__", None) or ""
     if module.partition(".")[0] in ("numpy", "scipy", "operator", "_operator", "itertools", "functools", "_functools"):
         return False
-    return not (f in _ROUNDINGS or (owner is builtins and f.__name__ in _THROUGH_PROTOCOLS))
+    return not (f in _BY_OPERATORS or (owner is builtins and f.__name__ in _THROUGH_PROTOCOLS))
 
 
 def takes_callbacks(f: Any) -> bool:

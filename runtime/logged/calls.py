@@ -27,6 +27,7 @@ from ..state.state_graph import StateNode
 from ..state.trust import impurity, setting_of
 from ..state.values import is_leaf
 from .attributes import found_in, load, load_plainly
+from .by_class import call_by_class, is_by_class
 from .callees import (
     C_FUNCTIONS,
     PURE_METHODS,
@@ -177,6 +178,8 @@ class Calls(KeptResults):
         ours = own_answer(f)
         if ours is not None:
             return self._call_own(ours, f, args, kwargs)
+        if args and is_by_class(f):
+            return call_by_class(self, f, HANDLERS[id(type)](self, args[0]), args, kwargs)
         if is_decorator(f) and not is_traced([*args, *kwargs.values()]):
             return f(*args, **kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):

@@ -23,6 +23,7 @@ from ...tracer.ir.errors import (
     OnlyPythonError,
     OutOfMemoryError,
     TracegradError,
+    UnsupportedError,
     unrecordable,
 )
 from ...tracer.ir.gc_pause import fewer_collections
@@ -177,6 +178,8 @@ class Logged:
                 self.ended = f"it raised {_told(error)}"
                 return None
             except Exception as error:  # a run of Python's meets it, too, and may know what to do
+                if isinstance(error, UnsupportedError) and error.final:
+                    raise
                 if tried := self._numbers_as_they_are(tried):
                     note = _AS_THEY_ARE
                     continue

@@ -70,9 +70,12 @@ class UnrecordableError(TracegradError):
 
 
 class UnsupportedError(UnrecordableError, TypeError):
-    """An operation that has no recorded form: naming it beats a value without a gradient."""
+    """An operation that has no recorded form: naming it beats a value without a gradient.  *final*: it has none in any
+    other run, either."""
 
     __module__ = "tracegrad"
+
+    final = False
 
 
 class OnlyPythonError(UnsupportedError):

@@ -695,10 +695,12 @@ class Recorder(Builder):
             graph = prune_loops(graph, lambda body: body)
             used = _read(graph)
         if self._reads_rows(used):
-            raise UnsupportedError.here(
+            error = UnsupportedError.here(
                 "a value of one row of the batch was kept by the function given to vmap, in a list, an attribute or a "
                 "global, and is read outside of it: return it from the function"
             )
+            error.final = True
+            raise error
         graph.consts = [c for c in self.consts if c[0] in used]
         return graph
 

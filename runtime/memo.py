@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tracer.ir.gc_pause import imported_to_stay
+from ..tracer.ir.site import OWN
 
 MEMO = "__tracegrad_transforms__"  # the attribute of the function; not one of the user's
 OWNERS: list[type] = [types.FunctionType, functools.partial]  # classes of functions that have it
@@ -51,10 +52,9 @@ def kept(fn: Callable[..., Any], key: Any, make: Callable[[], Any]) -> Any:
     except (AttributeError, KeyError, TypeError):
         pass
     made = make()
-    if isinstance(fn, tuple(OWNERS)):
+    is_copy = type(fn) is types.FunctionType and OWN in fn.__code__.co_freevars  # whose attributes are the user's own
+    if isinstance(fn, tuple(OWNERS)) and not is_copy:
         found = fn.__dict__.get(MEMO)
-        if found is not None and getattr(found.owner, "__dict__", None) is fn.__dict__:  # of which *fn* is a copy
-            return made
         if found is None or found.owner is not fn:  # functools.wraps has copied it
             found = fn.__dict__[MEMO] = _Memo(fn)
         found[key] = made

@@ -29,9 +29,8 @@ from itertools import repeat
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from ..ir.site import OWN
 from .patterns import Patterns
-
-OWN = "_tg_"  # begins all names that a copy adds to the user's
 
 _UNBOUND = "cannot access free variable '%s' where it is not associated with a value in enclosing scope"
 

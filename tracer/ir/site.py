@@ -26,6 +26,7 @@ class Site(NamedTuple):
         return f'File "{self.file}", line {self.line}, in {self.function}'
 
 
+OWN = "_tg_"  # begins all names that a converted copy adds to the user's
 _ADJOINT = " (adjoint)"
 _adjoint_sites: dict[int, tuple[Site, Site]] = {}  # by id of a site, which is kept, too
 

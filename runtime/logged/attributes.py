@@ -182,10 +182,10 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
 
 def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str, deleted: bool = False) -> Any:
     if node is not None and not deleted:
-        if node.kind not in ("instance", "pinned", "argument"):
-            raise not_closed(f"`.{name}`, which is absent")
-        if node.kind != "argument":
+        if node.kind in ("instance", "pinned"):
             reads.note_absent(node, name)
+        elif node.kind != "argument":
+            reads.read(node, "noattr", name, None, f"{node.label}.{name}")
     base, hook = found_in(kind, "__getattr__")
     if base is None and deleted:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=obj)
@@ -347,6 +347,9 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         if name not in obj.__dict__ and not hasattr(kind, name):
             reads.read(node, "noattr", name, None, f"{node.label}.{name}")
             return getattr(obj, name)  # raises
+    if kind is functools.partial and name not in obj.__dict__ and not hasattr(kind, name):
+        reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+        return getattr(obj, name)  # raises
     if kind in (types.FunctionType, functools.partial) and name in obj.__dict__:
         return reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
     if kind is types.MethodType and not hasattr(kind, name):

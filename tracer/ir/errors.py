@@ -83,7 +83,7 @@ class OnlyPythonError(UnsupportedError):
 
     __module__ = "tracegrad"
 
-    done = True
+    done, final = True, True
 
     def __reduce__(self) -> Any:
         return UnsupportedError, self.args

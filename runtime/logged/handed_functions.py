@@ -1,0 +1,174 @@
+"""Functions of the user's for code that is not converted: as their copies, which such code calls.
+
+Functions of ours over functions of the user's (``checkpoint(f)``, ``primitive(f)``, ``grad(f)``) are made again over
+the copies.  Classes whose methods code of ours calls, and objects that stand for functions, are handed over by their
+methods."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from ...tracer.control.jitted import python_of
+from ...tracer.record.recorder import Recorder
+from ...tracer.rules.host_code import HostCode
+from ..state.pins import MISSING
+from .attributes import found_in, load
+from .machine_code import call_jitted
+from .reads import ReadLog, is_wrapper
+from .writing import Writing
+
+OURS = "tracegrad."
+_OF_EVENTS = ("terminal", "direction")  # attributes of a function that SciPy reads
+
+
+class HandedFunctions(Writing):
+    """The part of a run that hands functions to libraries."""
+
+    def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
+        super().__init__(reads, recorder)
+        self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
+        self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
+        self._callee = ""  # the module of the function that is given something
+        self._first: Any = None  # what that function is given first, which is what it calls
+        self._passed_on: set[int] = set()  # ids of what it passes on to a function of the user's
+        self._within_args = False  # whether that is looked at which is in one of these
+
+    def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
+        """*value* for code that is not seen."""
+        raise NotImplementedError
+
+    def handed_function(self, value: Any, kind: type, callbacks: bool) -> Any:
+        """A function for code that is not seen; where that is no code that calls it (*callbacks*), only one that is no
+        function of the user's.  NotImplemented where *value* is none."""
+        found: Any = NotImplemented
+        if kind is types.FunctionType:
+            if self.reads.trust.owns(value) and not self.holds_users(value):
+                return value
+            found = functools.partial(self._callback, value)
+        elif kind is types.MethodType:
+            if self.reads.trust.cls(type(value.__self__)) and self.reads.node_of(value.__self__) is None:
+                return value
+            if type(value.__func__) is not types.FunctionType:
+                raise self.refuse("a method that is handed to a library")
+            found = functools.partial(self._method, value)
+        elif is_wrapper(value):
+            found = functools.partial(self.rewrapped, value)
+        elif not isinstance(value, type) and (source := python_of(value)) is not None:
+            found = functools.partial(self._jitted, value, source)
+        if found is not NotImplemented and not callbacks:
+            raise self.refuse("a function that is handed to a library")
+        return found if found is NotImplemented else found()
+
+    def _method(self, value: types.MethodType) -> Any:
+        return types.MethodType(self._callback(value.__func__), value.__self__)  # type: ignore[arg-type]
+
+    def _jitted(self, value: Any, source: types.FunctionType) -> Any:
+        call = functools.partial(call_jitted, self, value, source)
+        return functools.update_wrapper(lambda *args, **kwargs: call(args, kwargs), value)
+
+    def _callback(self, fn: types.FunctionType) -> Any:
+        """The copy of a function of the user's, for a library that calls it, and may look at attributes of it."""
+        node = self.reads.node_of(fn)
+        for name in _OF_EVENTS if node is not None and self._callee.startswith("scipy") else ():
+            assert node is not None
+            if self.written(fn, name) is not MISSING:
+                raise self.refuse(f"a function whose `.{name}` the run has changed, which is handed to a library")
+            if name in fn.__dict__:  # which the library gets as it is
+                label = f"{node.label}.{name}"
+                self.reads.also(node, "attr", name, name, *self.reads.visit(fn.__dict__[name], label))
+            else:
+                self.reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+        return self.copy_of(fn, handed=True)
+
+    def stands_for_function(self, value: Any, kind: type) -> bool:
+        """Whether an object of the user's class *kind* is handed over as a function."""
+        if self._callee.startswith("scipy.") and not self._within_args and id(value) not in self._passed_on:
+            known = not any(hasattr(value, name) for name in _OF_EVENTS)
+        else:
+            known = self._callee.startswith(OURS) and value is self._first
+        base, raw = found_in(kind, "__call__")
+        return known and base is not None and not self.reads.library(base) and type(raw) is types.FunctionType
+
+    def called(self, value: Any) -> Any:
+        """An object of the user's that stands for a function: the method that is called."""
+        base, raw = found_in(type(value), "__call__")
+        if base is None or type(raw) is not types.FunctionType:
+            raise self.refuse(f"a call of an object of the class {type(value).__qualname__}")
+        self.reads.read_class(base, "__call__", raw)
+        return types.MethodType(self.copy_of(raw, handed=True), value)
+
+    def is_ours(self, f: types.FunctionType) -> bool:
+        """Whether *f* is a function of ours over functions of the user's (``checkpoint(f)``)."""
+        ours = str(f.__globals__.get("__name__")).startswith(OURS) and self.reads.trust.owns(f)
+        return ours and (id(f) in self._rewrapped or self.holds_users(f))
+
+    def rewrapped(self, value: Any) -> Any:
+        """A function of ours over another one, as the same one over its copy."""
+        known = self._rewrapped.get(id(value))
+        if known is None and type(value) is types.FunctionType:
+            return self._with_cells(value)
+        if known is None:
+            inner = value.__wrapped__
+            node = self.reads.node_of(value)
+            if node is not None:
+                inner = self.reads.read(node, "const", "__wrapped__", inner, node.label)
+            known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self._to_ours(inner, inner))
+        return known[1]
+
+    def _to_ours(self, value: Any, called: Any = None) -> Any:
+        """*value* for a function of ours, which calls it if it is *called*."""
+        around = self._callee, self._first, self._passed_on, self._within_args
+        self._callee, self._first, self._passed_on, self._within_args = OURS, called, set(), False
+        try:
+            return self.handed(value, True)
+        finally:
+            self._callee, self._first, self._passed_on, self._within_args = around
+
+    def over_copies(self, cls: Any) -> Any:
+        """A class of the user's, for code of ours that calls methods of it: what has the copies of these methods."""
+        known = self._rewrapped.get(id(cls))
+        if known is None:
+            methods = {name: self.handed(load(self, cls, name), True) for name in cls._tracegrad_helpers}
+            known = self._rewrapped[id(cls)] = cls, types.SimpleNamespace(__name__=cls.__name__, **methods)
+        return known[1]
+
+    def _with_cells(self, f: types.FunctionType) -> types.FunctionType:
+        node, cells = self.reads.node_of(f), [types.CellType() for _ in f.__closure__ or ()]
+        made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, tuple(cells))
+        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+        made.__dict__.update(f.__dict__)
+        self._rewrapped[id(f)], self._rewrapped[id(made)] = (f, made), (made, made)
+        before, self._copies = self._copies, []  # ours keeps what it closes over, and does not change it
+        for name, cell, own in zip(f.__code__.co_freevars, f.__closure__ or (), cells, strict=True):
+            value = cell.cell_contents
+            if node is not None:
+                value = self.reads.read(node, "cell", cell, value, f"closure {name}")
+            own.cell_contents = self._to_ours(value)
+        self._copies = before
+        return made
+
+    def holds_users(self, f: types.FunctionType) -> bool:
+        """Whether a library's function is a wrapper around something of the user's."""
+        return any(self._is_around(cell, {id(f)}) for cell in f.__closure__ or ())
+
+    def _is_around(self, value: Any, seen: set[int]) -> bool:
+        """Whether something of the user's is *value*, or in it.  *seen*: ids of what was looked at."""
+        if type(value) is types.CellType:
+            try:
+                value = value.cell_contents
+            except ValueError:
+                return True
+        kind, seen_before = type(value), id(value) in seen
+        seen.add(id(value))
+        if seen_before or isinstance(value, type) or "cython_function" in kind.__name__:
+            return False
+        if kind is types.MethodType:
+            return self._is_around(value.__func__, seen)
+        if kind is types.FunctionType:
+            within = value.__closure__ or ()
+            return not self.reads.trust.owns(value) or any(self._is_around(cell, seen) for cell in within)
+        if kind in (list, dict) or issubclass(kind, tuple):  # of rules
+            return any(self._is_around(x, seen) for x in (value.values() if kind is dict else value))
+        return kind is HostCode or not self.reads.trust.cls(kind)

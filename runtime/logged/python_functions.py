@@ -99,9 +99,12 @@ def _isinstance(run: Any, obj: Any, classes: Any) -> bool:
 def _asks_members(run: Any, obj: Any, protocol: Any) -> None:
     """Read what decides whether *obj* has all that a protocol asks for."""
     kind = type(obj)
-    if kind in STAND_INS or run.writes.get(id(obj)) is not None:
+    if kind in PLAIN and kind not in STAND_INS:
+        return
+    by_class = run.reads.library(kind) and dict_of(obj) is None
+    if kind in STAND_INS or (run.reads.library(kind) and not by_class) or run.writes.get(id(obj)) is not None:
         raise run.refuse("isinstance() of a class that answers by itself")
-    if kind in PLAIN or run.reads.library(kind):
+    if by_class:
         return
     run.reads.pin(kind)
     for name in typing._get_protocol_attrs(protocol):  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import user_frame
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects
@@ -55,7 +56,7 @@ class Handing(HandedFunctions):
         kind = type(value)
         if kind in PLAIN:
             if kind is str and is_moment(value):
-                raise self.refuse("a text that is a clock to NumPy")
+                raise self.refuse("a text that is a clock to NumPy", Refusal.CALLS_CLOCK)
             return value
         if kind is TextOfValues:
             raise self.refuse("a text that is made of values")

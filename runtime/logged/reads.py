@@ -584,7 +584,7 @@ class ReadLog:
             return self._data(value, label)
         store, top = dict_of(value), kind.__module__.partition(".")[0]
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
-        if kind in _NEVER_CHANGE:
+        if kind in _NEVER_CHANGE or hasattr(kind, "n_sequence_fields"):  # sys.float_info
             return Leaf(value, False)
         if top not in ("numpy", "scipy", "statistics") or not plain or self.over:
             why = impurity(value) if callable(value) else hidden_state(kind)

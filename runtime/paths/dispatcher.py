@@ -24,6 +24,7 @@ from importlib import import_module
 from typing import Any
 
 from ...codegen.cpu.program import Program
+from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.ir import forks
 from ...tracer.ir.errors import DeviceError, OnlyPythonError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
@@ -518,6 +519,8 @@ class FunctionDispatcher(Dispatcher):
             return by_value({})
         if reaches_tensors(self.fn, call.objects):
             return self._meets_tensors(endpoint, call)
+        if endpoint.mode.kind == VALUE and call.device is None and self._is_unseen():
+            return self._plainly(endpoint, call, Live(listed(self.unseen(call)), plain=True))
         live = None
         self.stats.traces += 1
         try:
@@ -530,6 +533,11 @@ class FunctionDispatcher(Dispatcher):
             return self._plainly(endpoint, call, live)
         self.stats.note(reason or endpoint.integers.reason(call))
         return self._not_kept(endpoint, call, recording, self.unseen(call))
+
+    def _is_unseen(self) -> bool:
+        """Whether the function's own code has no source: then values are what plain Python gives."""
+        code = getattr(self.fn, "__code__", None)
+        return code is not None and not is_own(self.fn) and isinstance(convert(code), NotConverted)
 
     def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
         """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""

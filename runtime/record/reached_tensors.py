@@ -4,10 +4,11 @@ call, that has to be known before the run begins (a run that is logged ends wher
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from ...tracer.bytecode.records import dict_of
 from ..state.trust import Trust
 from ..tensor_library import TENSORS
 
@@ -61,10 +62,12 @@ class _TensorSearch:
         if self._trust.cls(kind):
             return ()
         methods = [part for base in kind.__mro__ if not self._trust.cls(base) for part in self._named(vars(base))]
-        return [*methods, *self._named(getattr(value, "__dict__", {}))]
+        return [*methods, *self._named(dict_of(value) or {})]
 
     def _named(self, parts: Any) -> Iterator[Any]:
         """The *parts* of a class, a module or an object that code asks for, or that Python itself calls."""
+        if not isinstance(parts, Mapping):  # a ``__dict__`` of its own kind
+            return
         for name, part in list(parts.items()):
             if name in self._names or (name.startswith("__") and type(part) is types.FunctionType):
                 yield getattr(part, "__func__", None) or getattr(part, "fget", None) or part

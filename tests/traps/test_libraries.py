@@ -154,7 +154,7 @@ def test_compiled_parts_of_an_installed_package_are_not_trusted():
     follows(
         lambda x: np.sum(x) * (2.0 if torch.get_default_dtype() == torch.float32 else 1.0),
         lambda: torch.set_default_dtype(torch.float64 if before == torch.float32 else torch.float32),
-        live="compiled code", undo=lambda: torch.set_default_dtype(before),
+        live="which is compiled", undo=lambda: torch.set_default_dtype(before),
     )  # fmt: skip
 
 
@@ -467,7 +467,7 @@ HIDDEN = {
     ),
     "a compiled module that no one knows": (
         lambda x: np.sum(x) * csv.field_size_limit(),
-        lambda: csv.field_size_limit(1000), lambda: csv.field_size_limit(131072), "compiled code",
+        lambda: csv.field_size_limit(1000), lambda: csv.field_size_limit(131072), "which is compiled",
     ),
 }  # fmt: skip
 

@@ -79,6 +79,11 @@ class FunctionNode(TapeNode):
     function: Any
     ctx: FunctionCtx
 
+    @property
+    def logged(self) -> bool:  # type: ignore[override]
+        """Whether what runs are the copies of a run."""
+        return hasattr(self.function, "_tracegrad_of")
+
     def custom_vjp(self, cts: Sequence[Tensor | None], create_graph: bool) -> list[Tensor | None]:
         """The user's backward: a cotangent for each operand."""
         ctx = self.ctx
@@ -114,7 +119,8 @@ class FunctionNode(TapeNode):
 _node_classes: weakref.WeakKeyDictionary[type, type[FunctionNode]] = weakref.WeakKeyDictionary()
 
 
-def _node_class(cls: type) -> type[FunctionNode]:
+def _node_class(cls: Any) -> type[FunctionNode]:
+    cls = getattr(cls, "_tracegrad_of", cls)  # in a run that is logged: the user's class
     found = _node_classes.get(cls)
     if found is None:
         label = f"{cls.__name__}Backward"

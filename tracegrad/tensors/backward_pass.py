@@ -61,7 +61,7 @@ def run(
     if capture is not None and not since:
         capture.check_history(nodes)
     walk = _Backward(nodes, wanted, accumulate, create_graph)
-    if capture is not None and not all(node.plain for node in nodes):
+    if capture is not None and not all(node.plain or node.logged for node in nodes):
         raise capture.log.refuse("a backward that runs derivatives of the user's own")
     grad_before = STATE.grad
     STATE.grad = create_graph

@@ -64,6 +64,7 @@ class TapeNode:
     op: EagerOp | None
     label = "Node"  # the name that grad_fn shows; each operation has a class of its own
     plain = True  # its derivative is op.vjp, so that it can be part of a compiled backward
+    logged = False  # else: its derivative is code of the user's that the log of a run sees
     freed = False
     tensor_hooks: dict[int, OrderedDict[int, Any]] | None = None  # of the results, by position
     retained: dict[int, Any] | None = None  # weak references to results whose .grad is kept

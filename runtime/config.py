@@ -70,8 +70,7 @@ class Config:
     are, too; ``disk_answers``: calls of one kind that these answer before one is recorded, which verifies them;
     ``cache_dir``: where (empty: the user's directory for caches); ``cache_size``: the bytes of all its files.
     ``log``: topics that are told on standard error, with commas; ``perf_map``: whether ``perf`` is told the names of
-    kernels; ``log_reads``: whether functions run as converted copies that log what they read; where that log is not
-    closed, or this is False, their code is analysed."""
+    kernels."""
 
     def __init__(self) -> None:
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
@@ -94,7 +93,6 @@ class Config:
         self.cache_size = _number("CACHE_SIZE", 1 << 30)
         self.log = topics(os.environ.get("TRACEGRAD_LOG", ""), "TRACEGRAD_LOG")
         self.perf_map = bool(_number("PERF_MAP", 0))
-        self.log_reads = bool(_number("LOG_READS", 1))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Config.__annotations__:
@@ -133,7 +131,6 @@ class Config:
     cache_size: int
     log: str
     perf_map: bool
-    log_reads: bool
 
 
 config = Config()

@@ -46,12 +46,6 @@ def kernel():
 
 
 @pytest.fixture
-def analysed(monkeypatch):
-    """Functions are analysed and recorded twice, as those are whose log is not closed: for tests of that machinery."""
-    monkeypatch.setattr(config, "log_reads", False)
-
-
-@pytest.fixture
 def fresh_kernels():
     """An empty kernel cache: for tests that count compiles, whatever ran before in this process (see compiled_once)."""
     kernels.clear()

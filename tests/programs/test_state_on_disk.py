@@ -22,10 +22,8 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("logged", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", seeds(60, quick=10, block=BLOCK))
-def test_state_programs_in_several_processes(start, logged, tmp_path, monkeypatch):
-    monkeypatch.setattr(config, "log_reads", logged)
+def test_state_programs_in_several_processes(start, tmp_path, monkeypatch):
     answered = 0
     for seed in range(start, start + BLOCK):
         monkeypatch.setattr(config, "cache_dir", str(tmp_path / str(seed)))

@@ -324,7 +324,7 @@ def test_target_that_is_not_there():
     assert 'target="cpu"' in raised(compile_grad, good, target="tpu")
 
 
-def test_parts_of_an_array_that_another_name_makes_take_assignments(analysed):
+def test_parts_of_an_array_that_another_name_makes_take_assignments():
     make = np.zeros
 
     def loss(x):

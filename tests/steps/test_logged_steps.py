@@ -9,19 +9,11 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import nn, optim
-from tracegrad.runtime.config import config
 
 RNG = np.random.default_rng(0)
 BATCHES = [(torch.tensor(RNG.normal(size=(8, 4))), torch.tensor(RNG.normal(size=(8, 1)))) for _ in range(3)]
 mse = nn.functional.mse_loss
 CLOSED, OPEN = {}, {}
-
-
-@pytest.fixture(autouse=True)
-def logged():
-    before, config.log_reads = config.log_reads, True
-    yield
-    config.log_reads = before
 
 
 def closed(make):

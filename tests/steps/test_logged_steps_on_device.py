@@ -12,7 +12,6 @@ from device_steps import on_device
 
 import tracegrad as torch
 from tracegrad import nn, optim
-from tracegrad.runtime.config import config
 from tracegrad.tracer.ir.errors import OutOfMemoryError
 
 CALLS = 8
@@ -20,11 +19,7 @@ ONCE = [1] * CALLS
 PROGRAMS = {}  # name -> (what makes the step, the arguments of call k, what is outside; its recordings after each call)
 
 
-@pytest.fixture(autouse=True)
-def logged(way):
-    before, config.log_reads = config.log_reads, True
-    yield
-    config.log_reads = before
+pytestmark = pytest.mark.usefixtures("way")
 
 
 def recorded(traces):

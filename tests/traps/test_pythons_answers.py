@@ -248,11 +248,6 @@ def test_type_in_another_place_is_pythons():
         assert [compiled(x) for x in (1.5, np.float64(1.5), 2.5)] == [1.5, -1.5, 2.5]
 
 
-def test_type_in_another_place_is_pythons_in_analysed_code(analysed):
-    for f in asking_for_kinds():
-        assert compile_grad(f)(1.5) == 1.5
-
-
 # ---- named tuples among the arguments
 
 

@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import Any, Generic, Protocol, overload
 
 from ..nn.module import Module
-from ..runtime.config import config
 from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.mode import MISS, VALUE, Mode
 from ..runtime.notebook import function_html
@@ -121,7 +120,7 @@ class StepDispatcher(Dispatcher):
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
-        if not config.log_reads or sum(map(_is_unused, known)) > MAX_TRANSIENT:
+        if sum(map(_is_unused, known)) > MAX_TRANSIENT:
             return MISS
         if self.logged is None:
             self.logged = import_module(".logged_step", __package__).LoggedStep(self.fn)  # not all calls need it

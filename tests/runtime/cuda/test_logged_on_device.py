@@ -11,17 +11,13 @@ import pytest
 from fake_cupy import counts
 
 import tracegrad
-from tracegrad import Tensor, compile_grad, config
+from tracegrad import Tensor, compile_grad
 from tracegrad.tracer.ir.errors import OutOfMemoryError
 
 X = np.array([1.0, 2.0, 3.0])
 
 
-@pytest.fixture(autouse=True)
-def logged(way):
-    before, config.log_reads = config.log_reads, True
-    yield
-    config.log_reads = before
+pytestmark = pytest.mark.usefixtures("way")
 
 
 class Foreign:
@@ -213,9 +209,7 @@ def test_arrays_on_a_device_are_no_inputs_of_calls_on_the_host():
     assert compiled(on_device(X)).item() == 14.0
 
 
-@pytest.mark.parametrize("log", [True, False])
-def test_arrays_of_numpy_outside_may_get_another_shape_or_dtype(log):
-    config.log_reads = log
+def test_arrays_of_numpy_outside_may_get_another_shape_or_dtype():
     state = SimpleNamespace(weights=X)
     compiled, x = compile_grad(lambda x: np.sum(x * state.weights, axis=-1), target="auto"), on_device(X)
     for weights in (X, X, 2 * X, np.ones((2, 3)), np.ones((2, 3)), X.astype(np.float32), X, np.arange(6.0)[::2], X):

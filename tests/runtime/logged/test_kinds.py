@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from worlds import disagreement
 
-from tracegrad.runtime.config import config
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 WORLD = """
@@ -125,8 +124,7 @@ def check(body, changes=()):
 
 
 @pytest.fixture(autouse=True)
-def logged(monkeypatch):
-    monkeypatch.setattr(config, "log_reads", True)
+def fresh():
     yield
     kernels.clear()
 

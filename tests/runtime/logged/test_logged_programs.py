@@ -9,7 +9,6 @@ import pytest
 import state_programs
 from selection import seeds
 
-from tracegrad.runtime.config import config
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.runtime.logged.record import Logged
 
@@ -20,7 +19,6 @@ EFFECTS, STATES, ALIASES = 10, 50, 5  # programs of a test
 @pytest.fixture(autouse=True)
 def closed(monkeypatch):
     """The number of runs whose log was closed."""
-    monkeypatch.setattr(config, "log_reads", True)
     record, found = Logged.record, [0]
 
     def counted(self, *args, **kwargs):

@@ -12,7 +12,6 @@ import random
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,13 +218,6 @@ HARMLESS = {
     "a description of a class": (None, ("class Base:", "class Base:\n    'A base.'")),
     "a class that is not met": (None, ("class Scale(float):\n    pass", "class Scale(int):\n    pass")),
 }
-
-
-@pytest.fixture(autouse=True)
-def logged() -> Iterator[None]:
-    before, config.log_reads = config.log_reads, True
-    yield
-    config.log_reads = before
 
 
 class Processes:

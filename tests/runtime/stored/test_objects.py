@@ -484,7 +484,7 @@ def test_objects_that_may_hold_more_are_not_kept_and_say_so(cache) -> None:
     for name, fn in vars(module).items():
         if name.startswith("by_") and name != "by_set":
             # which are code like any other where they are converted
-            kept = config.log_reads and name in ("by_hook", "by_descriptor", "by_namespace")
+            kept = name in ("by_hook", "by_descriptor", "by_namespace")
             for turn in range(2):
                 f = compile_grad(fn)
                 assert [f(X), f(X)] == pytest.approx([fn(X)] * 2)

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.runtime.config import config
 
 X = np.array([1.3, 2.0, 3.0])
-
-
-@pytest.fixture(autouse=True)
-def logged(monkeypatch):
-    monkeypatch.setattr(config, "log_reads", True)
 
 
 def doubled(x):

@@ -254,10 +254,6 @@ def test_a_function_that_is_asked_for_identity_is_itself():
     assert compiled.stats.traces == 1
 
 
-def test_a_function_that_is_asked_for_identity_is_itself_in_analysed_code(analysed):
-    assert compile_grad(asks_for_identity)(X) == pytest.approx(2.0 * math.sin(X[0]))
-
-
 def test_arrays_where_python_runs_in_each_call():
     """Their runs can't be made again, so arrays that are written into are traced ones from the start."""
 

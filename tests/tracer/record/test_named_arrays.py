@@ -243,10 +243,6 @@ def test_parts_are_written_into():
     np.testing.assert_allclose(compile_grad(f_of_parts).grad(X), [1.0, 0.0, 0.0, 0.0])
 
 
-def test_parts_are_written_into_by_analysed_code(analysed):
-    np.testing.assert_allclose(compile_grad(f_of_parts).grad(X), [1.0, 0.0, 0.0, 0.0])
-
-
 def test_beside_a_debugger():
     def f(a):
         z = np.mgrid[0:3] * 1.0

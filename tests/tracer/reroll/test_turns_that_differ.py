@@ -1,6 +1,6 @@
 """Loops one of whose turns is not like the others: it does what Python says.
 
-Each program is compared with plain NumPy, value and gradient, on two calls, the second of which verifies the first.
+Each program is compared with plain NumPy, value and gradient, on two calls.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import pytest
 from agreement import numerical_gradient
 from selection import some
 
-from tracegrad import compile_grad, config
+from tracegrad import compile_grad
 from tracegrad.tracer.ir.errors import MutationError
 from tracegrad.tracer.numpy_api import dispatch
-
-pytestmark = pytest.mark.usefixtures("analysed")  # loops of logged runs are made from one iteration
 
 V = np.array([0.3, -0.7, 0.5, 0.2])
 M = np.arange(12.0).reshape(3, 4) / 20.0
@@ -87,10 +85,8 @@ STEPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("name", some(STEPS, quick=12))
-def test_what_changes_in_a_turn(name, logs, monkeypatch):
-    monkeypatch.setattr(config, "log_reads", logs)
+def test_what_changes_in_a_turn(name):
     shape = (1,) if name == "keyword" else ()
     step = STEPS[name]
     agree(turned(lambda u, k: step(u, k).reshape(4) if shape else step(u, k)), V)
@@ -145,10 +141,8 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("name", some(TWICE, quick=2))
-def test_equal_operations_of_a_turn_and_numbers_that_differ_later(name, logs, monkeypatch):
-    monkeypatch.setattr(config, "log_reads", logs)
+def test_equal_operations_of_a_turn_and_numbers_that_differ_later(name):
     fn, args = TWICE[name]
     agree(fn, V, *args)
 

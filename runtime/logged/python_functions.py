@@ -101,12 +101,13 @@ def _asks_members(run: Any, obj: Any, protocol: Any) -> None:
     kind = type(obj)
     if kind in PLAIN and kind not in STAND_INS:
         return
-    by_class = run.reads.library(kind) and dict_of(obj) is None
-    if kind in STAND_INS or (run.reads.library(kind) and not by_class) or run.writes.get(id(obj)) is not None:
+    known = run.reads.library(kind)
+    if kind in STAND_INS or run.writes.get(id(obj)) is not None:
         raise run.refuse("isinstance() of a class that answers by itself")
-    if by_class:
+    if known and dict_of(obj) is None:
         return
-    run.reads.pin(kind)
+    if not known:
+        run.reads.pin(kind)
     for name in typing._get_protocol_attrs(protocol):  # type: ignore[attr-defined]
         run.reads.names(name)
         if found_in(kind, name)[0] is None:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.late_modules import imported
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.reports import LOG_METHODS
 from ..state.data_objects import is_data
@@ -22,6 +23,7 @@ from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from ..state.values import is_leaf
+from ..stored.library_text import late_parts
 from .kinds import EAGER
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
@@ -208,6 +210,8 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
     written = run.written(store, name)
     if written is not MISSING:
         return written
+    if name not in store and library and name in late_parts(module.__name__):
+        imported(f"{module.__name__}.{name}")
     if name not in store:
         if "__getattr__" in store or found_in(type(module), name)[0] is not None:
             raise not_closed(f"`{node.label}.{name}`, which is no entry of the module")

@@ -332,7 +332,8 @@ class Calls(KeptResults):
         if (ours := own_answer(f)) is not None:
             return self._call_own(ours, f, args, kwargs)
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
-            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(getattr(f, "__self__", None)))
+            owner = getattr(f, "__self__", args[0] if args else None)
+            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if top == "tracegrad" and self.reads.node_of(f) is None:  # a solution of an equation
             return self._natively(f, args, kwargs, True)

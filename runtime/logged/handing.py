@@ -56,7 +56,7 @@ class Handing(HandedFunctions):
         kind = type(value)
         if kind in PLAIN:
             if kind is str and is_moment(value):
-                raise self.refuse("a text that is a clock to NumPy", Refusal.CALLS_CLOCK)
+                raise self.refuse(f"{value!r}, a text that is the present to NumPy", Refusal.CALLS_CLOCK)
             return value
         if kind is TextOfValues:
             raise self.refuse("a text that is made of values")

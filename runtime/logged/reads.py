@@ -586,6 +586,8 @@ class ReadLog:
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
         if kind in _NEVER_CHANGE or hasattr(kind, "n_sequence_fields"):  # sys.float_info
             return Leaf(value, False)
+        if hidden_state(kind) is Refusal.STATE_RANDOM:
+            raise not_closed(label, Refusal.CALLS_RANDOM)
         if top not in ("numpy", "scipy", "statistics") or not plain or self.over:
             why = impurity(value) if callable(value) else hidden_state(kind)
             if why is None:

@@ -13,6 +13,7 @@ from ..state.trust import Trust
 from ..tensor_library import TENSORS
 
 _MOST = 2000  # objects that are looked at
+_OVER_FUNCTIONS = (staticmethod, classmethod, types.MethodType)
 
 
 def reaches_tensors(fn: Any, objects: Iterable[Any]) -> bool:
@@ -34,7 +35,7 @@ class _TensorSearch:
         seen: dict[int, Any] = {}
         while values and len(seen) < _MOST:
             value = values.pop()
-            if isinstance(value, TENSORS.kinds):
+            if issubclass(type(value), TENSORS.kinds):
                 return True
             if id(value) not in seen:
                 seen[id(value)] = value
@@ -47,15 +48,15 @@ class _TensorSearch:
             return () if self._trust.owns(value) else self._of_function(value)
         if kind in (list, tuple, set, frozenset):
             return value
-        if isinstance(value, dict):
-            return value.values()
+        if issubclass(kind, dict):
+            return dict.values(value)
         if kind is types.MethodType:
             return value.__func__, value.__self__
         if kind is partial:
             return value.func, *value.args, *value.keywords.values()
         if kind is types.ModuleType:
             return () if self._trust.module(value) else self._named(vars(value))
-        if isinstance(value, type):
+        if issubclass(kind, type):
             return () if self._trust.cls(value) else self._named(vars(value))
         if hasattr(kind, "_tracegrad_rebuild"):
             return (value.__wrapped__,)
@@ -70,7 +71,7 @@ class _TensorSearch:
             return
         for name, part in list(parts.items()):
             if name in self._names or (name.startswith("__") and type(part) is types.FunctionType):
-                yield getattr(part, "__func__", None) or getattr(part, "fget", None) or part
+                yield part.__func__ if type(part) in _OVER_FUNCTIONS else part.fget if type(part) is property else part
 
     def _of_function(self, fn: types.FunctionType) -> Iterator[Any]:
         codes = [fn.__code__]
@@ -85,3 +86,12 @@ class _TensorSearch:
                 yield cell.cell_contents
             except ValueError:  # it is empty
                 continue
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object, of whose class no code runs."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}

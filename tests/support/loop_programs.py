@@ -230,8 +230,7 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
 
     def call() -> tuple[Any, Any]:
         flat = flatten(args, {}, f._dispatcher.static)
-        plan = f._dispatcher.plans.get(flat)
-        recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan)
+        recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), f._dispatcher.learned)
         results = interpret(recording, flat, recording.values(flat, recording.captured))
         return recording.output.function()(results, flat.leaves)
 

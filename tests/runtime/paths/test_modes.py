@@ -55,7 +55,7 @@ PLAIN = {
     "sorted": lambda x: np.sum(np.sort(x)[::-1] * W),
     "constant": lambda x: np.sum(x * np.arange(3.0)) + 1.0,
 }
-TWICE = "key", "identity"  # their logs are not closed, so a second run verifies their recordings
+LIVE = "key", "identity"  # their logs are not closed: Python runs in each call
 
 
 def _doubled(x):
@@ -93,8 +93,11 @@ def test_python_runs_as_often_as_for_one_mode(name, order):
     f = compile_grad(PLAIN[name])
     for mode in (*order, *order, *MODES):
         _equal(_answer(f, mode, X.copy()), expected[mode])
-    assert f.stats.traces == (2 if name in TWICE else 1) and not f.stats.live, f.stats
-    assert f.stats.derived >= 1 and "derived from recordings of another mode" in str(f.stats)
+    if name in LIVE:
+        assert f.stats.live
+    else:
+        assert f.stats.traces == 1 and not f.stats.live, f.stats
+        assert f.stats.derived >= 1 and "derived from recordings of another mode" in str(f.stats)
     for mode in MODES:  # other numbers, for which the program may not be the same
         for x in (X * 0.125, X * 0.125, X * 3.0):
             _equal(_answer(f, mode, x), _answer(compile_grad(PLAIN[name]), mode, x))

@@ -31,7 +31,7 @@ def recorded(fn, *args, unrolled=False):
     f = compile_grad(fn)
     call = flatten(args, {}, f._dispatcher.static)
     look = Look(as_recorded=True) if unrolled else None
-    recording = Logged(fn).record(call, Mode(VALUE_AND_GRAD), f._dispatcher.plans.get(call), look=look).recording
+    recording = Logged(fn).record(call, Mode(VALUE_AND_GRAD), f._dispatcher.learned, look=look).recording
     results = interpret(recording, call, recording.values(call, recording.captured))
     value, gradient = recording.output.function()(results, call.leaves)
     return recording, value, gradient

@@ -23,8 +23,7 @@ def widest(fn, *args):
     """The most elements that a carry has of the loops of *fn*."""
     f = compile_grad(fn)
     call = flatten(args, {}, f._dispatcher.static)
-    plan = f._dispatcher.plans.get(call)
-    graph = record(fn, call, Mode(VALUE), plan).graph
+    graph = record(fn, call, Mode(VALUE), f._dispatcher.learned).graph
 
     def most(nodes):
         sizes = [0]

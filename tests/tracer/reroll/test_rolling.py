@@ -44,8 +44,7 @@ def loops(fn, *args):
 
     f = compile_grad(fn)
     call = flatten(args, {}, f._dispatcher.static)
-    plan = f._dispatcher.plans.get(call)
-    return lengths(record(fn, call, Mode(VALUE), plan).graph.nodes)
+    return lengths(record(fn, call, Mode(VALUE), f._dispatcher.learned).graph.nodes)
 
 
 def agree(fn, *args, rolled=None):
@@ -479,8 +478,7 @@ def test_lists_that_loops_append_to_are_arrays_of_loops(fn):
     agree(fn, V)
     graph = compile_grad(fn)
     call = flatten((V,), {}, graph._dispatcher.static)
-    plan = graph._dispatcher.plans.get(call)
-    nodes = record(fn, call, Mode(VALUE), plan).graph.nodes
+    nodes = record(fn, call, Mode(VALUE), graph._dispatcher.learned).graph.nodes
     assert len(nodes) < 45  # no slice for each turn
 
 

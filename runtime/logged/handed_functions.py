@@ -131,7 +131,8 @@ class HandedFunctions(Writing):
         known = self._rewrapped.get(id(cls))
         if known is None:
             methods = {name: self.handed(load(self, cls, name), True) for name in cls._tracegrad_helpers}
-            known = self._rewrapped[id(cls)] = cls, types.SimpleNamespace(__name__=cls.__name__, _tracegrad_of=cls, **methods)
+            twin = types.SimpleNamespace(__name__=cls.__name__, _tracegrad_of=cls, **methods)
+            known = self._rewrapped[id(cls)] = cls, twin
         return known[1]
 
     def _with_cells(self, f: types.FunctionType) -> types.FunctionType:

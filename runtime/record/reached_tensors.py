@@ -88,10 +88,3 @@ class _TensorSearch:
                 continue
 
 
-def _attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an object, of whose class no code runs."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return found if type(found) is dict else {}

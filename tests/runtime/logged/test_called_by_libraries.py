@@ -133,10 +133,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
     "distribution": (
         lambda x: np.sum(STEEP.logpdf(x, 1.3)) + STEEP.cdf(x[0], 1.3),
         [
-            set_to(STEEP, "rate", 3.0), set_to(Steep, "_pdf", lambda self, x, a: a * np.exp(-a * x)),
+            set_to(STEEP, "rate", 3.0),
+            set_to(Steep, "_pdf", lambda self, x, a: a * np.exp(-a * x)),
             set_to(Steep, "_logpdf", lambda self, x, a: -a * x),
         ],
-    ),  # fmt: skip
+    ),
     "frozen distribution": (lambda x: np.sum(STEEP(1.3).logpdf(x)), [set_to(STEEP, "rate", 3.0)]),
     "operator": (
         lambda x: np.sum(DIAGONAL.matvec(x) * x) + np.sum(DIAGONAL @ x),
@@ -152,7 +153,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
     ),
     "an object as a function": (lambda x: autograd.grad(MODEL)(x).sum() + MODEL(x), [set_to(MODEL, "b", 0.4)]),
     "an object as a function of SciPy's": (
-        lambda x: optimize.minimize(MODEL, x, method="BFGS").x.sum(), [set_to(MODEL, "b", 0.4)],
+        lambda x: optimize.minimize(MODEL, x, method="BFGS").x.sum(),
+        [set_to(MODEL, "b", 0.4)],
     ),
     "a batch of an object": (lambda x: np.sum(autograd.vmap(MODEL)(np.stack([x, 2 * x]))), [set_to(MODEL, "b", 0.4)]),
     "attributes of an event": (with_event, [set_to(falls, "terminal", False), set_to(falls, "direction", 1)]),
@@ -161,14 +163,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
         [lambda _: SET.pair.__setitem__(1, 9.0)],
     ),
     "a function that a callback returns": (
-        lambda x: np.sum(tg.tree.map(lambda k: lambda v: v * SET.rate * k, [2.0])[0](x)), [set_to(SET, "rate", 3.0)],
+        lambda x: np.sum(tg.tree.map(lambda k: lambda v: v * SET.rate * k, [2.0])[0](x)),
+        [set_to(SET, "rate", 3.0)],
     ),
-    "by class": (lambda x: weight(x).sum() + weight([x[0], x[1]]) + weight(x[0]), [set_to(SET, "rate", 3.0), registers]),
+    "by class": (
+        lambda x: weight(x).sum() + weight([x[0], x[1]]) + weight(x[0]),
+        [set_to(SET, "rate", 3.0), registers],
+    ),
     "a protocol": (
         lambda x: np.sum(x) * (2.0 if isinstance(MODEL, Forward) and not isinstance(x, typing.SupportsBytes) else 3.0),
         [lambda patch: patch.delattr(Model, "forward")],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

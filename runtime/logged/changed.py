@@ -29,7 +29,7 @@ def changed(run: LoggedRun, graph: StateGraph) -> Iterator[Change]:
             for name, value in entry.values.items():
                 if name in read:
                     yield from _changes(run, _label(entry.owner, node, name), read[name], value)
-        elif node is not None and node.kind not in ("sink", "history"):
+        elif node is not None and node.kind not in ("sink", "history", "argument"):  # which is in the key of the call
             yield from _changed_items(run, entry, node)
 
 

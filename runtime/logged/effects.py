@@ -7,6 +7,7 @@ the arguments and constants; what the run has made is made anew in each call.
 from __future__ import annotations
 
 import types
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..record.effects import (
     Expression,
     OtherValues,
     OutsideEffect,
+    Sink,
     _attribute,
     _constant,
     _growth,
@@ -132,24 +134,30 @@ def _write(run: LoggedRun, entry: Written, found: Effects, values: _Values, grap
     key: Any = at[0]
     way = _Way(key, at[1])
     made: list[Any]
+    found_on = values.way_to(owner)
     if isinstance(entry, WrittenElements):
-        made = [_of_set(name, args, way, values) for name, args in entry.calls]
+        made = [_of(found_on, set, _of_set(name, args, way, values), values) for name, args in entry.calls]
     elif entry.whole is not None:
         now = list(entry.whole) if isinstance(entry, WrittenItems) else entry.whole
         made = list(_rewriting(owner, at, (entry.before, now), values))
     elif isinstance(entry, WrittenItems):
-        found_on = values.way_to(owner)
         made = [_growth(_sink(owner), entry.tail, found_on, way, values)]
     else:
         made = []
         for key, value in entry.values.items():
-            made.append(_of_key(key, value, at, values))
+            made.append(_of(found_on, dict, _of_key(key, value, at, values), values))
     found.effects += made
 
 
 def _of_set(name: str, args: tuple[Any, ...], way: _Way, values: _Values) -> OutsideEffect | None:
     given = values.expression(args)
     return given and OutsideEffect(("of a set", way.key, name, given[0]), way.text, given[1], f"{{}}.{name}(*{{}})")
+
+
+def _of(found_on: _Way, kind: type, effect: OutsideEffect | None, values: _Values) -> OutsideEffect | None:
+    """*effect* with the container that is written, where a library above asks whether that is an argument, too."""
+    known = effect is None or values.others is None
+    return effect if known else replace(effect, sink=Sink(kind, found_on.text))  # type: ignore[type-var]
 
 
 def _of_key(key: Any, value: Any, at: tuple[Any, Expression], values: _Values) -> OutsideEffect | None:

@@ -379,7 +379,7 @@ class _Values:
         self._graph, self._plain = graph, plain
         self.known_as: Callable[[Any], Any] = lambda value: value  # gives the array for which one stands
         self.taken_over: Callable[[Any], Any] | None = None  # gives NumPy's form of a result that has another
-        self._effects, self._given, self._texts, self._others = effects, given, texts, others
+        self._effects, self._given, self._texts, self.others = effects, given, texts, others
         self._stand_ins = inputs
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
         self._found_at = found_at
@@ -434,7 +434,7 @@ class _Values:
             del self._found_at[id(value)]
             if found is not None:
                 return found if once or isinstance(value, tuple) else self._shareable(value, found)
-        return None if self._others is None else self._others.expression(value, self._array)
+        return None if self.others is None else self.others.expression(value, self._array)
 
     @property
     def made(self) -> set[int]:
@@ -576,7 +576,7 @@ class _Values:
         ), lambda source, texts: f"''.join(({', '.join([p(source, texts) for p in parts])},))"
 
     def _result(self, value: TracedArray) -> tuple[Hashable, Expression]:
-        known = None if self._others is None else self._others.expression(value, self._array)
+        known = None if self.others is None else self.others.expression(value, self._array)
         if known is not None:
             return known
         key, result = self._array(value)

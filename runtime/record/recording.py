@@ -161,7 +161,7 @@ class Recording:
         :meth:`Effect.write`.  Here: what only grows, so that nobody looks at it, is none of the arguments."""
         sinks = [e.sink for e in self.effects if isinstance(e, OutsideEffect) and e.sink is not None]
         for place, value in enumerate(call.arguments[0] if sinks else ()):
-            own = [text for text, leaf in zip(texts, call.leaves, strict=False) if leaf is value]
+            own = [f"args[{place}]", *[t for t, leaf in zip(texts, call.leaves, strict=False) if leaf is value]]
             for sink in sinks:
                 if sink.kind is type(value) and (there := sink.place(source, texts)) not in own:
                     source.give_up_if(f"args[{place}] is {there}")

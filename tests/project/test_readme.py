@@ -86,9 +86,11 @@ def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)  # some write files
     module = types.ModuleType("example_of_a_document")
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    lines: list[str] = []  # of the blocks so far: functions of earlier ones are looked up, too
     for block in BLOCKS[document]:
         text, name = "\n" * block.line + block.code, str(ROOT / document)
-        monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(keepends=True), name))
+        lines += text.splitlines(keepends=True)[len(lines) :]
+        monkeypatch.setitem(linecache.cache, name, (sum(map(len, lines)), None, [*lines], name))
         code = compile(text, name, "exec")
         if not block.runs:
             continue

@@ -30,7 +30,7 @@ from ..runtime.logged.reads import NotClosedError, not_closed
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
 from ..runtime.record.complex_data import as_result, text_of
 from ..runtime.record.derive import sort_guards
-from ..runtime.record.effects import Effects, Expression
+from ..runtime.record.effects import Effects, Expression, OutsideEffect
 from ..runtime.record.held_values import holds_traced
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
 from ..runtime.record.recording import Effect, Recording
@@ -143,6 +143,7 @@ class TensorRecording(Recording):
     capture: Capture | None
     on_host: Placement | None  # inputs and results on the host, of a recording on a CUDA device
     _check: Callable[..., bool] | None = None  # of ``holds``
+    _written: Callable[..., list[Any]] | None = None  # the containers outside that it writes
     _read: Callable[..., list[Any]] | None = None  # of ``values``
 
     def release(self) -> None:
@@ -184,10 +185,22 @@ class TensorRecording(Recording):
             self.check(source, call, _leaves(call))
             source.lines.append("return True")
             self._check = make_function("def holds(leaves, args, arrays):", source)
+            sinks = [e.sink for e in self.effects if isinstance(e, OutsideEffect) and e.sink is not None]
+            source = Source()
+            owners = [sink.place(source, _leaves(call)) for sink in sinks]
+            owners = [text for text in owners if not text.startswith(("args[", "kwargs["))]  # arguments themselves
+            if owners:
+                source.lines.append(f"return [{', '.join(owners)}]")
+                self._written = make_function("def written(leaves, args, kwargs, arrays):", source)
         if any(tensor_facts(t) != facts for t, facts in self.tensors):
             return False
         self.memory.look()
-        return self.memory.disjoint and self._check(call.leaves, call.arguments[0], arrays)
+        if not (self.memory.disjoint and self._check(call.leaves, call.arguments[0], arrays)):
+            return False
+        if not call.containers or self._written is None:
+            return True
+        written = set(map(id, self._written(call.leaves, *call.arguments, arrays)))
+        return written.isdisjoint(map(id, call.containers))  # what is written outside is no argument
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
         read = self._read

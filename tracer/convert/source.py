@@ -283,6 +283,8 @@ def _nearby(code: CodeType, file: _File) -> list[Any]:
         file.lambdas = (start, end), found
         return found.get(code.co_firstlineno, [])
     body: Any = tree.body
+    if not body:  # the file has been written anew
+        return []
     node = body[0].body[0] if margin and start else body[0]
     return [node] if isinstance(node, ast.FunctionDef) and node.name == code.co_name else []
 

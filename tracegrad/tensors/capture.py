@@ -312,11 +312,6 @@ class Capture:
         """The value of a traced array in this run, by NumPy."""
         return np.array(self.recorder.value(data.atom), dtype=data.dtype).reshape(data.shape)
 
-    def plain(self, data: TracedArray) -> Any:
-        """The value of a traced array in this run, as NumPy or Python gives it."""
-        value = self.value(data)[()]
-        return value.item() if data.atom.aval.weak else value
-
     def placed_value(self, data: TracedArray) -> Any:
         """The value of a traced array in this run, where *data* lies."""
         value = self.value(data)

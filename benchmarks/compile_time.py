@@ -4,8 +4,8 @@
     python -m benchmarks.compile_time lines_array 300 1000   # one, at these sizes
 
 Each first call is made in a process of its own, without caches on disk, after something unrelated was compiled.
-Seconds are those of the processor; columns are phases, as ``explain()`` has them, and *rest* is all else: the analysis
-of the code and of the outside state, binding and the run itself.
+Seconds are those of the processor; columns are phases, as ``explain()`` has them, and *rest* is all else: the
+copy of the code, binding and the run itself.
 """
 
 from __future__ import annotations

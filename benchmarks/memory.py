@@ -59,7 +59,7 @@ def measure(call: Any) -> dict[str, float]:
     """Bytes of one cached call: its outputs, the peak that NumPy allocated, the peak that became resident; and what
     NumPy still holds after the calls when their results are gone (a pooled workspace would be in there)."""
     tracemalloc.start()
-    for _ in range(3):  # record, verify, cached
+    for _ in range(3):  # record, cached
         result = call()
     outputs = sum(np.asarray(leaf).nbytes for leaf in leaves(list(result)))
     del result

@@ -123,7 +123,7 @@ def measure(
     samples: list[list[float]] = [[] for _ in columns]
     with tempfile.TemporaryDirectory() as home:
         for peer, _, warm in columns:
-            if warm and peer in scripts:  # its last line twice: a recording is kept once it has been verified
+            if warm and peer in scripts:  # its last line twice: kernels and recordings are kept
                 _seconds(f"{scripts[peer]}\n{scripts[peer].splitlines()[-1]}", home, data, True)
         for _ in range(rounds):
             for found, (peer, _, warm) in zip(samples, columns, strict=True):

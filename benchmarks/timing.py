@@ -16,7 +16,7 @@ from .workload import Workload, leaves
 
 Cell = dict[str, Any]
 
-#: the first calls record, verify and compile; the later ones are what is timed: all must be right
+#: the first calls record and compile; the later ones are what is timed: all must be right
 CHECKED_CALLS = 4
 #: seconds that the rounds of one peer may take for one workload: a slow one gets fewer, but not less than SLOW_ROUNDS
 PEER_SECONDS = 20.0

@@ -2,7 +2,7 @@
 
 A class says once what its objects are made of: the function is ``__wrapped__``, and ``_tracegrad_settings()`` are the
 arguments of the class behind it.  All else follows from these: the same wrapper of another function (in an outer
-recording, which replaces captured arrays), its text in the keys of recordings on disk, copies, and pickles.  What a
+recording, of its copy), its text in the keys of recordings on disk, copies, and pickles.  What a
 wrapper has learned in this process (recordings, kernels, locks, counters) stays in it.
 
 **Pickling is that of functions.**  ``pickle`` takes the name of a function, and ``cloudpickle`` (joblib, Dask, Ray,

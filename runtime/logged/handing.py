@@ -143,7 +143,7 @@ class Handing(HandedFunctions):
         raise NotImplementedError
 
     def twin_of(self, node: StateNode) -> Any:
-        """What stands for such an object."""
+        """The object that stands for such a one."""
         raise NotImplementedError
 
     def _passes_on(self, value: Any, kind: type) -> bool:
@@ -323,8 +323,8 @@ def _module_of(f: Any) -> str:
 
 
 def _passed_on(f: Any, module: str, args: Any, kwargs: Any) -> list[Any]:
-    """What *f* passes on to a function of the user's: the argument `args` of SciPy's, and those arguments of a function
-    of ours over that one that are not differentiated."""
+    """The values that *f* passes on to a function of the user's: the argument `args` of SciPy's, and those arguments of
+    a function of ours over that one that are not differentiated."""
     if module.startswith("scipy."):
         code = getattr(f, "__code__", None)
         names = () if code is None else code.co_varnames[: code.co_argcount]

@@ -1,8 +1,8 @@
 """The log of what a run reads outside itself: each place once, with the value that was found there.
 
-The run asks for a place by its owner (``read``), the first time of all; what stands there becomes a leaf or a node of
-the same graph that the analysed front end makes (``state/state_graph.py``), so key, checker and native words are
-printed by the same code.  What the run has not read is not in it.
+The run asks for a place by its owner (``read``), the first time of all; what stands there becomes a leaf or a node of a
+graph (``state/state_graph.py``), of which key, checker and native words are printed.  What the run has not read is not
+in it.
 
 An array that is read becomes an input of the recording: the run gets a traced array in its place (``shown``).
 Everything else it gets as it is.

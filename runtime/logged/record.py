@@ -1,8 +1,7 @@
 """One call, recorded from a run of converted code whose log is closed.
 
-The recording is what ``record/record.py`` makes of the analysed front end, and goes on as that does.  What it was under
-is a ``Snapshot`` of what the run has read, and of nothing else.  A run that is not closed has done nothing outside: it
-is dropped (None), and the analysed front end records the call.
+What the recording was made under is a ``Snapshot`` of what the run has read, and of nothing else.  A run that is not
+closed has done nothing outside: it is dropped (None), and the call is answered by a live run (``record/record.py``).
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class LoggedRecording(NamedTuple):
 class Logged:
     """The knowledge of one function's runs of converted code."""
 
-    without = frozenset((TENSOR,))  # kinds of leaves that are left to the analysed front end
+    without = frozenset((TENSOR,))  # kinds of leaves that no log takes
     #: what any other run would come to, too, or only plain Python can answer; as if there had been no call
     final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, OnlyPythonError)
 

@@ -282,7 +282,7 @@ class Dispatcher:
 
     def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
         """The result of the first family one of whose paths holds, or MISS and why a recording is needed."""
-        reason = "no verified recording holds for this call"
+        reason = "no recording holds for this call"
         families = tuple(variant.families)
         if config.check:  # which compares the results with those of the very path
             families = tuple([Family(variant, (path,), path.launch) for f in families for path in f.members])
@@ -397,7 +397,7 @@ class Dispatcher:
         """Let go of a run that has had no effects yet, and is made again."""
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
-        """Keep a path that has been verified on disk, if it can be."""
+        """Keep a path on disk, if it can be."""
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         raise NotImplementedError
@@ -664,7 +664,7 @@ class FunctionDispatcher(Dispatcher):
             self.logged = import_module("..logged.record", __package__).Logged(self.fn)  # not all calls need it
         return self.logged.record(call, mode, self.learned, others, paths, retried, look)
 
-    def analysed(self, call: Call) -> Reason | None:
+    def refused(self, call: Call) -> Reason | None:
         """The reason why no run like *call* has a closed log; None where one has, or none was tried."""
         return None if self.logged is None else self.logged.refused.get(call.key)
 

@@ -1,4 +1,4 @@
-"""What runs of a function have learned that later runs go by."""
+"""The findings of a function's runs that later runs go by."""
 
 from __future__ import annotations
 

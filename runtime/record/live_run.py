@@ -1,9 +1,9 @@
 """One run of converted code that does everything at once, as Python does it.
 
-Functions whose Python runs in each call, and those whose state is analysed (``record.py``), run as copies
-(``tracer/convert``), so that calls of ``np.zeros``, ``float``, ``type`` and the like find the functions that know
-traced values, whatever name they are called by.  Nothing is logged and nothing refused: what the copy does not know is
-done by Python.  ``live_frame.py`` is what one copy goes through.
+Functions whose Python runs in each call (``record.py``) run as copies (``tracer/convert``), so that calls of
+``np.zeros``, ``float``, ``type`` and the like find the functions that know traced values, whatever name they are called
+by.  Nothing is logged and nothing refused: what the copy does not know is done by Python.  ``live_frame.py`` is what
+one copy goes through.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LiveRun:
         return self._known(fn, made)
 
     def _found(self, value: Any, called: bool) -> Any:
-        """What code without a source finds, or has *called*, for *value* among its globals."""
+        """The object that code without a source finds, or has *called*, for *value* among its globals."""
         return self.copy_of(value) if called and self.is_users(value) else self.given_for(value)
 
     def _known(self, value: Any, made: Any) -> Any:

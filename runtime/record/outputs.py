@@ -44,7 +44,7 @@ class Output:
     text: str | None
     names: dict[str, Any]
     single: bool  # one result, handed over bare
-    statics: tuple[Any, ...]  # parts that are no data, compared when a recording is verified
+    statics: tuple[Any, ...]  # parts that are no data, compared with recordings
     twin: Output | None = None  # of a gradient that with the value, of both the gradient alone
 
     def over(self, texts: Sequence[str]) -> str:

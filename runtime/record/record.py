@@ -1,4 +1,4 @@
-"""One run of the user's Python: recorded, differentiated, and ready to be given a kernel.
+"""One live run of the user's Python: recorded, differentiated, and ready to be given a kernel for this call.
 
 ``record`` runs the function on traced arguments and returns a ``Recording`` (``recording.py``), which ``derive.py``
 makes: the simplified graph (results, then the floats that guards compare), its canonical form, and the text of the

@@ -40,7 +40,7 @@ def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, Set[str]]:
 
 @lru_cache(4096)
 def _uses(code: CodeType) -> dict[str, Set[str]]:
-    """What *code* does with each of its local variables."""
+    """The uses that *code* makes of each of its local variables."""
     flow, found = StackFlow(code), dict[str, set[str]]()
     for index, ins in enumerate(flow.code):
         if ins.opname == "LOAD_FAST":

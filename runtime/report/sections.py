@@ -36,9 +36,9 @@ Notes = Iterable[str | Reason]
 def describe_status(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> str:
     """Cached recordings for calls with this key."""
     endpoint = dispatcher.endpoints.get(mode)
-    analysed = dispatcher.analysed(call)
-    if analysed is not None:
-        return f"{_status(dispatcher, endpoint, call)}\nits code is analysed: {analysed}"
+    refused = dispatcher.refused(call)
+    if refused is not None:
+        return f"{_status(dispatcher, endpoint, call)}\nits log is not closed: {refused}"
     return _status(dispatcher, endpoint, call)
 
 

@@ -191,7 +191,7 @@ def _python(layout: Any, reasons: Sequence[str]) -> str:
     ]
     if steps:
         return f"between kernels: {', '.join(steps[:MOST])}" + f" and {len(steps) - MOST} more" * (len(steps) > MOST)
-    return "does nothing in a call that has been verified"
+    return "does nothing in a call that is replayed"
 
 
 def _decided(told: Sequence[str]) -> list[str]:

@@ -1,5 +1,5 @@
-"""Outside state: values that a function reads besides its arguments. ``state_plan.py``, the first file to read, lists
-the parts. State is found by analysis of bytecode (``code_scan.py``) and a walk over values (``walk.py``, into
-``state_graph.py``), checked in each call (``checker.py``), replaced by traced stand-ins while recording
-(``rebuild.py``), and watched while Python runs (``watch.py``), so that no code runs that was not analysed.
+"""Outside state: values that a function reads besides its arguments, compared in each call. ``state_graph.py`` is the
+first file to read: what a run has read, as a graph (the log of ``runtime/logged`` makes it). ``checker.py`` makes a key
+and a checker of it, ``snapshot.py`` holds them, ``pins.py`` compares classes and dicts natively.  ``libraries.py`` and
+``trust.py`` say what is known of libraries.
 """

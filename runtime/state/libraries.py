@@ -5,7 +5,7 @@ One table of dotted names, ``verdict(name)`` looks up the longest prefix that it
 - ``PURE``: the answer depends on the arguments alone, and the code is not looked into;
 - a ``LibrarySetting``: pure but for a setting of the library, which is read again and compared in each call;
 - a ``Refusal``: the answer depends on what can't be compared, so that Python has to run;
-- ``UNKNOWN``, not in the table: the module is analysed like the user's own code, and what is compiled makes Python run.
+- ``UNKNOWN``, not in the table: the module's code runs as the user's own does, and what is compiled makes Python run.
 
 So a package that is merely installed is no library here: only what is known to be pure is trusted.
 """
@@ -243,7 +243,7 @@ def verdict(name: str) -> Verdict:
 
 
 def known(name: str) -> bool:
-    """Whether the table judges a module, so that its code is not analysed."""
+    """Whether the table judges a module, so that its code is not followed."""
     return verdict(name) is not UNKNOWN
 
 

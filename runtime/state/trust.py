@@ -57,7 +57,7 @@ def _standard_folders() -> list[str]:
 
 
 class Trust:
-    """Tells library code, which is judged by the table in ``libraries.py``, from all other, which is analysed."""
+    """Tells library code, which is judged by the table in ``libraries.py``, from all other, which runs as copies."""
 
     def __init__(self) -> None:
         self._standard = _standard_folders()

@@ -3,7 +3,7 @@
 A :class:`First` stands in place of each endpoint. It looks for a plan on disk; where there is none, the dispatcher is
 made, and the tracer imported. Each call is compared with the text in full, which takes a fraction of a millisecond; the
 tracer takes hundreds. So a plan answers some calls (``config.disk_answers``, if that takes no more than
-:data:`PATIENCE` seconds), and then one is recorded as ever, and that recording has to be the one of the plan
+:data:`PATIENCE` seconds), and then one is recorded, and that recording has to be the one of the plan
 (``keep.py``).
 
 A function that was sent here as code is answered by what an earlier copy of it has learned (``sent_functions.py``).

@@ -1,5 +1,5 @@
-"""Recordings become plans on disk, once a second run has given the same program or their log is closed; and recordings
-are compared with the plans that have answered before them.
+"""Recordings of closed logs become plans on disk; and recordings are compared with the plans that have answered before
+them.
 
 With a plan stands what the run has read (:mod:`.log_text`).  What has no text is refused, with a code.
 """

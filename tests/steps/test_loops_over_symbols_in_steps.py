@@ -295,7 +295,7 @@ def checked(case, n):
             expected += plain(tuple(t for t in b if t is not None))
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-11)
-    assert step.stats.live == "" and "code is analysed" not in step.explain(level="all")
+    assert step.stats.live == "" and "log is not closed" not in step.explain(level="all")
     return step._endpoint.paths[0].recording.graph.nodes
 
 

@@ -48,7 +48,7 @@ class Function:
     returns one for each argument (None for arguments that are no tensors).  It is called as ``MyFn.apply(*args)``.
     """
 
-    # Methods that our own code calls: the analysis of compiled functions takes them for helpers.
+    # Methods that our own code calls: a logged run takes them for functions of the user's, and converts them.
     _tracegrad_helpers = ("backward", "forward", "setup_context", "vjp")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

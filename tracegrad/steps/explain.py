@@ -23,7 +23,7 @@ def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:
     heading = f"{name_of(step.__wrapped__)}: a compiled step"
     paths = step._endpoint.paths
     if not paths and not step.stats.live:
-        heading += "\n\nnothing has been recorded yet: the first or the second call of a kind is"
+        heading += "\n\nnothing has been recorded yet: the first call of a kind is"
     described = [_described(step, path, f"path {k + 1} of {len(paths)}") for k, path in enumerate(paths)]
     variants = [variant for found in step._endpoint.variants.values() for variant in found]
     families = "\n\n".join(describe_families(variants))

@@ -21,7 +21,7 @@ NULL_ABOVE = int(FORM.null_above)  # entries of the stack between the arguments 
 
 @lru_cache(maxsize=256)
 def plain_instructions(code: CodeType) -> Sequence[dis.Instruction]:
-    """The instructions of *code*, without those nested in it and without caches; several analyses read them."""
+    """The instructions of *code*, without those nested in it and without caches; several questions read them."""
     return tuple(_plain_instructions(code))
 
 

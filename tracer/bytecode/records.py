@@ -1,7 +1,6 @@
 """Records: named tuples, dataclasses, and other objects of the user's classes whose state is all in their fields.
 
-What a loop keeps in one from turn to turn (``state = State(x, v)``) is as well kept in local variables: a snapshot of a
-frame (``frame_snapshot.py``) looks into records, and ``purity.py`` asks here which code their classes bring with them.
+What a loop keeps in one from turn to turn (``state = State(x, v)``) is as well kept in local variables.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Instructions are read in the form of 3.11 (``instructions.py``), to which a row translates; a few memory layouts and
 habits of the interpreter are beside it.  ``PYTHON`` is the row of the interpreter that runs, or None: of a version that
 is not in the table, of a free-threaded build, of another implementation nothing is taken for granted.  Then no bytecode
-is analysed and no object is looked into: functions run their Python in each call, the launcher is Python, and
+is read and no object is looked into: functions run their Python in each call, the launcher is Python, and
 ``doubt()`` says why, once.  A new version is a new row, after its tests have passed.
 """
 

@@ -1,7 +1,6 @@
 """Modules of libraries that are imported when they are first used: ``linalg = LateModule("scipy.linalg")``.
 
-That may be in the middle of a recording, which watches its thread and shows code other builtins; so the import is done
-in another one.
+That may be in the middle of a recording, which is its thread's; so the import is done in another one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Entries of the user's operations: operators, indexing, NumPy's protocols, methods.
 
 Each has two parts.  The *quick* one comes first; it runs no code but our own and NumPy's, whatever the user has
-written, so a watch need not look inside (``runtime/state/quiet_calls.py``), and it gives None where it can't promise
-that.  Then the *open* one handles the general case.
+written, and it gives None where it can't promise that.  Then the *open* one handles the general case.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ What it gives is held to the avals that were declared.  That it raises nothing i
 the condition of a matrix (``Recorder.rely``): the node has one more result, which says so.  Where it is False Python
 runs again, and meets the exception at the user's line, where an ``except`` clause may catch it.
 
-Two functions are the same for a signature, and for a second recording that is to verify the first, where their ``key``
-is equal: by default that is the identity of the function (and of its rule), which stays alive with the node.  A solver
-that is made anew in each recording has a key of its contents, from which its rule follows, too.  Equal functions of the
-same operands are called once.
+Two functions are the same for a signature, and where two recordings are compared, if their ``key`` is equal: by default
+that is the identity of the function (and of its rule), which stays alive with the node.  A solver that is made anew in
+each recording has a key of its contents, from which its rule follows, too.  Equal functions of the same operands are
+called once.
 
 The derivative is a ``rule`` at the level of atoms, joint over the results: (cotangents of the results or None, the
 results, the operands) -> cotangents of the operands or None.  It is called whenever an adjoint is derived, also in the

@@ -167,10 +167,9 @@ def as_outside(value: Any, originals: Mapping[int, Any], made: dict[int, Any] | 
         return tuple(map(outside, value))
     if not isinstance(value, FunctionType):
         return value
-    space, cells = value.__globals__, value.__closure__ or ()
-    below = getattr(space, "below", space)  # of globals some of which are replaced (runtime/state/rebuild.py)
+    cells = value.__closure__ or ()
     copies = tuple([CellType() for _ in cells])
-    found = FunctionType(value.__code__, below, value.__name__, None, copies or None)
+    found = FunctionType(value.__code__, value.__globals__, value.__name__, None, copies or None)
     made[id(value)] = found
     for cell, copy in zip(cells, copies, strict=True):
         if not is_empty(cell):

@@ -214,3 +214,9 @@ def test_frames_share_the_cells_of_the_function():
     assert copy.function_of(f, Transparent(f))(2) == f(0) == total == 2
     total = 5
     assert copy.function_of(f, Transparent(f))(1) == 6
+
+
+def test_lines_of_a_function_that_are_blank_by_now():
+    f = of_text("def f(x):\n    return x\n", file="<blank by now>")
+    of_text("\n\n\ndef other(x):\n    return x\n", "other", "<blank by now>")
+    assert reason(f)

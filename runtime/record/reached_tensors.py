@@ -86,5 +86,3 @@ class _TensorSearch:
                 yield cell.cell_contents
             except ValueError:  # it is empty
                 continue
-
-

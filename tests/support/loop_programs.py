@@ -36,10 +36,8 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
-from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
+from tracegrad.runtime.inspection import see
 from tracegrad.runtime.paths.paths import interpret
-from tracegrad.runtime.record.call_key import flatten
-from tracegrad.runtime.record.record import record
 from tracegrad.tracer.ir.settings import optimiser
 from tracegrad.tracer.reroll import find
 from tracegrad.tracer.reroll.repeats import FEW_TRIPS
@@ -228,13 +226,13 @@ def compiled(f: Any, args: list[Any]) -> Outcome:
 def unrolled(f: Any, args: list[Any]) -> Outcome:
     """The recording alone, run by the interpreter: compiling long programs takes too long."""
 
-    def call() -> tuple[Any, Any]:
-        flat = flatten(args, {}, f._dispatcher.static)
-        recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), f._dispatcher.learned)
-        results = interpret(recording, flat, recording.values(flat, recording.captured))
-        return recording.output.function()(results, flat.leaves)
+    def run() -> tuple[Any, Any]:
+        seen = see(f.value_and_grad, tuple(args), {}, as_recorded=True, what="a test")
+        recording, call = seen.recording, seen.call
+        results = interpret(recording, call, recording.values(call, recording.captured))
+        return recording.output.function()(results, call.leaves)
 
-    return attempt(call)
+    return attempt(run)
 
 
 # ---- judging -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
-from ...tracer.ir.late_modules import imported
+from ...tracer.ir.late_modules import load_part
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.reports import LOG_METHODS
 from ..state.data_objects import is_data
@@ -23,7 +23,6 @@ from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from ..state.values import is_leaf
-from ..stored.library_text import late_parts
 from .kinds import EAGER
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
@@ -210,13 +209,13 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
     written = run.written(store, name)
     if written is not MISSING:
         return written
-    if name not in store and library and name in late_parts(module.__name__):
-        imported(f"{module.__name__}.{name}")
+    if name not in store and library and "__getattr__" in store:
+        load_part(module, name)
     if name not in store:
-        if "__getattr__" in store or found_in(type(module), name)[0] is not None:
-            raise not_closed(f"`{node.label}.{name}`, which is no entry of the module")
-        reads.lacks(node, name)
-        return getattr(module, name)  # raises
+        if found_in(type(module), name)[0] is None and (library or "__getattr__" not in store):
+            reads.lacks(node, name)
+            getattr(module, name)  # raises
+        raise not_closed(f"`{node.label}.{name}`, which is no entry of the module")
     value = store[name]
     path = f"{node.label.removeprefix('global ')}.{name}"
     if library and not callable(value) and not isinstance(value, types.ModuleType):

@@ -9,6 +9,8 @@ import functools
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from .foreign_code import uninterrupted
@@ -19,8 +21,15 @@ added_filters: list[Any] = []  # of warnings, by these imports: not by the code 
 def imported(name: str) -> Any:
     """The module *name*."""
     work = functools.partial(importlib.import_module, name)
-    if name in sys.modules:
-        return work()
+    return work() if name in sys.modules else _elsewhere(work)
+
+
+def load_part(module: ModuleType, name: str) -> None:
+    """Have *module*, a library's, load what it calls *name*, if that is what it loads when it is first asked for it."""
+    _elsewhere(lambda: name in dir(module) and getattr(module, name))
+
+
+def _elsewhere(work: Callable[[], Any]) -> Any:
     before = tuple(warnings.filters)
     try:
         return uninterrupted(work)

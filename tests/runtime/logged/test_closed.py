@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad import compile_grad
 from tracegrad.runtime.logged.warned import warnings_refused
 
@@ -261,3 +262,24 @@ def test_static_arguments_are_given_as_they_are():
             model.rate = rate
             assert plain(np.arange(3.0), how, model) == f(np.arange(3.0), how, model)
     assert plain.stats.live == "" and plain.stats.traces <= 4
+
+
+def test_names_that_a_library_loads_when_it_is_first_asked_for_them(monkeypatch):
+    monkeypatch.delitem(vars(tracegrad), "zeros", raising=False)
+
+    def f(x):
+        y = tracegrad.zeros(3)
+        y[:2] = x[1:]
+        return np.sum(y * y)
+
+    assert agrees(f, X).stats.traces == 1
+
+
+def test_names_that_a_library_does_not_have(monkeypatch):
+    def f(x):
+        return np.sum(x * x) * (2.0 if hasattr(np, "a_name_to_come") else 3.0)
+
+    g = agrees(f, X)
+    assert g.stats.traces == 1 and not g.stats.live
+    monkeypatch.setattr(np, "a_name_to_come", 1.0, raising=False)
+    assert g(X) == f(X) == 2 * np.sum(X * X)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...tracer.control.jitted import python_of
 from ...tracer.record.recorder import Recorder
@@ -19,8 +19,18 @@ from .machine_code import call_jitted
 from .reads import ReadLog, is_wrapper
 from .writing import Writing
 
-OURS = "tracegrad."
+OURS, TREES = "tracegrad.", "tracegrad.tree"
 _OF_EVENTS = ("terminal", "direction")  # attributes of a function that SciPy reads
+
+
+class Callee(NamedTuple):
+    """The code that is given something: its *module*, what it is given *first* and calls, and the ids of arguments that
+    it passes on to a function of the user's, and of those that it takes apart."""
+
+    module: str
+    first: Any = None
+    passed_on: frozenset[int] = frozenset()
+    apart: frozenset[int] = frozenset()
 
 
 class HandedFunctions(Writing):
@@ -30,10 +40,8 @@ class HandedFunctions(Writing):
         super().__init__(reads, recorder)
         self._rewrapped: dict[int, tuple[Any, Any]] = {}  # id of a function of ours -> (it, the one over the copy)
         self._copies: list[tuple[Any, Any]] = []  # that code in C has been given, with what was in them
-        self._callee = ""  # the module of the function that is given something
-        self._first: Any = None  # what that function is given first, which is what it calls
-        self._passed_on: set[int] = set()  # ids of what it passes on to a function of the user's
-        self._within_args = False  # whether that is looked at which is in one of these
+        self._callee = Callee("")
+        self._within_args = False  # whether something is looked at that is in an argument which is passed on
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
         """*value* for code that is not seen."""
@@ -71,7 +79,7 @@ class HandedFunctions(Writing):
     def _callback(self, fn: types.FunctionType) -> Any:
         """The copy of a function of the user's, for a library that calls it, and may look at attributes of it."""
         node = self.reads.node_of(fn)
-        for name in _OF_EVENTS if node is not None and self._callee.startswith("scipy") else ():
+        for name in _OF_EVENTS if node is not None and self._callee.module.startswith("scipy") else ():
             assert node is not None
             if self.written(fn, name) is not MISSING:
                 raise self.refuse(f"a function whose `.{name}` the run has changed, which is handed to a library")
@@ -84,10 +92,11 @@ class HandedFunctions(Writing):
 
     def stands_for_function(self, value: Any, kind: type) -> bool:
         """Whether an object of the user's class *kind* is handed over as a function."""
-        if self._callee.startswith("scipy.") and not self._within_args and id(value) not in self._passed_on:
+        callee = self._callee
+        if callee.module.startswith("scipy.") and not self._within_args and id(value) not in callee.passed_on:
             known = not any(hasattr(value, name) for name in _OF_EVENTS)
         else:
-            known = self._callee.startswith(OURS) and value is self._first
+            known = callee.module.startswith(OURS) and callee.module != TREES and value is callee.first
         base, raw = found_in(kind, "__call__")
         return known and base is not None and not self.reads.library(base) and type(raw) is types.FunctionType
 
@@ -114,17 +123,17 @@ class HandedFunctions(Writing):
             node = self.reads.node_of(value)
             if node is not None:
                 inner = self.reads.read(node, "const", "__wrapped__", inner, node.label)
-            known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self._to_ours(inner, inner))
+            known = self._rewrapped[id(value)] = value, value._tracegrad_rebuild(self._to_ours(inner, OURS, inner))
         return known[1]
 
-    def _to_ours(self, value: Any, called: Any = None) -> Any:
-        """*value* for a function of ours, which calls it if it is *called*."""
-        around = self._callee, self._first, self._passed_on, self._within_args
-        self._callee, self._first, self._passed_on, self._within_args = OURS, called, set(), False
+    def _to_ours(self, value: Any, module: str, called: Any = None) -> Any:
+        """*value* for a function of ours, of this *module*, which calls it if it is *called*."""
+        around, within = self._callee, self._within_args
+        self._callee, self._within_args = Callee(module, called), False
         try:
             return self.handed(value, True)
         finally:
-            self._callee, self._first, self._passed_on, self._within_args = around
+            self._callee, self._within_args = around, within
 
     def over_copies(self, cls: Any) -> Any:
         """A class of the user's, for code of ours that calls methods of it: what has the copies of these methods."""
@@ -146,7 +155,7 @@ class HandedFunctions(Writing):
             value = cell.cell_contents
             if node is not None:
                 value = self.reads.read(node, "cell", cell, value, f"closure {name}")
-            own.cell_contents = self._to_ours(value)
+            own.cell_contents = self._to_ours(value, f.__globals__["__name__"])
         self._copies = before
         return made
 

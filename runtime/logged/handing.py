@@ -25,7 +25,7 @@ from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
 from ..state.state_graph import StateNode
-from .handed_functions import OURS, HandedFunctions
+from .handed_functions import OURS, TREES, Callee, HandedFunctions
 from .kinds import PLAIN, is_held, is_named_tuple
 from .reads import CONTAINERS, is_wrapper
 from .writing import like
@@ -43,7 +43,9 @@ _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
 
 
 _MAY_BE_MADE = (np.ndarray, list, tuple)
-_TREES = "tracegrad.tree"
+#: modules of ours that look into no object that is not registered; transforms take those apart that they differentiate
+_BY_POSITION = frozenset(("jacobian", "jacfwd", "jacrev", "hessian", "derivative", "elementwise_grad"))  # transforms
+_PASSING_ON = ("tracegrad.tracer.rules", "tracegrad.tracer.control", "tracegrad.compat")
 _HASHES = ("hash", "__hash__")
 
 
@@ -79,7 +81,7 @@ class Handing(HandedFunctions):
         if kind is functools.partial:
             return self._partial(value, callbacks, depth)
         node = self.reads.node_of(value)
-        if node is not None and (node.kind in ("known", "library") or node.fixed):  # all of it is read, or is theirs
+        if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
             return value
         if not self.reads.library(kind):
             return self._object(value, kind, callbacks, depth)
@@ -95,10 +97,10 @@ class Handing(HandedFunctions):
     def _object(self, value: Any, kind: type, callbacks: bool, depth: int) -> Any:
         """An object of a class of the user's."""
         node = self.reads.node_of(value)
-        if node is None and self._callee.startswith(OURS) and node_functions(kind):
-            called = callable(value) and self._callee != _TREES
+        if node is None and self._callee.module.startswith(OURS) and node_functions(kind):
+            called = callable(value) and self._callee.module != TREES
             return self._tree(value, callbacks, depth) if not called else self._as_function(value, kind)
-        if node is not None and self.inherits(kind):
+        if node is not None and (self.inherits(kind) or id(value) in self._callee.apart):
             return self.twin_of(node)
         if callbacks and self.stands_for_function(value, kind):
             return self.called(value)
@@ -143,17 +145,17 @@ class Handing(HandedFunctions):
         raise NotImplementedError
 
     def twin_of(self, node: StateNode) -> Any:
-        """The object that stands for such a one."""
+        """The twin that stands for such an object."""
         raise NotImplementedError
 
     def _passes_on(self, value: Any, kind: type) -> bool:
-        """Whether the code that runs looks at no object of the user's class *kind*: functions of ours (but for those of
-        trees, of which the class may become a node), and those of SciPy at what is in their ``args``."""
+        """Whether the code that runs looks at no object of the user's class *kind*: rules and loops of ours, and
+        functions of SciPy at what is in their ``args``."""
         plain = self.inert(kind, _INERT | _COMPARED) and not isinstance(value, np.ndarray)
         if not plain or node_functions(kind):
             return False
-        in_args = self._within_args or id(value) in self._passed_on
-        return in_args or (self._callee.startswith(OURS) and self._callee != _TREES)
+        in_args = self._within_args or id(value) in self._callee.passed_on
+        return in_args or self._callee.module.startswith(_PASSING_ON)
 
     def _named(self, value: Any, callbacks: bool, depth: int) -> Any:
         """A named tuple, whose class has no way of its own to give its fields."""
@@ -204,7 +206,7 @@ class Handing(HandedFunctions):
         return lambda *args, **kwargs: self.call(method, *args, **kwargs)
 
     def _container(self, value: Any, kind: Any, callbacks: bool, depth: int) -> Any:
-        around, self._within_args = self._within_args, self._within_args or id(value) in self._passed_on
+        around, self._within_args = self._within_args, self._within_args or id(value) in self._callee.passed_on
         try:
             return self._contents(value, kind, callbacks, depth)
         finally:
@@ -262,9 +264,8 @@ class Handing(HandedFunctions):
         """``f(*args, **kwargs)`` of code that is not seen, which must not change the copies of containers from outside
         that it gets, nor keep them, nor hand them out."""
         before, self._copies = self._copies, []
-        around = self._callee, self._first, self._passed_on, self._within_args
-        self._callee, self._first = _module_of(f), args[0] if args else None
-        self._passed_on, self._within_args = {id(x) for x in _passed_on(f, self._callee, args, kwargs)}, False
+        around, within = self._callee, self._within_args
+        self._callee, self._within_args = _callee(f, args, kwargs, id(f) in self._rewrapped), False
         watched = bool(self.loops or self.recorder.arms)
         pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
         asked = getattr(f, "__name__", "")
@@ -290,7 +291,7 @@ class Handing(HandedFunctions):
                     raise self.refuse("code in C that changes, or hands out, a container from outside")
         finally:
             self._copies = before
-            self._callee, self._first, self._passed_on, self._within_args = around
+            self._callee, self._within_args = around, within
         if type(result) in _MAY_BE_MADE:
             result = all_made(result, user_frame())
         return self.made(result) if watched and type(result) not in PLAIN else result
@@ -314,30 +315,36 @@ class Handing(HandedFunctions):
         return True
 
 
-def _module_of(f: Any) -> str:
-    """The module of a function that is none of ours over another one."""
-    if is_wrapper(f) or is_wrapper(getattr(f, "__self__", None)):
-        return ""
-    module = f.__globals__.get("__name__") if type(f) is types.FunctionType else getattr(f, "__module__", "")
-    return str(module)
-
-
-def _passed_on(f: Any, module: str, args: Any, kwargs: Any) -> list[Any]:
-    """The values that *f* passes on to a function of the user's: the argument `args` of SciPy's, and those arguments of
-    a function of ours over that one that are not differentiated."""
-    if module.startswith("scipy."):
-        code = getattr(f, "__code__", None)
-        names = () if code is None else code.co_varnames[: code.co_argcount]
-        place = names.index("args") if "args" in names else len(args)
-        found = kwargs.get("args", args[place] if place < len(args) else None)
-        return [] if found is None else [found]
+def _callee(f: Any, args: Any, kwargs: Any, over_users: bool) -> Callee:
+    """The knowledge of *f* as code that is given *args*; *over_users*: it is one of ours over a function of the
+    user's."""
     wrapper = f if is_wrapper(f) else getattr(f, "__self__", None)
-    if not is_wrapper(wrapper):
-        return []
-    places = getattr(wrapper, "_argnums", None) if not hasattr(f, "value_and_grad") else ()  # its value is asked for
-    places = places if isinstance(places, tuple) else (places,)
-    known = all(isinstance(place, int) and place >= 0 for place in places)
-    return [x for k, x in enumerate(args) if k not in places] if known else []
+    if is_wrapper(wrapper):
+        places = _taken_apart(f, wrapper)
+        places = places if isinstance(places, tuple) else (places,)
+        if not all(isinstance(place, int) and place >= 0 for place in places):
+            return Callee("")
+        rest = frozenset(id(x) for k, x in enumerate(args) if k not in places)
+        return Callee("", None, rest, frozenset(id(x) for k, x in enumerate(args) if k in places) - rest)
+    module = str(f.__globals__.get("__name__") if type(f) is types.FunctionType else getattr(f, "__module__", ""))
+    first = args[0] if args and not over_users else None
+    if not module.startswith("scipy."):
+        return Callee(module, first)
+    code = getattr(f, "__code__", None)
+    names = () if code is None else code.co_varnames[: code.co_argcount]
+    place = names.index("args") if "args" in names else len(args)
+    passed_on = kwargs.get("args", args[place] if place < len(args) else None)
+    return Callee(module, first, frozenset(() if passed_on is None else (id(passed_on),)))
+
+
+def _taken_apart(f: Any, wrapper: Any) -> Any:
+    """The positions of the arguments that *f*, which is *wrapper* or a method of it, takes apart; None: not known."""
+    rule = getattr(wrapper.__wrapped__, "rule", None)
+    if rule is None:
+        return wrapper.__dict__.get("_argnums") if not hasattr(f, "value_and_grad") else ()  # its value is asked for
+    if rule.name in _BY_POSITION:
+        return rule.argnums
+    return () if rule.name == "vmap" else None
 
 
 def _pictures(values: Iterable[Any]) -> list[tuple[Any, Any]]:

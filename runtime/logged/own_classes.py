@@ -48,7 +48,7 @@ class OwnClasses(LibraryObjects):
         value, kind = node.obj, type(node.obj)
         if id(value) in self._made:
             return self._made[id(value)][1]
-        made: Any = object.__new__(self._over(kind))
+        made: Any = object.__new__(self._over(kind) if self.inherits(kind) else kind)
         self._made[id(value)] = self.twins[id(made)] = value, made
         self.twins[id(made)] = made, value
         copies, self._copies = self._copies, []

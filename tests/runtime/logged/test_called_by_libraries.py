@@ -107,6 +107,10 @@ class Forward(typing.Protocol):
     def forward(self, x: Any) -> Any: ...
 
 
+def of_model(model: Model, x: Any) -> Any:
+    return np.sum(model.forward(x) ** 2)
+
+
 def with_event(x: Any) -> Any:
     found = integrate.solve_ivp(lambda t, y: [-x[0] * y[0]], (0.0, 3.0), [1.0], events=falls, t_eval=TIMES[:2])
     return found.y[0, -1] + found.t_events[0].sum() * (1 + found.status)
@@ -156,6 +160,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
         lambda x: optimize.minimize(MODEL, x, method="BFGS").x.sum(),
         [set_to(MODEL, "b", 0.4)],
     ),
+    "the gradient of an object": (lambda x: np.sum(autograd.grad(of_model)(MODEL, x).w), [set_to(MODEL, "b", 0.4)]),
+    "a Jacobian beside an object": (
+        lambda x: np.sum(autograd.jacobian(of_model, 1)(MODEL, x)),
+        [set_to(MODEL, "w", np.eye(3))],
+    ),
     "a batch of an object": (lambda x: np.sum(autograd.vmap(MODEL)(np.stack([x, 2 * x]))), [set_to(MODEL, "b", 0.4)]),
     "attributes of an event": (with_event, [set_to(falls, "terminal", False), set_to(falls, "direction", 1)]),
     "a list that a callback returns": (
@@ -166,10 +175,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
         lambda x: np.sum(tg.tree.map(lambda k: lambda v: v * SET.rate * k, [2.0])[0](x)),
         [set_to(SET, "rate", 3.0)],
     ),
-    "by class": (
-        lambda x: weight(x).sum() + weight([x[0], x[1]]) + weight(x[0]),
-        [set_to(SET, "rate", 3.0), registers],
-    ),
+    "by class": (lambda x: np.sum(weight(x)) + weight([x[0]]) + weight(x[0]), [set_to(SET, "rate", 3.0), registers]),
     "a protocol": (
         lambda x: np.sum(x) * (2.0 if isinstance(MODEL, Forward) and not isinstance(x, typing.SupportsBytes) else 3.0),
         [lambda patch: patch.delattr(Model, "forward")],

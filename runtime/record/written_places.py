@@ -23,6 +23,7 @@ from .live_frame import TRACED
 _CONTAINERS = (list, dict, set, deque)
 _HOLDING = (*TRACED, *_CONTAINERS, tuple)
 _MISSING = object()
+_OURS = f"{__name__.partition('.')[0]}."
 
 
 class WrittenPlaces:
@@ -39,7 +40,7 @@ class WrittenPlaces:
 
     def container(self, obj: Any) -> None:
         """All that a container or cell holds may be written."""
-        if isinstance(obj, (*_CONTAINERS, types.CellType)):
+        if isinstance(obj, (*_CONTAINERS, types.CellType)) and not _is_our_namespace(obj):
             self._containers[id(obj)] = obj
 
     def cache(self, cached: Any) -> None:
@@ -70,7 +71,7 @@ class WrittenPlaces:
     def object(self, value: Any) -> None:
         """Any attribute of an object, or part of a container, may be written."""
         if isinstance(value, _CONTAINERS):
-            self._containers[id(value)] = value
+            self.container(value)
         elif not is_leaf(value) and type(value) not in TRACED and type(store := dict_of(value)) is dict:
             self._containers[id(store)] = store
 
@@ -111,3 +112,9 @@ def _settle_attribute(obj: Any, name: str, plain: Callable[[Any], Any]) -> None:
         value = vars(base)[name]
         if (new := plain(value)) is not value:
             type.__setattr__(base, name, new)
+
+
+def _is_our_namespace(obj: Any) -> bool:
+    """Whether *obj* is the namespace of a module of ours, which frames between the user's show: tables in it hold what
+    stands for functions of Python's, in every run."""
+    return type(obj) is dict and "__spec__" in obj and str(obj.get("__name__")).startswith(_OURS)

@@ -19,6 +19,7 @@ from agreement import numerical_gradient
 
 import tracegrad
 from tracegrad import compile_grad
+from tracegrad.tracer.bytecode.shown_names import CALLED
 from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
 
 X = np.array([0.7, 1.3, 0.4])
@@ -421,3 +422,17 @@ def test_rules_of_derivatives_know_traced_values():
     for x in (X, -X):
         np.testing.assert_allclose(compiled.grad(x), np.where(x > 0, 2 * x, 1.0))
     assert sys.getprofile() is None
+
+
+def test_namespaces_that_frames_show_are_left_alone():
+    """Those of our frames, too, which stand between the user's: what stands for `type` in them stays there."""
+    before = dict(CALLED)
+
+    def looks(x):
+        scale = sys._getframe().f_back.f_globals.get("NO_SUCH_NAME", 2.0)
+        return np.sum(x) * scale * (2.0 if type(x) is np.ndarray else 1.0)
+
+    compiled = compile_grad(looks)
+    for k in range(2):
+        assert compiled(X + k) == 4.0 * np.sum(X + k)
+    assert compiled.stats.live and before == CALLED

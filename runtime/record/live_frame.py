@@ -19,7 +19,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import CALLED
 from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor, Transparent
-from ...tracer.ir.errors import DifferentiationError, MutationError, unrecordable
+from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced, truth_of
 from ...tracer.record.integers import TracedInt
@@ -40,10 +40,6 @@ PLAIN = {
     list, tuple, dict, set, frozenset, types.ModuleType,
     *{kind for kind in np.sctypeDict.values() if kind is not np.object_},
 }  # fmt: skip
-_ONE_OBJECT = (
-    "two arguments are the same object, and the function asks whether they are (`is`): there it has no derivative with "
-    "respect to one of them alone; pass a copy"
-)
 _SYMBOLS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "** or pow()",
     "matmul": "@", "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
@@ -287,11 +283,8 @@ class LiveFrame(Transparent):
     def is_(self, a: Any, b: Any, /) -> bool:
         if a is None or b is None:
             return a is b
-        given = a, b
-        a, b = [self.run.originals.get(id(x), x) for x in given]
+        a, b = [self.run.originals.get(id(x), x) for x in (a, b)]
         if a is b:
-            if given[0] is not given[1] and not self.run.differentiated.isdisjoint(map(id, given)):
-                raise DifferentiationError.here(_ONE_OBJECT)
             return True
         kinds = {type(a), type(b)}
         if TracedArray in kinds and kinds <= _TRUTHS:

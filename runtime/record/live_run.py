@@ -82,7 +82,6 @@ class LiveRun:
 
     def __init__(self, trust: Trust, originals: dict[int, Any]) -> None:
         self._trust, self.originals = trust, originals
-        self.differentiated: set[int] = set()  # ids of what it was given of which gradients are taken
         self.given: dict[int, Any] = {}  # id of a container of the caller's -> what the function was given for it
         self.written = WrittenPlaces()
         self.stands_for: dict[int, Any] = {}

@@ -148,7 +148,6 @@ def _record(
         kept: Any = None
         write = partial(given.write_back, plain)
         live = LiveRun(learned.trust, given.originals)  # whose copies live until all is settled
-        live.differentiated = {id(leaves[k]) for k in wrt}
         live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
         plain.copies, recorder.prepares = live.stands_for, live.prepares
 

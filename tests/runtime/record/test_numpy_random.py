@@ -28,7 +28,7 @@ class Model:
 FUNCTIONS = {
     "legacy": (lambda x: np.sum((x + np.random.normal(size=3)) ** 2), "np.random.normal"),
     "legacy scalar": (lambda x: np.sum(x * np.random.rand()), "np.random.rand"),
-    "imported": (lambda x: np.sum(x * normal(size=x.shape)), "RandomState.normal"),
+    "imported": (lambda x: np.sum(x * normal(size=x.shape)), "normal"),
     "generator of the module": (lambda x: np.sum(x * generator.uniform(size=3)), "numpy.random.Generator"),
     "fresh generator": (lambda x: np.sum(x * np.random.default_rng().uniform(size=3)), "np.random.default_rng"),
     "in self": (Model().loss, "numpy.random.Generator"),

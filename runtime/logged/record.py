@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...codegen.derive.adjoint import vjp
+from ...tracer.bytecode.versions import PYTHON, unknown
 from ...tracer.control.arms import Choices
 from ...tracer.ir.errors import (
     MutationError,
@@ -218,7 +219,8 @@ class Logged:
     def why(self, call: Call) -> list[Reason]:
         """The reason why the log of the last run of *call* is not closed, if it is not."""
         found = self.refused.get(call.key)
-        ended = [Refusal.LOG_UNSEEN(what=f"all of it: {self.ended}")] if self.ended else []
+        how = unknown() or self.ended
+        ended = [Refusal.LOG_UNSEEN(what=f"all of it: {how}")] if how else []
         return ended if found is None else [found]
 
     def may_close(self, call: Call) -> bool:
@@ -228,7 +230,7 @@ class Logged:
     def takes(self, call: Call) -> bool:
         """Whether a run of *call* is tried."""
         known = call.key in self.refused and not self.may_close(call)
-        return self.without.isdisjoint(call.kinds) and not known
+        return PYTHON is not None and self.without.isdisjoint(call.kinds) and not known
 
     def _record(
         self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None

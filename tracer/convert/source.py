@@ -180,9 +180,10 @@ def _file(path: str) -> _File | None:
 def _found(code: CodeType, file: _File) -> ProvenSource | None:
     key = code.co_firstlineno, code.co_name
     for node in _nearby(code, file):
-        known = _proven(code, node, file.imported)
-        if known is not None:
-            return known
+        for imported in (file.imported, frozenset[str]()):  # none: the lines were compiled part by part
+            known = _proven(code, node, imported)
+            if known is not None:
+                return known
     if file.functions is None:
         _read_whole(file)
     assert file.functions is not None

@@ -232,7 +232,7 @@ class Calls(KeptResults):
 
     def _check_seed(self, f: Any, args: Any, kwargs: Any) -> None:
         if draws_its_seed(f, args, kwargs):
-            raise self.refuse(f"{f.__name__}() without a seed")
+            raise self.refuse(f"{f.__name__}() without a seed", Refusal.CALLS_RANDOM)
 
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
         self._check_seed(f, args, kwargs)

@@ -587,7 +587,7 @@ class ReadLog:
         if kind in _NEVER_CHANGE or hasattr(kind, "n_sequence_fields"):  # sys.float_info
             return Leaf(value, False)
         if hidden_state(kind) is Refusal.STATE_RANDOM:
-            raise not_closed(label, Refusal.CALLS_RANDOM)
+            raise not_closed(f"{label}, a {kind.__module__.partition('._')[0]}.{kind.__name__}", Refusal.CALLS_RANDOM)
         if top not in ("numpy", "scipy", "statistics") or not plain or self.over:
             why = impurity(value) if callable(value) else hidden_state(kind)
             if why is None:

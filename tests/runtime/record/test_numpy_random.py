@@ -30,7 +30,7 @@ FUNCTIONS = {
     "legacy scalar": (lambda x: np.sum(x * np.random.rand()), "np.random.rand"),
     "imported": (lambda x: np.sum(x * normal(size=x.shape)), "normal"),
     "generator of the module": (lambda x: np.sum(x * generator.uniform(size=3)), "numpy.random.Generator"),
-    "fresh generator": (lambda x: np.sum(x * np.random.default_rng().uniform(size=3)), "np.random.default_rng"),
+    "fresh generator": (lambda x: np.sum(x * np.random.default_rng().uniform(size=3)), "default_rng"),
     "in self": (Model().loss, "numpy.random.Generator"),
     "Python's": (lambda x: np.sum(x) * random.random(), "random.random"),
     "positions": (lambda x: np.sum(x[np.random.permutation(3)] * np.arange(3)), "np.random.permutation"),

@@ -61,7 +61,7 @@ def test_the_setting_is_part_of_the_call_key():
     assert f.stats.compiles <= 3
 
 
-def test_a_slot_made_before_the_setting_was_ever_used():
+def test_a_slot_made_before_the_setting_was_ever_used(tmp_path):
     program = """
 import numpy as np, tracegrad
 f = tracegrad.compile_grad(lambda w, x: np.sum(np.tanh(x @ w)))
@@ -74,7 +74,9 @@ assert mixed != plain and f(w, x) == plain, (mixed, plain)
     import subprocess
     import sys
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -15,6 +15,7 @@ import operator
 import types
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
 
@@ -197,6 +198,8 @@ class LiveRun:
                 if args or kwargs:
                     self.written.container(f.__self__)
                 return partial(f, *args, **kwargs)  # a method of a container or a text
+            elif kind is types.BuiltinFunctionType and type(f.__self__) is ContextVar:
+                self.written.variable(f.__self__)
             elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
                 return partial(method, *args, **kwargs)
         if f in (operator.is_, operator.is_not) and len(args) == 2:

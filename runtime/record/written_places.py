@@ -12,6 +12,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
@@ -34,9 +35,10 @@ class WrittenPlaces:
         self._attributes: dict[tuple[int, str], Any] = {}  # by id and name: the object, or a reference to it
         self._items: dict[tuple[int, Any], Any] = {}  # by id and key: a dict
         self._caches: dict[int, Any] = {}
+        self._variables: set[ContextVar[Any]] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._containers or self._attributes or self._items or self._caches)
+        return bool(self._containers or self._attributes or self._items or self._caches or self._variables)
 
     def container(self, obj: Any) -> None:
         """All that a container or cell holds may be written."""
@@ -46,6 +48,10 @@ class WrittenPlaces:
     def cache(self, cached: Any) -> None:
         """A function with a cache (``functools.lru_cache``) is called."""
         self._caches[id(cached)] = cached
+
+    def variable(self, variable: ContextVar[Any]) -> None:
+        """A context variable may be set."""
+        self._variables.add(variable)
 
     def attribute(self, obj: Any, name: str) -> None:
         """An attribute is to be written; objects that the run lets go may end, as they do in Python."""
@@ -92,6 +98,9 @@ class WrittenPlaces:
                 names[key] = new
         for container in [*self._containers.values()]:
             plain(container)
+        for variable in self._variables:
+            if (value := variable.get(_MISSING)) is not _MISSING and (new := plain(value)) is not value:
+                variable.set(new)
         for cached in self._caches.values():
             if holds_traced([cached]):
                 cached.cache_clear()

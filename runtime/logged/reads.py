@@ -74,7 +74,8 @@ _BY_IDENTITY = (
 )  # fmt: skip
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _NEVER_CHANGE = frozenset((ShapeDtypeStruct, optree.PyTreeSpec, HostCode))  # classes of libraries
-_NAMED = ("instance", "pinned", "module", "library", "argument")  # kinds of nodes whose parts have names
+# kinds of nodes whose parts have names
+_NAMED = ("instance", "pinned", "module", "library", "argument", "function", "partial")
 _MAX_NODES = 20_000
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from leftovers import leftovers
 from same_state import difference
+from with_source import code_of
 
 import tracegrad
 from tracegrad import compile_grad
@@ -44,7 +45,7 @@ class Side:
         sys.modules[self.module.__name__] = self.module
         self.space = vars(self.module)
         library = "tracegrad" if steps else "numpy"
-        exec(compile(f"{HEAD}import {library} as np\n{source}", f"side_by_side_{number}.py", "exec"), self.space)
+        exec(code_of(f"{HEAD}import {library} as np\n{source}", f"side_by_side_{number}"), self.space)
 
     def state(self, result: Any = None) -> dict[str, Any]:
         return {**{n: v for n, v in self.space.items() if n not in _LIBRARY}, "result": result}

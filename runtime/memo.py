@@ -7,28 +7,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..tracer.ir.gc_pause import imported_to_stay
 from ..tracer.ir.site import OWN
+from .wrapper import LinesOf
 
 MEMO = "__tracegrad_transforms__"  # the attribute of the function; not one of the user's
 OWNERS: list[type] = [types.FunctionType, functools.partial]  # classes of functions that have it
-
-
-class LinesOf:
-    """The lines of the functions that *fn* reaches, and its own, which are pickled where it is sent as code."""
-
-    def __init__(self, fn: Any, came: Any = ()) -> None:
-        self._fn, self._came = fn, came  # those that have come here with it
-
-    def __reduce__(self) -> Any:
-        if self._fn is None:
-            return _received, (self._came,)
-        return _received, (imported_to_stay("..tracer.convert.sending", __package__).lines_for(self._fn),)
-
-
-def _received(lines: Any) -> LinesOf:
-    imported_to_stay("..tracer.convert.sent_texts", __package__).keep(lines)
-    return LinesOf(None, lines)
 
 
 class _Memo(dict[Any, Any]):

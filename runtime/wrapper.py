@@ -23,11 +23,28 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
-from .memo import LinesOf
+from ..tracer.ir.gc_pause import imported_to_stay
 
 P = ParamSpec("P")  # the parameters of a function
 R = TypeVar("R")  # its result
 _SELF = TypeVar("_SELF", bound="Wrapper")
+
+
+class LinesOf:
+    """The lines of the functions that *fn* reaches, and its own, which are pickled where it is sent as code."""
+
+    def __init__(self, fn: Any, came: Any = ()) -> None:
+        self._fn, self._came = fn, came  # those that have come here with it
+
+    def __reduce__(self) -> Any:
+        if self._fn is None:
+            return _received, (self._came,)
+        return _received, (imported_to_stay("..tracer.convert.sending", __package__).lines_for(self._fn),)
+
+
+def _received(lines: Any) -> LinesOf:
+    imported_to_stay("..tracer.convert.sent_texts", __package__).keep(lines)
+    return LinesOf(None, lines)
 
 
 class Wrapper:

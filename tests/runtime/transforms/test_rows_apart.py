@@ -165,5 +165,7 @@ def test_what_is_still_an_error():
             a = np.stack([a, a])
         return a
 
-    with pytest.raises((ShapeError, UnsupportedError), match=r"another shape or dtype|differs between the rows|another one in each row"):
+    with pytest.raises(
+        (ShapeError, UnsupportedError), match=r"another shape or dtype|differs between the rows|another one in each row"
+    ):
         vmap(of_other_shape)(A)

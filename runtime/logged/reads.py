@@ -254,7 +254,7 @@ class ReadLog:
 
     def begin(self, fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...]) -> None:
         """The function, and the objects among its arguments that are no data."""
-        child, _ = self.visit(fn, "the function")
+        child, _ = self.visit(fn, "self" if type(fn) is types.MethodType else "the function")
         self._walker.roots.append(child)
         self.root = child if isinstance(child, StateNode) else None
         self._walker.roots += [self.visit(obj, label)[0] for obj, label in zip(objects, labels, strict=True)]

@@ -408,7 +408,7 @@ class _Emitter:
         if node.kind == "function" and not node.extra:  # a library's function is not patched in place
             fn = node.obj
             parts = self.graph.pins.functions[fn]
-            self.add(node.label, IdentityKey(parts["__code__"]))
+            self.add(node.label, *map(IdentityKey, parts.values()))
             if not self.graph.pins.native:
                 self.fail_if(" or ".join([f"{name}.{part} is not {self.constant(v)}" for part, v in parts.items()]))
         if node.kind in ("member", "module"):

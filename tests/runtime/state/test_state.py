@@ -15,6 +15,7 @@ import itertools
 import math
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -1130,6 +1131,26 @@ _lock, _counter = threading.Lock(), itertools.count()
 )  # fmt: skip
 def test_what_makes_python_run(fn, code):
     assert f"({code})" in live(fn)
+
+
+_rng, _old, _mine = np.random.default_rng(0), np.random.RandomState(0), random.Random(0)
+_normal, _holder = _rng.normal, types.SimpleNamespace(rng=_rng)
+
+
+@pytest.mark.parametrize(
+    "fn, what",
+    [
+        (lambda x: x + np.random.rand(), "np.random.rand"),
+        (lambda x: x + _rng.normal(), "`?global _rng"),
+        (lambda x: x + _normal(), "global _normal"),
+        (lambda x: x + _old.rand(), "global _old"),
+        (lambda x: x + _mine.random(), "global _mine"),
+        (lambda x: x + _holder.rng.normal(), "global _holder.rng"),
+    ],
+)
+def test_what_draws_is_named(fn, what):
+    told = live(fn)
+    assert re.search(f"draws random numbers: {what}.* at {line_of(fn, 0)} .*tracegrad.random .calls/random.", told)
 
 
 def test_an_impure_helper_is_named():

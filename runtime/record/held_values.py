@@ -17,7 +17,7 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -67,36 +67,14 @@ class Settling(Protocol):
 def settle_held(value: Any, plain: Settling, depth: int) -> Any:
     """The plain form of *value*, of a class that :class:`Settled` does not take apart."""
     kind = type(value)
-    if issubclass(kind, (*_PASSED, *TENSORS.types)):  # tensors settle themselves
+    if issubclass(kind, (*_PASSED, *TENSORS.types)) or is_part_of_context(value):  # tensors settle themselves
         return value
-    if kind is slice:
-        parts = value.start, value.stop, value.step
-        return value if (new := plain(parts, depth)) is parts else slice(*new)
-    if issubclass(kind, frozenset):
-        new = plain(before := tuple(value), depth)
-        return value if new is before else kind(new)
-    if kind in _VIEWS or kind is types.MappingProxyType:
-        (owner,) = gc.get_referents(value)
-        if (new := plain(owner, depth)) is not owner:
-            return kind(new) if kind is types.MappingProxyType else getattr(new, _VIEWS[kind])()
-    elif issubclass(kind, weakref.ref):
-        if (there := weakref.ref.__call__(value)) is not None and plain(there, depth) is not there:
-            plain.unsettled.append(value)
-    elif kind is types.CellType:
-        with suppress(ValueError):  # an empty one
-            if (new := plain(value.cell_contents, depth)) is not value.cell_contents:
-                value.cell_contents = new
-    elif kind is contextvars.Context:
-        _settle_context(value, plain, depth)
-    elif is_part_of_context(value):
-        return value
-    elif issubclass(kind, type):
-        _settle_class(value, plain, depth)
-    elif issubclass(kind, np.ndarray):
-        _settle_elements(value, plain, depth)
-    elif kind in _MADE_AGAIN and (made := _made_again(value, plain, depth)) is not None:
+    for kinds, settled in _BY_KIND:
+        if issubclass(kind, kinds):
+            return settled(value, plain, depth)
+    if kind in _MADE_AGAIN and (made := _made_again(value, plain, depth)) is not None:
         return made[0]
-    elif str(kind.__module__).startswith(_OWN_CODE):
+    if str(kind.__module__).startswith(_OWN_CODE):
         plain.unsettled.append(value)
     elif kind.__flags__ & _HEAP_TYPE and not keeps_c_state(kind):  # nothing but attributes, which are settled
         plain(kind, depth)
@@ -105,6 +83,32 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
             _settle_locals(value.gi_frame, plain, depth)
         if not own or _holds_unsettled(value, plain, depth):
             plain.unsettled.append(value)
+    return value
+
+
+def _settle_slice(value: slice, plain: Settling, depth: int) -> Any:
+    parts = value.start, value.stop, value.step
+    return value if (new := plain(parts, depth)) is parts else slice(*new)
+
+
+def _settle_view(value: Any, plain: Settling, depth: int) -> Any:
+    (owner,) = gc.get_referents(value)
+    if (new := plain(owner, depth)) is owner:
+        return value
+    kind = type(value)
+    return kind(new) if kind is types.MappingProxyType else getattr(new, _VIEWS[kind])()
+
+
+def _settle_reference(value: Any, plain: Settling, depth: int) -> Any:
+    if (there := weakref.ref.__call__(value)) is not None and plain(there, depth) is not there:
+        plain.unsettled.append(value)
+    return value
+
+
+def _settle_cell(value: types.CellType, plain: Settling, depth: int) -> Any:
+    with suppress(ValueError):  # an empty one
+        if (new := plain(value.cell_contents, depth)) is not value.cell_contents:
+            value.cell_contents = new
     return value
 
 
@@ -132,7 +136,7 @@ def is_of_rooms(value: Any) -> bool:
     return str(kind.__module__).startswith(_OWN_ROOMS) and kind not in _TRACED
 
 
-def _settle_context(context: contextvars.Context, plain: Settling, depth: int) -> None:
+def _settle_context(context: contextvars.Context, plain: Settling, depth: int) -> Any:
     for variable, part in list(context.items()):
         new = plain(part, depth)
         if is_of_rooms(new):  # of the work that went on while it was copied
@@ -142,6 +146,7 @@ def _settle_context(context: contextvars.Context, plain: Settling, depth: int) -
                 context.run(variable.set, new)
             except RuntimeError:  # it is the one in which this runs
                 variable.set(new)
+    return context
 
 
 def _settle_locals(frame: types.FrameType, plain: Settling, depth: int) -> None:
@@ -221,13 +226,14 @@ def _rest_of_array(function: Any, indices: Any, *others: Any) -> Any:
 _looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes with nothing traced in them
 
 
-def _settle_class(cls: type, plain: Settling, depth: int) -> None:
+def _settle_class(cls: type, plain: Settling, depth: int) -> Any:
     """Settle the attributes of a class that the run has made; those of others are settled where they are stored."""
     for one in cls.__mro__:
         if not one.__flags__ & _HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
             continue
         _looked_at.add(one)
         settle_names(one, plain, depth)
+    return cls
 
 
 def settle_names(cls: type, plain: Settling, depth: int = 0) -> None:
@@ -239,12 +245,21 @@ def settle_names(cls: type, plain: Settling, depth: int = 0) -> None:
             type.__setattr__(cls, name, new)
 
 
-def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> None:
+def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> Any:
     """Settle the elements of an array of Python objects."""
     if array.dtype == object:
         for index, part in np.ndenumerate(array):
             if (new := plain(part, depth)) is not part:
                 array[index] = new
+    return array
+
+
+#: classes, and the function that gives the plain form of an object of theirs
+_BY_KIND: tuple[tuple[Any, Callable[[Any, Settling, int], Any]], ...] = (
+    (slice, _settle_slice), ((*_VIEWS, types.MappingProxyType), _settle_view), (weakref.ref, _settle_reference),
+    (types.CellType, _settle_cell), (contextvars.Context, _settle_context), (type, _settle_class),
+    (np.ndarray, _settle_elements),
+)  # fmt: skip
 
 
 def holds_traced(values: Iterable[Any]) -> bool:

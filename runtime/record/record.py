@@ -12,6 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -102,22 +103,29 @@ def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learn
     return record_pieces(fn, call, mode, learned)
 
 
-def _record(
-    fn: Callable[..., Any],
-    call: Call,
-    mode: Mode,
-    learned: Learned,
-    in_pieces: bool = False,
-    look: Look | None = None,
-) -> Recording | Pieces:
-    clock = time.perf_counter()
+@dataclass(slots=True)
+class _Begun:
+    """A run that is about to begin: *inputs* of its recorder for the *leaves* of the call that are data, their *names*,
+    and those that it is differentiated by (*wrt*)."""
+
+    recorder: Recorder
+    integers: Integers
+    code: Callable[[], ReachedCode]
+    inputs: dict[int, Var]
+    leaves: list[Any]
+    names: Sequence[str]
+    wrt: list[int]
+
+
+def _begun(
+    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool, look: Look | None
+) -> _Begun:  # fmt: skip
     hook_loaded()
     recorder = Recorder()
     integers = Integers(recorder)
     if call.device is not None:
         recorder.backend = require_cuda("a call on the device")
     recorder.float_settings = quiet_settings()
-    as_recorded = look is not None and look.as_recorded
     recorder.rolls = not in_pieces
     recorder.trusts, recorder.rows_apart = learned.trusts, learned.rows_apart
     code = cache(lambda: ReachedCode(fn, learned.trust))
@@ -127,7 +135,7 @@ def _record(
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
-    leaves, inputs = list(call.leaves), {}
+    leaves, inputs = list(call.leaves), dict[int, Var]()
     first = call.repeated
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
@@ -137,72 +145,19 @@ def _record(
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     data = [k for k in inputs if type(leaves[k]) is TracedArray]
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
+    return _Begun(recorder, integers, code, inputs, leaves, names, wrt)
+
+
+def _record(
+    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool = False, look: Look | None = None
+) -> Recording | Pieces:
+    clock = time.perf_counter()
+    begun, as_recorded = _begun(fn, call, mode, learned, in_pieces, look), look is not None and look.as_recorded
+    recorder, inputs, wrt = begun.recorder, begun.inputs, begun.wrt
     unrecordable.clear()
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
-        given = call.arguments_over(leaves, positional_names(fn), wrt)
-        plain = Settled(lambda value: _number(value, recorder), given.originals)
-        plain.run, plain.own_code = recorder.outermost(), True
-        recorder.originals = given.originals
-        holders, left, out, ended = Holders(recorder, given), True, None, False
-        kept: Any = None
-        write = partial(given.write_back, plain)
-        live = LiveRun(learned.trust, given.originals)  # whose copies live until all is settled
-        live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
-        plain.copies, recorder.prepares = live.stands_for, live.prepares
-
-        def reached() -> None:
-            plain(tuple(recorder.handed))
-            live.written.settle(plain)
-
-        holders.begin()
-        try:
-            out = live.call(fn, *given.args, **given.kwargs)
-            if live.unseen:
-                given.refuse_two_ways(code().found)
-            out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
-            out = unlabelled(out) if wrt else out
-            held = any(array() is not None for array in recorder.made)
-            left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])
-            if recorder.hashed:
-                out = PlainKeys(plain)(out)
-            if left:
-                others = held_elsewhere([out], not wrt)
-                out, _ = plain.result(out, others)
-                if plain.held:
-                    raise refuse_held(name_of(fn), plain.held[0])
-            ended = True
-        except BaseException as error:
-            plain(error)
-            if isinstance(error, UnsupportedError):  # the next call is made without
-                take_back_guesses(recorder, error)
-            raise
-        finally:  # (no cell has the result in it: that would be taken for one of the user's)
-            try:
-                surely(write)
-            except BaseException:  # an interrupt, before it had begun
-                surely(write)
-                raise
-            finally:
-                if left:
-                    try:
-                        surely(reached)
-                    except BaseException:  # as above
-                        surely(reached)
-                        raise
-                    finally:
-                        lost = False
-                        if ended or live.has_given:
-                            lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
-                            if lost and gc.collect(1):  # it was garbage, perhaps
-                                lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
-                        if lost:
-                            with _without_values():
-                                holders.settle(plain, out)
-                        kept = refuse_kept(name_of(fn), plain.unsettled)
-                live.end()
-        if kept is not None and ended:
-            raise kept
+        out = _ran(fn, call, learned, begun)
         refused = unrecordable.last()
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
@@ -210,32 +165,95 @@ def _record(
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
-        answers = answers_of(recorder)
+        run = UserRun(inputs, answers_of(recorder))
         if not in_pieces and not as_recorded:
             with Working("loops", len(recorder.items)):
                 roll(recorder, returned(out), guarded=False)
-        integers.rolled(recorder)
+        begun.integers.rolled(recorder)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, wrt, [inputs[k] for k in wrt])
-        run = UserRun(inputs, answers)
         found = recording_of(
-            run,
-            out,
-            Effects(),
-            recorder,
-            fn,
-            learned,
-            call,
-            mode,
-            wrt,
-            names,
-            [],
-            guarded=False,
+            run, out, Effects(), recorder, fn, learned, call, mode, wrt, begun.names, [], guarded=False,
             simplified=not as_recorded,
-        )
+        )  # fmt: skip
     found.changes = list(recorder.reasons)  # an adjoint may run Python too (ops/custom.py)
     found.seconds = {"record": ran - clock, **found.seconds}
     return found
+
+
+def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Begun) -> Any:
+    """The result of the run, after which no place of the user's holds a traced value."""
+    recorder, wrt = begun.recorder, begun.wrt
+    given = call.arguments_over(begun.leaves, positional_names(fn), wrt)
+    plain = Settled(lambda value: _number(value, recorder), given.originals)
+    plain.run, plain.own_code = recorder.outermost(), True
+    recorder.originals = given.originals
+    holders, left, out, ended = Holders(recorder, given), True, None, False
+    kept: Any = None
+    live = LiveRun(learned.trust, given.originals)  # whose copies live until all is settled
+    live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
+    plain.copies, recorder.prepares = live.stands_for, live.prepares
+
+    def settle_written() -> None:
+        plain(tuple(recorder.handed))
+        live.written.settle(plain)
+
+    holders.begin()
+    try:
+        out = live.call(fn, *given.args, **given.kwargs)
+        if live.unseen:
+            given.refuse_two_ways(begun.code().found)
+        out = _classified(out, recorder, bool(wrt))
+        held = any(array() is not None for array in recorder.made)
+        left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])
+        if recorder.hashed:
+            out = PlainKeys(plain)(out)
+        if left:
+            others = held_elsewhere([out], not wrt)
+            out = plain.result(out, others)
+            if plain.held:
+                raise refuse_held(name_of(fn), plain.held[0])
+        ended = True
+    except BaseException as error:
+        plain(error)
+        if isinstance(error, UnsupportedError):  # the next call is made without
+            take_back_guesses(recorder, error)
+        raise
+    finally:  # (no cell has the result in it: that would be taken for one of the user's)
+        try:
+            _whatever_comes(partial(given.write_back, plain))
+        finally:
+            if left:
+                try:
+                    _whatever_comes(settle_written)
+                finally:
+                    lost = ended or live.has_given
+                    for again in (False, True):  # it was garbage, perhaps
+                        if lost and (not again or gc.collect(1)):
+                            lost = not holders.only([out], plain.arrays) or holders.of_made(plain)
+                    if lost:
+                        with _without_values():
+                            holders.settle(plain, out)
+                    kept = refuse_kept(name_of(fn), plain.unsettled)
+            live.end()
+    if kept is not None and ended:
+        raise kept
+    return out
+
+
+def _classified(out: Any, recorder: Recorder, differentiated: bool) -> Any:
+    """The result, in which each number has a class, and no table has labels where it is *differentiated*."""
+    out = decided(out, differentiated) if recorder.undecided or recorder.defers else out
+    return unlabelled(out) if differentiated else out
+
+
+def _whatever_comes(function: Callable[[], None]) -> None:
+    """Call *function* to its end, also where an interrupt comes before it has begun."""
+    try:
+        surely(function)
+    except BaseException:
+        surely(function)
+        raise
 
 
 @contextmanager

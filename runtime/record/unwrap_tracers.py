@@ -15,7 +15,7 @@ import operator
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from threading import get_ident
 from typing import Any
@@ -24,7 +24,6 @@ import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
-from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.numpy_api.python_builtins import KnownType
@@ -33,7 +32,6 @@ from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import Integers, TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
-from ...tracer.record.shown_text import Texts
 from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.contents import slots
@@ -60,6 +58,9 @@ _HASHED = (TracedArray, *_STAND_INS, KnownModule)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise, StandsFor)
+_CONTAINERS = (tuple, list, deque, dict, set, frozenset)
+_CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
+_HEAP_TYPE = 1 << 9  # made by a class statement
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
@@ -74,14 +75,12 @@ class Settled:
     them: a call gives a value without its traced parts.
 
     *number* gives the value of a traced array; *originals*, by id of what stood for it in the run, an object of the
-    caller's.  A traced array that is kept in two places is one array in both.  *texts*: those in which traced arrays
-    stand.
+    caller's.  A traced array that is kept in two places is one array in both.
     """
 
-    def __init__(self, number: Unwrap, originals: dict[int, Any], texts: Texts | None = None) -> None:
-        self._number, self.originals, self._texts = number, originals, texts
+    def __init__(self, number: Unwrap, originals: dict[int, Any]) -> None:
+        self._number, self.originals = number, originals
         self.copies: dict[int, Any] = {}  # by id of what stood for an object of the run's, or the caller's: that object
-        self.cells: dict[int, types.CellType] = {}  # id of a cell that the run was given -> the caller's
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
         self.run: Recorder | None = None  # whose values these are; those of a run before are left alone
         self.own_code = False  # whether the run's code is the caller's own, not a copy over other globals
@@ -95,10 +94,8 @@ class Settled:
             return original
         if id(value) in self.copies:
             return self(self.copies[id(value)], depth)
-        if value is None or type(value) in (int, float, bool):
+        if value is None or type(value) in (int, float, bool, str):
             return value
-        if type(value) is str:
-            return value if self._texts is None else self._texts.written(value, self._number)
         known = self._known.get(id(value))
         if known is None:
             plain = value
@@ -149,72 +146,76 @@ class Settled:
     def inside(self, value: Any, depth: int = 0) -> Any:
         """Settle the parts of a container or object; a tuple with other parts is another one."""
         kind = type(value)  # not what a dead weak reference says of itself
+        if issubclass(kind, _CONTAINERS):
+            return self._container(value, kind, depth)
+        if issubclass(kind, _CALLABLES):
+            return self._callable(value, kind, depth)
+        if kind in _BOOKS or str(kind.__module__).startswith(_LEARNED):
+            return value
+        if not issubclass(kind, (type, slice, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
+            self._attributes(value, depth)
+        return value if issubclass(kind, BaseException) else settle_held(value, self, depth)
+
+    def _container(self, value: Any, kind: type, depth: int) -> Any:
         if issubclass(kind, tuple):
             before = list(tuple.__iter__(value))
             parts = [self(v, depth) for v in before]
-            if any(a is not b for a, b in zip(parts, before, strict=True)):
+            if any(map(operator.is_not, parts, before)):
                 make: Any = tuple.__new__  # past the __new__ of a named tuple
                 return make(kind, parts)
-        elif issubclass(kind, list | deque):
-            for index, part in enumerate(list(value)):
-                if (new := self(part, depth)) is not part:
-                    value[index] = new
-        elif issubclass(kind, dict):
-            for key, part in list(value.items()):
-                if (new := self(part, depth)) is not part:
-                    value[key] = new
-            _plain_keys(value, self.key)
-        elif issubclass(kind, set):
-            _plain_keys(value, self.key)
-        elif kind is frozenset:
+            return value
+        if issubclass(kind, frozenset):
             members = [self.key(member) for member in value]
-            if any(new is not old for new, old in zip(members, value, strict=True)):
-                return frozenset(members)
-        elif issubclass(kind, types.FunctionType):
+            make = kind
+            return make(members) if any(map(operator.is_not, members, value)) else value
+        if not issubclass(kind, set):
+            places = value.items() if issubclass(kind, dict) else enumerate(value)
+            for place, part in list(places):
+                if (new := self(part, depth)) is not part:
+                    value[place] = new
+        if issubclass(kind, dict | set):
+            _plain_keys(value, self.key)
+        if issubclass(kind, list | dict) and kind.__flags__ & _HEAP_TYPE:
+            self._attributes(value, depth)
+        if issubclass(kind, defaultdict) and (new := self(value.default_factory, depth)) is not value.default_factory:
+            value.default_factory = new
+        return value
+
+    def _callable(self, value: Any, kind: type, depth: int) -> Any:
+        if issubclass(kind, types.FunctionType):
             if of_recordings(value):
                 self.unsettled.append(value)
             if (made := self._over_originals(value)) is not value:
                 self._known[id(value)] = value, made  # in case it holds itself
                 value = made
             self._closure(value, depth)
-        elif issubclass(kind, types.MethodType | functools.partial) and (method := method_of_array(value)) is not None:
+            return value
+        if not issubclass(kind, types.BuiltinMethodType) and (method := method_of_array(value)) is not None:
             return getattr(self(method[0], depth), method[1])
-        elif issubclass(kind, types.MethodType):
-            function, owner = self(value.__func__, depth), self(value.__self__, depth)
-            if function is not value.__func__ or owner is not value.__self__:
-                return types.MethodType(function, owner)
-        elif issubclass(kind, types.BuiltinMethodType):
-            if (owner := self(value.__self__, depth)) is not value.__self__:
-                return getattr(owner, value.__name__)
-        elif issubclass(kind, functools.partial):
+        if issubclass(kind, functools.partial):
             held: Any = functools.partial.__reduce__(value)[2]
             if (changed := self(held, depth)) is not held:
                 functools.partial.__setstate__(value, changed)  # type: ignore[attr-defined]
-        elif kind in _BOOKS or str(kind.__module__).startswith(_LEARNED):
             return value
-        else:
-            if not issubclass(kind, (type, slice, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
-                self._attributes(value, depth)
-            return value if issubclass(kind, BaseException) else settle_held(value, self, depth)
-        if issubclass(kind, list | dict) and kind.__flags__ & (1 << 9):  # made by a class statement
-            self._attributes(value, depth)
-        if issubclass(kind, defaultdict) and (new := self(value.default_factory, depth)) is not value.default_factory:
-            value.default_factory = new
-        return value
+        owner = self(value.__self__, depth)
+        if issubclass(kind, types.BuiltinMethodType):
+            return value if owner is value.__self__ else getattr(owner, value.__name__)
+        function = self(value.__func__, depth)
+        same = function is value.__func__ and owner is value.__self__
+        return value if same else types.MethodType(function, owner)
 
     def replaces(self, fn: types.FunctionType) -> bool:
-        """Whether the run has made the function, over copies of the caller's globals or outer variables."""
-        return type(fn.__globals__) is ShownGlobals or any(id(c) in self.cells for c in fn.__closure__ or ())
+        """Whether the run has made the function, over what stands for the caller's globals."""
+        return type(fn.__globals__) is ShownGlobals
 
     def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
-        """A function that the run has made, over the caller's globals and outer variables in place of copies."""
+        """A function that the run has made, over the caller's globals."""
         if not self.replaces(fn):
             return fn
         space: Any = fn.__globals__
-        cells = [self.cells.get(id(cell), cell) for cell in fn.__closure__ or ()]
         while hasattr(space, "_below"):
             space = space._below
-        made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, tuple(cells) or None)
+        made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, fn.__closure__)
         made.__qualname__, made.__module__, made.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
         made.__kwdefaults__, made.__annotations__ = fn.__kwdefaults__, fn.__annotations__
         made.__dict__.update(fn.__dict__)
@@ -262,17 +263,14 @@ class Settled:
             if not is_leaf(old) and (new := self(old, depth)) is not old:
                 object.__setattr__(value, name, new)
 
-    def result(
-        self, out: Any, others: Container[int], kept: Collection[int] = (), later: bool = False
-    ) -> tuple[Any, list[Reason]]:  # fmt: skip
-        """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
-        values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again.
-        *others*: those of containers that others have, too; *later*: where there are no objects, that counts later."""
+    def result(self, out: Any, others: Container[int]) -> Any:
+        """The result of the run: objects in it are the caller's own, or have plain values in them.  Its arrays and
+        tensors stay traced.  *others*: the ids of containers that others have, too."""
         try:
             leaves, spec = flatten_result(out)
         except RecursionError:  # it holds itself
             self.held.append(out)
-            return out, []
+            return out
         if MadeArray in map(type, leaves):
             out = self._without_made(out)
             leaves, spec = flatten_result(out)
@@ -281,17 +279,12 @@ class Settled:
                 out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
         values = not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves))
-        if values and later:
-            return out, []
         out = self.whole(out, others)
         if values:
-            return out, []
+            return out
         leaves, spec = flatten_result(out)
         plain = self._each(leaves)
-        objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
-        objects += [leaf.value for leaf in leaves if type(leaf) is Whole]  # which are as in this run
-        plain = [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)]
-        return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+        return tree_unflatten(spec, [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
 
     def _without_made(self, value: Any) -> Any:
         """A result with NumPy's arrays in place of those that the run watches, in the same containers."""

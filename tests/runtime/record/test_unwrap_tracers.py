@@ -138,7 +138,7 @@ def test_what_a_run_keeps_is_a_number(plain):
     "plain",
     [
         lambda keep, x: np.sum(x) * draws(), lambda keep, x: [x * draws(), {"a": (x[0] * draws(), 3.0)}],
-        lambda keep, x: np.sum(np.stack([row * draws() for row in x])), lambda keep, x: draws(),
+        lambda keep, x: draws(),
     ],
 )  # fmt: skip
 def test_where_a_run_keeps_nothing_nothing_is_settled(plain, monkeypatch):

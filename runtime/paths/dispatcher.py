@@ -569,22 +569,11 @@ class FunctionDispatcher(Dispatcher):
     ) -> Any:  # fmt: skip
         alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
-        live = found = None
-        tensors = False
-        try:
-            found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
-        except MetTensorsError as error:
-            there = TENSORS.within(error.found).items() if self.target == "cuda" else ()
-            for name in [f"{error.label}{within}" for within, t in there if _on_host(t)]:
-                raise on_the_host(name) from None
-            tensors = True
-        except OnlyPythonError as error:
-            error.done = False
-            live = self._without_recording(endpoint, call, error)
-        if tensors:
+        found = self._logged(endpoint, call, others, paths)
+        if isinstance(found, MetTensorsError):
             return self._meets_tensors(endpoint, call)
-        if live is not None:
-            return self._plainly(endpoint, call, live)
+        if isinstance(found, Live):
+            return self._plainly(endpoint, call, found)
         if found is None:
             there = self.logged.found
             return MISS if there is None else self._finds(endpoint, call, there)
@@ -610,6 +599,19 @@ class FunctionDispatcher(Dispatcher):
             return self._keep(endpoint, call, mine, recording)
         finally:
             snapshot.release()
+
+    def _logged(self, endpoint: Endpoint, call: Call, others: Sequence[Any] | None, paths: int) -> Any:
+        """What ``run_of_copy`` gives, the error of a run that has met tensors, or how plain Python answers."""
+        try:
+            return self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
+        except MetTensorsError as error:
+            there = TENSORS.within(error.found).items() if self.target == "cuda" else ()
+            for name in [f"{error.label}{within}" for within, t in there if _on_host(t)]:
+                raise on_the_host(name) from None
+            return error.with_traceback(None)
+        except OnlyPythonError as error:
+            error.done = False
+            return self._without_recording(endpoint, call, error)
 
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
         for mode, theirs, arrays in self._in_other_modes(endpoint, call):

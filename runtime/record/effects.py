@@ -398,13 +398,8 @@ class _Values:
         """(a key that is equal for the same expression, the expression); None where there is none.  *once*: it is not
         evaluated where this very run is recorded."""
         value = self.known_as(value)
-        place = self._leaves.get(id(value))
-        if place is not None and (type(value) is TracedArray or not is_leaf(value)):
-            return ("leaf", place), _leaf(place)
-        known = self._inputs.get(id(value))
-        if known is not None:
-            array = _text(f"arrays[{known}]")
-            return ("input", known), _called(_constant(int), array) if type(value) is TracedInt else array
+        if (given := self._of_call(value)) is not None:
+            return given
         if type(value) is TracedInt:
             value = value.array()
         if type(value) in STAND_INS:
@@ -435,6 +430,17 @@ class _Values:
             if found is not None:
                 return found if once or isinstance(value, tuple) else self._shareable(value, found)
         return None if self.others is None else self.others.expression(value, self._array)
+
+    def _of_call(self, value: Any) -> _Known | None:
+        """The same of what the run was given: an argument, or an input from outside."""
+        place = self._leaves.get(id(value))
+        if place is not None and (type(value) is TracedArray or not is_leaf(value)):
+            return ("leaf", place), _leaf(place)
+        known = self._inputs.get(id(value))
+        if known is None:
+            return None
+        array = _text(f"arrays[{known}]")
+        return ("input", known), _called(_constant(int), array) if type(value) is TracedInt else array
 
     @property
     def made(self) -> set[int]:

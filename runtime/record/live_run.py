@@ -174,41 +174,60 @@ class LiveRun:
         self.called, ready = f, self._ready.get(id(f))
         if ready is not None:
             return partial(ready, *args, **kwargs)
-        kind = type(f)
-        if kind is types.MethodType and type(f.__self__) in PLAIN:
+        if type(f) is types.MethodType and type(f.__self__) in PLAIN:
             return partial(f, *args, **kwargs)
         known = self._known_to(f)
         if known is not None and is_for_lists(known) and not any(type(x) in (list, tuple) for x in args):
             known = None
         if known is None:
-            if kind is types.FunctionType and self.is_users(f):
-                ready = self._ready[id(f)] = self.copy_of(f)
-                return partial(ready, *args, **kwargs)
-            if kind is types.MethodType:
+            if type(f) is types.MethodType:
                 f = self._bound(f)
-                if type(f) is types.MethodType and is_copy(f.__func__):
-                    return partial(f, *args, **kwargs)
-            elif kind is partial:
-                return self.prepared(f.func, *f.args, *args, **{**f.keywords, **kwargs})
-            elif kind is _Cached:
-                self.written.cache(f)
-            elif issubclass(kind, type) and self._is_followed(f):
-                return partial(self._make, f, *args, **kwargs)
-            elif kind is types.BuiltinFunctionType and type(f.__self__) in _INERT and f.__name__ != "sort":
-                if args or kwargs:
-                    self.written.container(f.__self__)
-                return partial(f, *args, **kwargs)  # a method of a container or a text
-            elif kind is types.BuiltinFunctionType and type(f.__self__) is ContextVar:
-                self.written.variable(f.__self__)
-            elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
-                return partial(method, *args, **kwargs)
+            if (found := self._by_class(f, args, kwargs)) is not None:
+                return found
+        if (found := self._asking(f, args, kwargs)) is not None:
+            return found
+        return self._outside(f, known, args, kwargs)
+
+    def _by_class(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same by the class of *f*, where that is code of the user's, or a method of a container; else None."""
+        kind = type(f)
+        if kind is types.FunctionType and self.is_users(f):
+            ready = self._ready[id(f)] = self.copy_of(f)
+            return partial(ready, *args, **kwargs)
+        if kind is types.MethodType:
+            return partial(f, *args, **kwargs) if is_copy(f.__func__) else None
+        if kind is partial:
+            return self.prepared(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+        if kind is types.BuiltinFunctionType:
+            return self._of_container(f, args, kwargs)
+        if kind is _Cached:
+            self.written.cache(f)
+        elif issubclass(kind, type):
+            return partial(self._make, f, *args, **kwargs) if self._is_followed(f) else None
+        elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
+            return partial(method, *args, **kwargs)
+        return None
+
+    def _of_container(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same of a method in C of a container or a text."""
+        owner = f.__self__
+        if type(owner) is ContextVar:
+            self.written.variable(owner)
+        if type(owner) not in _INERT or f.__name__ == "sort":
+            return None
+        if args or kwargs:
+            self.written.container(owner)
+        return partial(f, *args, **kwargs)
+
+    def _asking(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same of a builtin that asks what a value is; None where Python's own does."""
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
         if f is isinstance and args and type(args[0]) in TRACED:
-            args = plain_like(*args[:2]), *args[1:]
-        if args and id(f) in _ASKING and len(args) < 3 and (method := self._asked(f, args[0])) is not None:
-            return partial(method, *args[1:], **kwargs)
-        return self._outside(f, known, args, kwargs)
+            return partial(f, plain_like(*args[:2]), *args[1:])
+        asks = args and id(f) in _ASKING and len(args) < 3
+        method = self._asked(f, args[0]) if asks else None
+        return None if method is None else partial(method, *args[1:], **kwargs)
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""

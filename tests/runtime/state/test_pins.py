@@ -11,7 +11,7 @@ import pytest
 
 from tracegrad.runtime.launch.object_layout import fault
 from tracegrad.runtime.state import pins
-from tracegrad.runtime.state.pins import Pins, covered
+from tracegrad.runtime.state.pins import Pins
 from tracegrad.runtime.state.trust import Trust
 
 
@@ -227,12 +227,3 @@ def test_keys_by_identity_and_order(ready):
     pinned = made(stores=[(None, store, None)])
     store["a"] = store.pop("a")
     assert not holds(pinned)
-
-
-def test_covered():
-    class C:
-        rate = 1.0
-        shown = property(lambda self: 1.0)
-
-    assert covered(C, {"rate", "shown", "other"}) == {"rate"}
-    assert covered(type(lambda: None), {"__call__", "__name__", "other"}) == {"__call__"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import types
 from collections import defaultdict
 from typing import Any
@@ -23,6 +24,7 @@ from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from ..state.values import is_leaf
+from .files import STREAMS, WRITERS
 from .kinds import EAGER
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
@@ -59,6 +61,10 @@ def load(run: Any, obj: Any, name: str) -> Any:
     kind = type(obj)
     if kind in EAGER:
         return run.of_tensor(obj, name)
+    if kind in WRITERS:
+        if name not in WRITERS[kind]:
+            raise not_closed(f"`.{name}` of a {kind.__name__}", Refusal.STATE_FILE)
+        return getattr(obj, name)
     if kind is types.ModuleType or issubclass(kind, types.ModuleType):
         return _of_module(run, reads, obj, name)
     if isinstance(obj, type):
@@ -209,6 +215,8 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
     written = run.written(store, name)
     if written is not MISSING:
         return written
+    if module is sys and name in STREAMS:
+        return STREAMS[name]
     if name not in store and library and "__getattr__" in store:
         load_part(module, name)
     if name not in store:

@@ -42,8 +42,10 @@ from .callees import (
     reason_of,
     takes_callbacks,
 )
+from .file_writes import write
+from .files import WRITERS
 from .frame import LoggedFrame
-from .generated import call_generated
+from .generated import GENERATED, call_generated, is_text_of_fields, text_of_fields
 from .kept_results import KeptResults
 from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
@@ -51,7 +53,6 @@ from .python_functions import CLASS_METHODS, HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
 from .texts import TEMPLATES, is_enabled, log, log_method
 
-_GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
 _OF_DATA = frozenset("numpy detach tolist item size dim numel cpu".split())  # methods of tensors of PyTorch
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
@@ -123,7 +124,7 @@ class Calls(KeptResults):
         if kind is types.MethodType:
             if type(f.__self__) in TRACED:
                 return self.handing(f, args, kwargs, False)
-            if type(f.__self__) in CONTAINERS:
+            if type(f.__self__) in CONTAINERS or type(f.__self__) in WRITERS:
                 return self.call_method(f.__self__, f.__name__, *args, **kwargs)
             if is_wrapper(f.__self__):
                 return self._within(getattr(self.rewrapped(f.__self__), f.__name__), args, kwargs)
@@ -173,6 +174,8 @@ class Calls(KeptResults):
             return None
         if f is logging.Logger.isEnabledFor:
             return is_enabled(self, *args, **kwargs)
+        if is_text_of_fields(f):
+            return text_of_fields(self, f, *args)
         if is_refused(f):
             raise self.refuse(f"{f.__module__}.{f.__name__}()", reason_of(f))
         ours = own_answer(f)
@@ -189,7 +192,7 @@ class Calls(KeptResults):
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if self.is_ours(f):
             return self._within(self.rewrapped(f), args, kwargs)
-        if f.__code__.co_filename == _GENERATED:
+        if f.__code__.co_filename == GENERATED:
             return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
 
@@ -287,7 +290,7 @@ class Calls(KeptResults):
 
     def _call_bound(self, f: Any, owner: Any, args: Any, kwargs: Any) -> Any:
         """A method in C of an object."""
-        if type(owner) in PLAIN or type(owner) in CONTAINERS:
+        if type(owner) in PLAIN or type(owner) in CONTAINERS or type(owner) in WRITERS:
             return self.call_method(owner, f.__name__, *args, **kwargs)
         if type(f) is types.MethodWrapperType and is_generic(found_in(f.__objclass__, f.__name__)[1]):
             return self._by_generic(f, owner, *args, **kwargs)
@@ -425,6 +428,8 @@ class Calls(KeptResults):
             return self.method_of_container(obj, kind, name, args, kwargs)
         if kind in EAGER:
             return self.method_of_tensor(obj, name, args, kwargs)
+        if kind in WRITERS:
+            return write(self, obj, name, args, kwargs)
         if kind in PLAIN:
             if kind is str and name in TEMPLATES and not self._texts(args, kwargs):
                 return TEMPLATES[name](self, obj, *args, **kwargs)

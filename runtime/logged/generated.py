@@ -7,13 +7,17 @@ them; comparisons are those of tuples of fields.  ``__new__`` of named tuples ru
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import types
 from typing import Any
 
 from ..state.values import is_leaf
 from .attributes import found_in
+from .texts import marked, text_of
 
+GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _FROM_FACTORY = getattr(dataclasses, "_HAS_DEFAULT_FACTORY", None)
+_OF_TEXTS = (id(dataclasses.__dict__), id(reprlib.__dict__))  # the globals of what makes texts of fields
 _ORDER = {"__eq__": "eq", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge"}
 
 
@@ -38,6 +42,26 @@ def call_generated(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> A
     if f.__name__ == "__new__" and hasattr(owner, "_fields"):
         return f(*args, **_with_defaults(run, f, args, kwargs))
     raise run.refuse(f"{f.__qualname__}, which has no source")
+
+
+def is_text_of_fields(f: types.FunctionType) -> bool:
+    """Whether *f* is the ``__repr__`` of a dataclass, which is made of the texts of its fields."""
+    if f.__name__ != "__repr__" or id(f.__globals__) not in _OF_TEXTS:
+        return False
+    made = getattr(f, "__wrapped__", None)
+    return type(made) is types.FunctionType and made.__code__.co_filename == GENERATED
+
+
+def text_of_fields(run: Any, f: types.FunctionType, obj: Any) -> Any:
+    """``f(obj)`` of such a function."""
+    base = next((cls for cls in type(obj).__mro__ if vars(cls).get("__repr__") is f), None)
+    if base is None:
+        raise run.refuse(f"{f.__qualname__}, which has no source")
+    fields = vars(base)["__dataclass_fields__"]
+    names = [name for name, field in fields.items() if field.repr and field._field_type.name == "_FIELD"]
+    parts = [f"{name}={text_of(run, run.frame.attr(obj, name), repr, '__repr__')}" for name in names]
+    head = run.frame.attr(run.frame.attr(obj, "__class__"), "__qualname__")
+    return marked(run, f"{head}({', '.join(parts)})")
 
 
 def _with_defaults(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> Any:

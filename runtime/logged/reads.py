@@ -11,6 +11,7 @@ Everything else it gets as it is.
 from __future__ import annotations
 
 import abc
+import csv
 import enum
 import functools
 import logging
@@ -48,6 +49,7 @@ from ..state.trust import Trust, hidden_state, impurity
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
+from .files import WRITERS
 from .kinds import EAGER, is_named_tuple, item_key
 from .native_reads import pin_reads
 
@@ -57,7 +59,7 @@ CONTAINERS: dict[type, str] = {
 }  # fmt: skip
 KEYED = frozenset((dict, defaultdict, Counter, OrderedDict))  # classes of dicts whose items a run may set
 #: classes of Python's own whose objects are no more than their attributes, and whose code is followed as the user's
-OPENED = frozenset((types.SimpleNamespace, ChainMap, UserDict, UserList))
+OPENED = frozenset((types.SimpleNamespace, ChainMap, UserDict, UserList, csv.DictWriter))
 #: what attributes are read, set and deleted by where a class has no way of its own
 GENERIC = frozenset(
     raw
@@ -433,6 +435,9 @@ class ReadLog:
             made = node("cached", value, label, label)
             self.read(made, "const", "__wrapped__", value.__wrapped__, label)
             return made
+        if kind in WRITERS:
+            self._in_this_process(label)
+            return node("sink", value, label, label)
         if kind in _GETTERS and is_leaf(value.__reduce__()[1]):
             return Leaf(value, False)
         if "cython_function" in kind.__name__ and value.__module__ is not None:
@@ -452,7 +457,7 @@ class ReadLog:
             self._in_this_process(label)
             self.shows(value, stand_in(value))
             return Leaf(value, False)
-        if kind is types.BuiltinFunctionType and type(value.__self__) in CONTAINERS:
+        if kind is types.BuiltinFunctionType and type(value.__self__) in (*CONTAINERS, *WRITERS):
             made = node("adder", value, label, label)
             self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
             return made

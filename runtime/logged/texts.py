@@ -27,6 +27,7 @@ from ...tracer.record.reports import LOG_METHODS, _is_own, _log, _outside, filte
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
 from ..state.libraries import PRINT_OPTIONS
 from .attributes import found_in
+from .files import is_file
 from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
@@ -222,10 +223,18 @@ def marked(run: Any, text: str) -> str:
 
 def print_(run: Any, *values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False) -> None:
     """``print``."""
-    if file is not None or not all(type(x) in (str, type(None)) for x in (sep, end)):
-        raise run.refuse("print() into a file")
-    text = (" " if sep is None else sep).join([text_of(run, value) for value in values])
-    printed = Printed(str(text), "\n" if end is None else end, bool(run.test(flush)))
+    if not all(type(x) in (str, type(None)) for x in (sep, end)):
+        raise run.refuse("print() with such a `sep` or `end`")
+    sep, end = " " if sep is None else sep, "\n" if end is None else end
+    texts = [text_of(run, value) for value in values]
+    if file is not None and not is_file(run, file):
+        for k, text in enumerate(texts):
+            run.call_method(file, "write", text) if k == 0 else [run.call_method(file, "write", x) for x in (sep, text)]
+        run.call_method(file, "write", end)
+        if run.test(flush):
+            run.call_method(file, "flush")
+        return
+    printed = Printed(str(sep.join(texts)), end, bool(run.test(flush)), file)
     run.no_carry(printed, "something is printed")
     in_a_body = current_recorder() is not run.recorder
     (run.texts.in_bodies if in_a_body else run.texts.printed).append(printed)
@@ -248,20 +257,20 @@ def log(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> None:
     more = kwargs.get("extra", {})
     if type(more) is not dict or run.reads.node_of(more) is not None or not all(type(name) is str for name in more):
         raise run.refuse(f"logging: .{f.__name__}()")
-    rest, more = [_kept(run, value) for value in rest], {name: _kept(run, value) for name, value in more.items()}
+    rest, more = [kept(run, value) for value in rest], {name: kept(run, value) for name, value in more.items()}
     run.no_carry(more, "something is logged")
     if current_recorder() is not run.recorder:
         raise run.refuse("logging in the body of a loop")
     _log(run.texts, owner, f.__name__, tuple(rest), {"extra": dict(more)} if more else {}, _outside(sys._getframe(1)))
 
 
-def _kept(run: Any, value: Any, depth: int = 0) -> Any:
+def kept(run: Any, value: Any, depth: int = 0) -> Any:
     """A value that is logged, as it is now."""
     if type(value) is TextOfValues or type(value) in TRACED or has_known_text(value):
         return value
     if type(value) not in (list, tuple) or run.reads.node_of(value) is not None or depth > 10:
         raise run.refuse("a text that is made of values")
-    return type(value)([_kept(run, part, depth + 1) for part in value])
+    return type(value)([kept(run, part, depth + 1) for part in value])
 
 
 def is_enabled(run: Any, logger: Any, *args: Any, **kwargs: Any) -> Any:

@@ -133,9 +133,13 @@ def printed_effects(texts: Texts, values: _Values) -> Iterator[OutsideEffect | N
             continue
         text_key, as_text = values.text(printed.text)
         rest = f", end={printed.end!r}, flush={printed.flush}"
-        key = "print", text_key, rest, id(printed.file)
+        key: tuple[Hashable, ...] = "print", text_key, rest
         if printed.file is not None:
-            as_text = _into_file(as_text, printed.file)
+            file = values.place_of(printed.file)
+            if file is None:
+                yield None
+                continue
+            key, as_text = (*key, file[0]), _into_file(as_text, file[1])
         yield OutsideEffect(key, _constant(print), as_text, f"{{}}({{}}{rest})")
 
 
@@ -239,8 +243,8 @@ def _text(text: str) -> Expression:
     return lambda source, texts: text
 
 
-def _into_file(text: Expression, file: Any) -> Expression:
-    return lambda source, texts: f"{text(source, texts)}, file={source.constant(file)}"
+def _into_file(text: Expression, file: Expression) -> Expression:
+    return lambda source, texts: f"{text(source, texts)}, file={file(source, texts)}"
 
 
 def _called(function: Expression, value: Expression) -> Expression:
@@ -252,12 +256,13 @@ def _leaf(place: int) -> Expression:
 
 
 def _report(report: Report, values: _Values) -> OutsideEffect | None:
-    """The effect of a log record or a warning; None where its arguments can't be made again."""
+    """The effect of a log record, a warning or a call of a file; None where its arguments can't be made again."""
     args, kwargs = values.expression(report.args), values.expression(report.kwargs)
-    if args is None or kwargs is None:
+    owner = values.place_of(report.owner)
+    if args is None or kwargs is None or owner is None:
         return None
-    key = (report.key, args[0], kwargs[0])
-    call: Expression = lambda source, texts: f"{source.constant(report.owner)}.{report.name}"  # noqa: E731
+    key = (report.key, owner[0], args[0], kwargs[0])
+    call: Expression = lambda source, texts: f"{owner[1](source, texts)}.{report.name}"  # noqa: E731
     if report.caller is None:
         return OutsideEffect(key, call, args[1], "{}(*{})")
     given: Expression = lambda s, texts: f"{call(s, texts)}, {args[1](s, texts)}, {kwargs[1](s, texts)}"  # noqa: E731
@@ -467,6 +472,14 @@ class _Values:
         original = self.originals.get(id(value), value)
         way = self._found_at.get(id(original))
         return None if way is None else self.taken_from(way)
+
+    def place_of(self, owner: Any) -> _Known | None:
+        """The expression for what does an effect: an object that was there before the run, or one of ours; None where
+        it was found on a way that has no text."""
+        known = self.found(owner)
+        if known is None and id(owner) not in self._found_at:
+            return ("object", id(owner)), _constant(owner)
+        return known
 
     def way_to(self, value: Any) -> _Way:
         """The way to an object that was there before the run."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import types
 
@@ -104,3 +105,50 @@ def test_texts_that_grow_in_place_are_those_of_the_values():
         x = np.ones(2) * (k + 0.5)
         value, last = g(x), shown.last
         assert value == f(x) and last == shown.last and seen[-1] == seen[-2]
+
+
+@dataclasses.dataclass
+class Meter:
+    value: float = 0.0
+    name: str = "m"
+    hidden: int = dataclasses.field(default=3, repr=False)
+
+
+@dataclasses.dataclass
+class Labelled(Meter):
+    label: str = "n"
+
+    def __str__(self):
+        return f"<{self.label} {super().__repr__()}>"
+
+
+class Other(Meter):
+    pass
+
+
+@dataclasses.dataclass
+class Both:
+    one: object
+    many: list
+
+
+def test_dataclasses_print_themselves():
+    meters = [Meter(), Other(name="o")]
+
+    def function(x):
+        meters[0].value += x[0]
+        meters[1].value = float(x[1])
+        both = Both(Labelled(value=x[0] * 2), [meters[0], {"a": meters[1]}, x[1]])
+        print(both, meters[0])
+        texts.append(f"{both.one!s}: {meters!r}")
+        return np.sum(x)
+
+    found = []
+    compiled = compile_grad(function)
+    for call in (compiled, function):
+        meters[0].value, texts, out = 0.0, [], io.StringIO()
+        for k in range(5):
+            with contextlib.redirect_stdout(out):
+                call(np.arange(2.0) + k)
+        found.append((texts, out.getvalue()))
+    assert found[0] == found[1] and not compiled.stats.live

@@ -39,6 +39,11 @@ _MOST_KEYS = 64  # of which a traced number is asked whether it is one of them
 NO_KEY = object()  # which no container has
 _TRACED_KEYS = frozenset((TracedInt, TracedArray))
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
+#: methods that statements and operators call, and what does the same: (it, the number of its arguments)
+_BY_STATEMENT: dict[str, tuple[Any, int]] = {
+    "__setitem__": (operator.setitem, 2), "__delitem__": (operator.delitem, 1), "__getitem__": (operator.getitem, 1),
+    "__contains__": (operator.contains, 1), "__len__": (len, 0), "__iter__": (iter, 0),
+}  # fmt: skip
 
 
 def has_plain_keys(kind: type) -> bool:
@@ -342,6 +347,9 @@ class Containers(OwnClasses):
 
     def method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
         node = self.reads.node_of(obj)
+        same = _BY_STATEMENT.get(name)
+        if same is not None and not kwargs and len(args) == same[1] and hasattr(kind, name):
+            return self.call(same[0], obj, *args)
         if node is None:
             if self.loops or self.recorder.arms:
                 if kind is list and name == "append" and len(args) == 1 and not kwargs:

@@ -16,6 +16,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import set_item, without_slices
 from ...tracer.loops.while_loop import begin_while
+from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.iterators import ArrayIterator
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
@@ -397,6 +398,7 @@ class LoggedFrame(FrameChoices):
         found = sys.modules.get(module)
         if found is None or self._owner is None:
             raise self.run.refuse(f"the import of {module}")
+        hook_loaded()  # it may be loaded by this
         shown = reads.read(self._owner, "import", module, found, module)
         if name is None:
             if isinstance(value, types.ModuleType) and value is not found:  # `import a.b` binds `a`

@@ -511,6 +511,8 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(operator.is_not): lambda run, a, b: not run.frame.is_(a, b),
     id(operator.contains): lambda run, a, b: run.frame.in_(b, a),
     id(operator.getitem): lambda run, a, b: run.item(a, b),
+    id(operator.setitem): lambda run, a, b, value: run.frame.set_item(value, a, b),
+    id(operator.delitem): lambda run, a, b: run.frame.del_item(a, b),
     id(operator.truth): lambda run, x: run.test(x), id(operator.not_): lambda run, x: not run.test(x),
     id(operator.mod): lambda run, a, b: run.frame.mod(a, b),
     id(warnings.warn): warn, id(logging.getLogger): _get_logger,

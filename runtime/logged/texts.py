@@ -38,7 +38,7 @@ _BRACKETS: dict[Any, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), di
 _CONVERSIONS: dict[str, tuple[Callable[[Any], str], str]] = {
     "s": (str, "__str__"), "r": (repr, "__repr__"), "a": (ascii, ""),
 }  # fmt: skip
-_BY_PERCENT = re.compile(r"(%%|%[sr]|%[#0\- +]*\d*(?:\.\d+)?[dioxXeEfFgG])")
+_BY_PERCENT = re.compile(r"(%%|%(?:\([^()]*\))?(?:[sr]|[#0\- +]*\d*(?:\.\d+)?[dioxXeEfFgG]))")
 _IN_A_BODY = "<traced {} (recording: its value is known only when the compiled function runs)>"
 _MOST_ELEMENTS = 1000  # of an array that is shown
 
@@ -172,16 +172,27 @@ TEMPLATES: dict[str, Callable[..., Any]] = {"format": _filled_in, "join": _joine
 
 def by_percent(run: Any, template: Any, args: Any) -> Any:
     """``template % args``, where texts are shown by ``%s`` and ``%r`` alone."""
-    if type(template) is not str or isinstance(args, dict):
+    by_name = type(args) is dict
+    if type(template) is not str or (isinstance(args, dict) and not by_name):
         raise run.refuse("a text that is made of values")
-    values = tuple(run.iterable(args)) if type(args) is tuple else (args,)
     pieces = _BY_PERCENT.split(template)
-    conversions = pieces[1::2]
-    if any("%" in text for text in pieces[::2]) or len(conversions) - conversions.count("%%") != len(values):
+    shown = [how for how in pieces[1::2] if how != "%%"]
+    if any("%" in text for text in pieces[::2]) or any((how[1] == "(") is not by_name for how in shown):
+        raise run.refuse("a text that is made of values")
+    if by_name:
+        values = tuple([run.item(args, how[2 : how.index(")")]) for how in shown])
+    else:
+        values = tuple(run.iterable(args)) if type(args) is tuple else (args,)
+    if len(shown) != len(values):
         raise run.refuse("a text that is made of values")
     left = iter(values)
-    pieces[1::2] = ["%" if how == "%%" else _by_conversion(run, how[1:], next(left)) for how in conversions]
+    pieces[1::2] = ["%" if how == "%%" else _by_conversion(run, _kind_of(how), next(left)) for how in pieces[1::2]]
     return marked(run, "".join(pieces))
+
+
+def _kind_of(how: str) -> str:
+    """What follows the ``%`` of a conversion, and the name there."""
+    return how[how.index(")") + 1 :] if how[1] == "(" else how[1:]
 
 
 def _by_conversion(run: Any, conversion: str, value: Any) -> Any:

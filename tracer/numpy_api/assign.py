@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bytecode.shown_names import CALLED
 from ..ir.aval import BOOL, Ints
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom
@@ -29,7 +30,9 @@ from .registry import implements
 
 
 def _value_atom(value: Any, dtype: np.dtype) -> Atom:
-    """The value of an assignment in the dtype of its target, as NumPy converts it."""
+    """The value of an assignment in the dtype of its target, as NumPy converts it; a text is a number's."""
+    if isinstance(value, str):
+        value = CALLED["float"](value)
     return cast_with_warning(to_atom(recorded(value)), dtype)
 
 

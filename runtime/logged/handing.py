@@ -81,7 +81,7 @@ class Handing(HandedFunctions):
         if kind is functools.partial:
             return self._partial(value, callbacks, depth)
         node = self.reads.node_of(value)
-        if node is not None and (node.kind == "known" or node.fixed):  # all of which is read
+        if node is not None and (node.kind in ("known", "library") or node.fixed):  # all of it is read, or is theirs
             return value
         if not self.reads.library(kind):
             return self._object(value, kind, callbacks, depth)

@@ -314,12 +314,7 @@ class Pins:
 
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
-        if self.native and self._settled and self.quick.cell_contents is _never:
-            try:
-                self.quick.cell_contents = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
-            except Exception:  # no such target, an LLVM that reads the text otherwise
-                self.native = False
-        self._settled = True  # the first time here: a state that is asked for once does without compiled code
+        self._compile_once_asked_again()
         errors = settings(None)
         if errors is not self._errors[0]:
             if raising() is not self._raising:
@@ -327,11 +322,31 @@ class Pins:
             self._errors[0] = errors
             if self.same():
                 return True
-        for fn, known in self.functions.items():
-            if any(getattr(fn, name) is not part for name, part in known.items()):
-                return False
         if self.abstract and self.registrations != abc.get_cache_token():
             return False
+        if not (self._functions_hold() and self._stores_hold() and self._lists_hold()):
+            return False
+        words = self._read()  # before what they stand for is looked at
+        if not (self._classes_hold() and self._names_hold()):
+            return False
+        self._note(words)
+        return True
+
+    def _compile_once_asked_again(self) -> None:
+        """Have ``same`` compiled from the second time on: a state that is asked for once does without it."""
+        if self.native and self._settled and self.quick.cell_contents is _never:
+            try:
+                self.quick.cell_contents = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+            except Exception:  # no such target, an LLVM that reads the text otherwise
+                self.native = False
+        self._settled = True
+
+    def _functions_hold(self) -> bool:
+        """Whether the functions have their code and their defaults."""
+        return all(getattr(fn, name) is part for fn, parts in self.functions.items() for name, part in parts.items())
+
+    def _stores_hold(self) -> bool:
+        """Whether the dicts are those of their owners, and what counts of them is as it was; notes how they are."""
         for k, (owner, kind, store, entries, names) in enumerate(self._stores):
             if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
                 return False
@@ -343,21 +358,26 @@ class Pins:
             ):  # fmt: skip
                 return False
             self._stores[k] = owner, kind, store, dict(store), names
-        for items, before in self._lists:
-            if len(items) != len(before) or any(a is not b for a, b in zip(items, before, strict=True)):
-                return False
-        words = self._read()
-        for cls, parts in self.classes.items():
-            if class_token(cls, self._names, self.trust) != parts:
-                return False
-        for cls, name, value, by_value in self.leaves:
-            if not _unchanged(lookup(cls, name), value, by_value):
-                return False
-        for space, name, value, by_value in self._in_spaces:
-            if not _unchanged(space.get(name, MISSING), value, by_value):
-                return False
-        self._note(words)
         return True
+
+    def _lists_hold(self) -> bool:
+        """Whether the lists have the same items."""
+        return all(
+            len(items) == len(before) and all(a is b for a, b in zip(items, before, strict=True))
+            for items, before in self._lists
+        )
+
+    def _classes_hold(self) -> bool:
+        """Whether lookups in the classes find what they found, and values of theirs are as they were."""
+        return all(class_token(cls, self._names, self.trust) == parts for cls, parts in self.classes.items()) and all(
+            _unchanged(lookup(cls, name), value, by_value) for cls, name, value, by_value in self.leaves
+        )
+
+    def _names_hold(self) -> bool:
+        """Whether the names of modules that count have their values."""
+        return all(
+            _unchanged(space.get(name, MISSING), value, by_value) for space, name, value, by_value in self._in_spaces
+        )
 
 
 def _never() -> bool:

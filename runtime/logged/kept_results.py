@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.recorder import Recorder, nothing_recorded
 from ..state.kept_cache import Cached, _arrays
 from ..state.values import is_leaf, token
@@ -63,7 +63,7 @@ class KeptResults(Containers):
 
     def _past(self, f: Any, args: Any, kwargs: Any, values: list[Any]) -> Any:
         """A call of traced values, of which those that are numbers may be keys of the cache."""
-        numbers = all(is_leaf(x) or (type(x) is TracedArray and x._atom.aval.weak) for x in values)
+        numbers = all(is_leaf(x) or (type(x) is TracedArray and class_of(x) is not np.ndarray) for x in values)
         if not numbers or self.loops or self.recorder.arms:
             raise self.refuse(f"`{f.__name__}`, which keeps its results, of a traced value")
         key = id(f), *map(_key, args), *[(name, _key(x)) for name, x in kwargs.items()]

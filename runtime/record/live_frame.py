@@ -53,6 +53,7 @@ _COMPARED = {
     "ne": ("", ""),
 }
 _TRUTHS = {TracedArray, bool, np.bool_}
+_OF_COPIES = ("__defaults__", "__kwdefaults__", "__code__")  # what the copy of a function has of it
 _SEQUENCES = (list, tuple, str, bytes)  # whose + and * come after the other operand's methods
 
 
@@ -164,6 +165,8 @@ class LiveFrame(Transparent):
         else:
             run.written.attribute(a, name)
             setattr(a, name, value)
+            if type(a) is types.FunctionType and name in _OF_COPIES:
+                run.forget(a)
 
     def del_attr(self, a: Any, name: str, /) -> None:
         hook = self.run.method(a, "__delattr__")

@@ -119,6 +119,11 @@ class LiveRun:
         made = copy.function_of(fn, LiveFrame(self, fn))
         return self._known(fn, made)
 
+    def forget(self, fn: types.FunctionType) -> None:
+        """What the copy of a function has of it is another one now."""
+        self._copies.pop(id(fn), None)
+        self._ready.pop(id(fn), None)
+
     def _found(self, value: Any, called: bool) -> Any:
         """The object that code without a source finds, or has *called*, for *value* among its globals."""
         return self.copy_of(value) if called and self.is_users(value) else self.given_for(value)

@@ -436,3 +436,22 @@ def test_namespaces_that_frames_show_are_left_alone():
     for k in range(2):
         assert compiled(X + k) == 4.0 * np.sum(X + k)
     assert compiled.stats.live and before == CALLED
+
+
+def test_defaults_that_a_run_gives_a_function_are_those_of_its_next_call():
+    def plus(a, b=0.5, *, c=1.0):
+        return a + b * c
+
+    def f(x):
+        time.perf_counter()
+        first = plus(x[0])
+        plus.__defaults__ = (2.0,)
+        second = plus(x[0])
+        plus.__kwdefaults__ = {"c": 3.0}
+        third = plus(x[0])
+        plus.__defaults__, plus.__kwdefaults__ = (0.5,), {"c": 1.0}
+        return first + 10 * second + 100 * third
+
+    compiled = compile_grad(f)
+    for x in (X, X * 1.1):
+        assert compiled(x) == f(x)

@@ -91,6 +91,7 @@ class LiveRun:
         self.unseen = False  # whether it runs code without a source
         self._ready: dict[int, Any] = {}  # id of a function of the user's, which is kept -> its copy
         self._copies: dict[int, tuple[Any, Any]] = {}  # id of a function -> (it, its copy)
+        self._former: list[Any] = []  # those that are no longer used
 
     def given_for(self, value: Any) -> Any:
         """*value*; of a container among the arguments what the function was given for it: two ways to one object."""
@@ -99,7 +100,7 @@ class LiveRun:
     def end(self) -> None:
         """Let go of the user's objects: generators that the run has begun may go on."""
         self.stands_for, self._copies, self._ready, self.called = {}, {}, {}, None
-        self.given, self.written = {}, WrittenPlaces()
+        self.given, self.written, self._former = {}, WrittenPlaces(), []
 
     # ---- functions
 
@@ -121,7 +122,8 @@ class LiveRun:
 
     def forget(self, fn: types.FunctionType) -> None:
         """What the copy of a function has of it is another one now."""
-        self._copies.pop(id(fn), None)
+        known = self._copies.pop(id(fn), None)
+        self._former.append(known)  # which keeps the ids in `stands_for` theirs
         self._ready.pop(id(fn), None)
 
     def _found(self, value: Any, called: bool) -> Any:

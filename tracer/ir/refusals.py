@@ -190,10 +190,6 @@ class Refusal(enum.Enum):
 
     # Can all that the function reads outside itself be compared in each call?
     STATE_LARGE = "reads more than {count:,} values outside itself; pass them as an array"
-    STATE_ARRAY = (
-        "reads the array `{what}` ({size:.0f} MiB) in a place where it can't be replaced at {site}; "
-        "pass it as an argument, or keep it in an attribute of the instance"
-    )
     STATE_RANDOM = f"{{what}} has hidden state (it draws random numbers); {_DRAW} (read at {{site}})"
     STATE_FILE = "{what} is an open file; read it before and pass the data (read at {site})"
     STATE_THREADS = "{what} has hidden state (threads or locks); keep it out of the function (read at {site})"

@@ -34,7 +34,7 @@ _PURE_BUILTINS = frozenset(
 _OWN_ANSWER = {id(getattr(builtins, name)): ours for name, ours in CALLED.items() if hasattr(builtins, name)}
 _WITH_CALLBACKS = frozenset((
     "functools", "_functools", "itertools", "operator", "_operator", "heapq", "_heapq", "bisect", "_bisect",
-    "contextlib", "collections", "_collections", "builtins", "numpy", "scipy", "tracegrad",
+    "contextlib", "collections", "_collections", "builtins", "numpy", "scipy", "pandas", "tracegrad",
 ))  # fmt: skip
 #: modules of Python's own whose functions are converted where they are given objects or functions of the user's
 _FOLLOWED = frozenset(("collections", "functools", "dataclasses"))

@@ -22,7 +22,7 @@ from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in, load
-from .callees import PURE_METHODS
+from .callees import PURE_METHODS, takes_callbacks
 from .in_python import Callback, each, each_folded, each_together, reduced, together_folded
 from .kinds import PLAIN, TRACED, of_traced
 from .own_classes import OwnClasses
@@ -161,6 +161,8 @@ class Containers(OwnClasses):
                 self.check_key(index)
             elif not self.reads.library(type(index)):
                 return self.as_number(index) if isinstance(index, enum.Enum) else self.special(index, "__index__")
+            elif kind not in CONTAINERS:  # rows of a table by a list, or by a function
+                return self.handed(index, takes_callbacks(kind))
         return index
 
     def member(self, kind: Any, found: Any) -> Any:

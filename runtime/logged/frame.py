@@ -262,7 +262,8 @@ class LoggedFrame(FrameChoices):
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
-        if kind in (TracedArray, MadeArray, np.ndarray) or kind in EAGER:
+        known = kind in (TracedArray, MadeArray, np.ndarray) or kind in EAGER
+        if known or (kind not in CONTAINERS and self.run.reads.library(kind)):
             value = self.run.handed(value, False)
         if type(index) not in PLAIN or type(index) is slice:
             index = self.run.index(kind, index)

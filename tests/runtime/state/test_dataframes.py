@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -132,6 +133,37 @@ def test_changed_texts_categories_and_dates_are_seen():
             for value, gradient in (given.value_and_grad(W, d), outside.value_and_grad(W)):
                 np.testing.assert_allclose(float(value), float(loss(W, d)))
                 np.testing.assert_allclose(gradient, numerical_gradient(loss, (W, d)), rtol=1e-5, atol=1e-4)
+
+
+CHOICES = {
+    "rows": lambda w, d, rows, limit: np.sum(d.iloc[rows]["a"].values * w[0]) + np.sum(d["b"].loc[rows].values * w[1]),
+    "columns": lambda w, d, rows, limit: np.sum(d[["a", "b"][: rows[0]]].values * w[0]),
+    "a part of rows": lambda w, d, rows, limit: np.sum(d.loc[rows, ["a", "b"]].values @ w),
+    "rows by a function": lambda w, d, rows, limit: np.sum(d.loc[lambda t: t["a"] > limit[0], "b"].values * w[0]),
+    "items by a function": lambda w, d, rows, limit: np.sum(d["a"].map(lambda v: v * limit[0]).values * w[0]),
+    "a column of a list": lambda w, d, rows, limit: np.sum(d.iloc[:3].assign(z=limit)["z"].values * w[0]),
+    "an item that is set": lambda w, d, rows, limit: set_items(d.iloc[:3].copy(), limit, w),
+    "an aggregate": lambda w, d, rows, limit: np.sum(d.groupby("g")["a"].agg(lambda s: s.max() * limit[0]) * w[0]),
+    "a key of groups": lambda w, d, rows, limit: np.sum(d.groupby(lambda k: k % rows[0])["a"].max().values * w[0]),
+}
+
+
+def set_items(d, values, w):
+    d["z"] = values
+    d.loc[d.index[0], "a"] = values[1]
+    return np.sum(d["z"].values * w[0]) + np.sum(d["a"].values * w[1])
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_lists_and_functions_of_the_users_that_tables_are_given(name):
+    d, rows, limit = frame(), [1, 2, 3], [0.5, 1.0, 2.0]
+    plain = functools.partial(CHOICES[name], d=d, rows=rows, limit=limit)
+    f = compile_grad(lambda w: plain(w))
+    for rows[0], limit[0] in ((1, 0.5), (1, 0.5), (2, 0.5), (2, -0.5), (1, 0.5), (1, 0.25)):
+        limit[1] = limit[0] * 3
+        for _ in range(2):
+            np.testing.assert_allclose(f(W), plain(W))
+    assert not f.stats.live
 
 
 def test_warnings_of_a_library_count_where_they_are_shown(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import TextOfValues
-from .files import WRITERS, Stream
+from .files import WRITERS, StandardStream
 from .reads import not_closed
 from .texts import kept
 
@@ -46,5 +46,5 @@ def write(run: Any, file: Any, name: str, args: Any, kwargs: Any) -> Any:
     run.texts.printed.append(Report(file, name, given, {}, None, ("write", name)))
     if name in ("flush", "writelines"):
         return None
-    known = name == "write" and type(file) is not Stream and type(args[0]) is str
+    known = name == "write" and type(file) is not StandardStream and type(args[0]) is str
     return len(args[0]) if known else Answer()

@@ -18,8 +18,8 @@ _CSV = ("writerow", "writerows")
 WRITERS: dict[type, tuple[str, ...]] = {io.StringIO: _IO, io.TextIOWrapper: _IO, type(csv.writer(io.StringIO())): _CSV}
 
 
-class Stream:
-    """What stands in the module ``sys`` under a name, when it is written to."""
+class StandardStream:
+    """The file that stands in the module ``sys`` under a name when it is written to."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -34,11 +34,11 @@ class Stream:
         getattr(sys, self._name).flush()
 
 
-WRITERS[Stream] = _IO
-STREAMS = {name: Stream(name) for name in ("stdout", "stderr", "__stdout__", "__stderr__")}
+WRITERS[StandardStream] = _IO
+STREAMS = {name: StandardStream(name) for name in ("stdout", "stderr", "__stdout__", "__stderr__")}
 
 
 def is_file(run: Any, value: Any) -> bool:
     """Whether *value* is a file or a stream from outside."""
     kind = type(value)
-    return kind is Stream or (kind in WRITERS and run.reads.node_of(value) is not None)
+    return kind is StandardStream or (kind in WRITERS and run.reads.node_of(value) is not None)

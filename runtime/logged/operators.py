@@ -15,7 +15,7 @@ from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
 from ..state.values import is_leaf
 from .attributes import found_in
-from .files import Stream
+from .files import StandardStream
 from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 from .texts import by_percent
@@ -53,7 +53,7 @@ class FrameOperators(Transparent):
             self.run.reads.by_identity(a, b)
         if a is b:
             return True
-        if Stream in (type(a), type(b)) and a is not None and b is not None:
+        if StandardStream in (type(a), type(b)) and a is not None and b is not None:
             raise self.run.refuse("whether a file is the one that is standard output now")
         if b is not None and a is not None:
             self.run.one_object(a)

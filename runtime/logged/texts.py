@@ -191,7 +191,7 @@ def by_percent(run: Any, template: Any, args: Any) -> Any:
 
 
 def _kind_of(how: str) -> str:
-    """What follows the ``%`` of a conversion, and the name there."""
+    """The part of a conversion that follows the ``%`` and the name there."""
     return how[how.index(")") + 1 :] if how[1] == "(" else how[1:]
 
 

@@ -601,7 +601,7 @@ class FunctionDispatcher(Dispatcher):
             snapshot.release()
 
     def _logged(self, endpoint: Endpoint, call: Call, others: Sequence[Any] | None, paths: int) -> Any:
-        """The answer of ``run_of_copy``, the error of a run that has met tensors, or how plain Python answers."""
+        """The result of ``run_of_copy``, the error of a run that has met tensors, or how plain Python answers."""
         try:
             return self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
         except MetTensorsError as error:

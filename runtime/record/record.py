@@ -104,7 +104,7 @@ def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learn
 
 
 @dataclass(slots=True)
-class _Begun:
+class _Beginning:
     """A run that is about to begin: *inputs* of its recorder for the *leaves* of the call that are data, their *names*,
     and those that it is differentiated by (*wrt*)."""
 
@@ -119,7 +119,7 @@ class _Begun:
 
 def _begun(
     fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool, look: Look | None
-) -> _Begun:  # fmt: skip
+) -> _Beginning:  # fmt: skip
     hook_loaded()
     recorder = Recorder()
     integers = Integers(recorder)
@@ -145,7 +145,7 @@ def _begun(
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     data = [k for k in inputs if type(leaves[k]) is TracedArray]
     recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
-    return _Begun(recorder, integers, code, inputs, leaves, names, wrt)
+    return _Beginning(recorder, integers, code, inputs, leaves, names, wrt)
 
 
 def _record(
@@ -181,7 +181,7 @@ def _record(
     return found
 
 
-def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Begun) -> Any:
+def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning) -> Any:
     """The result of the run, after which no place of the user's holds a traced value."""
     recorder, wrt = begun.recorder, begun.wrt
     given = call.arguments_over(begun.leaves, positional_names(fn), wrt)

@@ -17,6 +17,7 @@ from typing import Any
 from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.late_modules import load_part
 from ...tracer.ir.refusals import Refusal
+from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.reports import LOG_METHODS
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
@@ -219,6 +220,7 @@ def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) ->
         return STREAMS[name]
     if name not in store and library and "__getattr__" in store:
         load_part(module, name)
+        hook_loaded()
     if name not in store:
         if found_in(type(module), name)[0] is None and (library or "__getattr__" not in store):
             reads.lacks(node, name)

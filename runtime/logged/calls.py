@@ -116,7 +116,7 @@ class Calls(KeptResults):
 
     # ---- calls
 
-    def call(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """``f(*args, **kwargs)``."""
         kind = type(f)
         if kind is types.FunctionType:
@@ -414,7 +414,7 @@ class Calls(KeptResults):
 
     # ---- methods
 
-    def call_method(self, obj: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    def call_method(self, obj: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """``obj.name(*args, **kwargs)``."""
         kind = type(obj)
         if kind is TracedArray:

@@ -421,7 +421,7 @@ class Containers(OwnClasses):
             return self.method_of_container(self.whole_dict(obj), kind, name, args, kwargs)
         raise self.refuse(f".{name}() of an object from outside")
 
-    def _count(self, obj: Counter[Any], given: Any = (), **more: Any) -> None:
+    def _count(self, obj: Counter[Any], given: Any = (), /, **more: Any) -> None:
         """``obj.update(given, **more)`` of a Counter outside, which adds."""
         by_key = isinstance(given, dict)
         if by_key and type(given) not in CONTAINERS:

@@ -56,7 +56,7 @@ class Callback:
     def __init__(self, run: Any, function: Callable[..., Any]) -> None:
         self.run, self.function = run, function
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.run.call(self.function, *args, **kwargs)
 
 

@@ -47,7 +47,7 @@ class _Machine:
         self._f = f
         self.__name__ = str(getattr(f, "__name__", type(f).__name__))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return through_machine_code(self._f, args, kwargs)
 
 

@@ -132,7 +132,7 @@ def _type(run: Any, *args: Any) -> Any:
 
 
 def _of_iterables(builtin: Any) -> Callable[..., Any]:
-    def call(run: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(run: Any, /, *args: Any, **kwargs: Any) -> Any:
         return run.made(builtin(*[run.iterable(x) for x in args], **kwargs))
 
     return call
@@ -160,7 +160,7 @@ def _of_itertools(function: Any) -> Callable[..., Any]:
         callback = Callback(run, x)
         return (lambda value: run.test(callback(value))) if function in _BY_QUESTION else callback
 
-    def call(run: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(run: Any, /, *args: Any, **kwargs: Any) -> Any:
         own = own_answer(function) or function
         values = [given(run, x) for x in args]
         if function is itertools.accumulate and len(args) == 1 and "func" not in kwargs:
@@ -223,7 +223,7 @@ def in_order(run: Any, x: Any) -> Any:
 def _by_order(builtin: Any) -> Callable[..., Any]:
     """``sorted``, ``min`` and ``max``: of numbers and the like, or by a key of these."""
 
-    def call(run: Any, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+    def call(run: Any, /, *args: Any, key: Any = None, **kwargs: Any) -> Any:
         own = own_answer(builtin) or builtin
         if key is None and len(args) == 1 and type(args[0]) in _SETS and all(type(x) is str for x in args[0]):
             args = (list(args[0]),)  # the order in which they come does not count
@@ -244,7 +244,7 @@ def _by_order(builtin: Any) -> Callable[..., Any]:
 _NUMBERS, _NOTHING = (int, float), object()
 
 
-def _sum(run: Any, values: Any, *start: Any, **kwargs: Any) -> Any:
+def _sum(run: Any, values: Any, /, *start: Any, **kwargs: Any) -> Any:
     (first,) = start or (kwargs.get("start", 0),)
     if kwargs.keys() - {"start"} or (start and kwargs) or isinstance(first, str | bytes | bytearray):
         return sum(run.iterable(values), *start, **kwargs)  # an error
@@ -262,7 +262,7 @@ def _reduce(run: Any, function: Any, values: Any, *start: Any) -> Any:
     return run.folded(function, values, *start)
 
 
-def _partial(run: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _partial(run: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     return functools.partial(function, *args, **kwargs)
 
 
@@ -312,7 +312,7 @@ def _vars(run: Any, obj: Any) -> Any:
 def _filter_warnings(function: Any) -> Callable[..., Any]:
     """``warnings.simplefilter`` and ``filterwarnings``, in a context that takes back what they do."""
 
-    def call(run: Any, *args: Any, **kwargs: Any) -> None:
+    def call(run: Any, /, *args: Any, **kwargs: Any) -> None:
         action = args[0] if args else kwargs.get("action")
         if not run.quiet or action != "ignore":
             raise run.refuse(f"warnings.{function.__name__}()")
@@ -332,7 +332,7 @@ def _get_context(run: Any) -> Any:
     return decimal.getcontext().copy()  # into which nothing is written
 
 
-def _dict(run: Any, *args: Any, **kwargs: Any) -> Any:
+def _dict(run: Any, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 1:
         return run.made(dict(*args, **kwargs))
     (given,) = args
@@ -450,7 +450,7 @@ def _deep(run: Any, x: Any, memo: dict[int, Any]) -> Any:
     return run.handing(copy.deepcopy, (x,), {}, False)
 
 
-def _str(run: Any, *args: Any, **kwargs: Any) -> Any:
+def _str(run: Any, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and _has_text(run, args[0]):
         return text_of(run, args[0])
     return run._natively(str, args, kwargs, False)

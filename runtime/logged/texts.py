@@ -141,7 +141,7 @@ def format_of(run: Any, value: Any, conversion: str, spec: Any) -> Any:
     return format(text, spec) if spec else text
 
 
-def _filled_in(run: Any, template: str, *args: Any, **kwargs: Any) -> Any:
+def _filled_in(run: Any, template: str, /, *args: Any, **kwargs: Any) -> Any:
     """``template.format(*args, **kwargs)``."""
     found, count = [], 0
     for text, field, spec, conversion in Formatter().parse(template):
@@ -284,7 +284,7 @@ def kept(run: Any, value: Any, depth: int = 0) -> Any:
     return type(value)([kept(run, part, depth + 1) for part in value])
 
 
-def is_enabled(run: Any, logger: Any, *args: Any, **kwargs: Any) -> Any:
+def is_enabled(run: Any, logger: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``logger.isEnabledFor(level)``, which is asked again in each call."""
     node = run.reads.node_of(logger)
     if node is None or node.kind != "logger" or kwargs or type(args[0]) is not int:

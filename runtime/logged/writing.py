@@ -60,7 +60,7 @@ class Writing:
         self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
         self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
 
-    def call(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """``f(*args, **kwargs)``."""
         raise NotImplementedError
 

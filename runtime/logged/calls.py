@@ -20,6 +20,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
+from ...tracer.record.shown_text import TextOfValues
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
 from ..state.pins import MISSING, context_value
@@ -301,6 +302,9 @@ class Calls(KeptResults):
             return f(*args)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
+        if isinstance(owner, BaseException) and f.__name__ == "add_note" and type(*args) is TextOfValues:
+            self.changes(owner)
+            return f(*args)  # which keeps the text
         if is_refused(f):
             raise self.refuse(f"{f.__name__}()", reason_of(f))
         self.handed(owner, False)

@@ -223,6 +223,8 @@ class LoggedFrame(FrameChoices):
         known = node is None or node.kind in ("instance", "pinned", "argument")
         if not known or isinstance(obj, types.ModuleType | type | types.FunctionType):
             return True
+        if node is None and isinstance(obj, BaseException):
+            return False
         own = type(obj) in self.run.reads.own_classes and id(obj) not in self.run.twins
         return not own and type(obj) not in NAMESPACES and self.run.reads.library(type(obj))
 

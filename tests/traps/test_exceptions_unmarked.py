@@ -76,7 +76,7 @@ def of_python(x):
 
 
 def of_an_array(x):
-    return np.zeros(3).reshape(2, 2)
+    return np.array(["a", "b", "c"]).reshape(2, 2)
 
 
 def in_a_group(x):
@@ -159,6 +159,21 @@ def test_as_it_was_raised(function, way):
     expected = raised_by(lambda: function(np.ones(2)))
     for _ in range(4):
         assert raised_by(call) == expected
+
+
+def of_zeros(x):
+    return np.zeros(3).reshape(2, 2)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_an_array_that_holds_traced_values(way):
+    """Its error is NumPy's, too, by its class and words."""
+    call, expected = WAYS[way](compile_grad(of_zeros)), raised_by(lambda: of_zeros(np.ones(2)))
+    for _ in range(4):
+        kind, text, _, *rest = raised_by(call)
+        words = expected[1].strip("(',)").replace(" ", "")
+        assert issubclass(kind, expected[0]) and words in text.replace(" ", "")
+        assert rest == list(expected[3:])
 
 
 PLAIN_ARRAYS = """

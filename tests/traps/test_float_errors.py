@@ -92,7 +92,7 @@ def test_errors_are_raised_as_by_numpy(case):
         for x in (ZEROS, ONES, LARGE, ONES):
             assert float(f(x)) == pytest.approx(float(plain(x)), rel=1e-12, nan_ok=True)
     if case not in ("ignored",):
-        assert f.stats.live.endswith("(calls/float-errors)")
+        assert "(calls/float-errors)" in f.stats.live
 
 
 def test_settings_around_the_call():

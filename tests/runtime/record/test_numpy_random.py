@@ -198,7 +198,7 @@ def test_what_is_drawn_from_a_generator_of_the_run_is_replayed(name, states):
         value, gradient = f.value_and_grad(x)
         assert value == pytest.approx(expected) and _state() == left
         np.testing.assert_allclose(gradient, numerical_gradient(fn, (x,)), rtol=1e-5, atol=1e-6)
-    assert f.stats.live == "" or name in ("Python's own", "spawned", "imports", "legacy", "batches")
+    assert f.stats.live == "" or name in ("NumPy's own", "Python's own", "spawned", "imports", "legacy", "batches")
 
 
 def test_a_seed_among_the_arguments():

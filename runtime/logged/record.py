@@ -6,6 +6,7 @@ closed has done nothing outside: it is dropped (None), and the call is answered 
 
 from __future__ import annotations
 
+import itertools
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -73,7 +74,7 @@ from .writes import Varies
 _MOST_RUNS = MAX_RUNS
 _AS_THEY_ARE = "numbers outside are asked for: the run is made again with these as they are"
 _MOST_TRIES = 2  # of calls like one whose log was not closed: the first one may have read a file
-_PLAIN_RESULTS = (float, int, bool, str, bytes, type(None), complex)
+_READ_LATER = (types.GeneratorType, type(itertools.tee(())[0]))  # in which nothing else can be put
 
 
 class LoggedRecording(NamedTuple):
@@ -463,7 +464,7 @@ def _check_result(run: LoggedRun, out: Any, name: str) -> None:
             if not value.flags.writeable:
                 raise run.refuse("an array from outside in the result")
             arrays.append(id(value))
-        elif kind is types.GeneratorType and name and holds_traced([value]):
+        elif kind in _READ_LATER and name and holds_traced([value]):
             raise refuse_held(name, value)
         elif kind is TextOfValues and run.returns_texts:
             continue

@@ -74,7 +74,7 @@ from .writes import Varies
 _MOST_RUNS = MAX_RUNS
 _AS_THEY_ARE = "numbers outside are asked for: the run is made again with these as they are"
 _MOST_TRIES = 2  # of calls like one whose log was not closed: the first one may have read a file
-_READ_LATER = (types.GeneratorType, type(itertools.tee(())[0]))  # in which nothing else can be put
+_READ_LATER: tuple[Any, ...] = (types.GeneratorType, type(itertools.tee(())[0]))  # in which nothing else can be put
 
 
 class LoggedRecording(NamedTuple):

@@ -1,6 +1,7 @@
 """Statements by the methods that they call, keywords of any name, notes of errors: runs stay closed, as with the usual
 words."""
 
+# ruff: noqa: E501, UP031  (a row of a table is a line)
 from __future__ import annotations
 
 import functools
@@ -13,7 +14,7 @@ from closed_kinds import check
 
 from tracegrad import compile_grad
 
-NAMES = {name: 2.0 for name in ("self", "f", "run", "obj", "name", "args", "kwargs", "owner", "function", "template")}
+NAMES = dict.fromkeys("self f run obj name args kwargs owner function template".split(), 2.0)
 METHODS = {
     "items of a dict": (
         "table = {'a': 1.0, 'b': 2.0}", "table.__setitem__('a', s)\ntable.__delitem__('b')\ntable.__setitem__('b', 3.0)\n"

@@ -199,7 +199,8 @@ def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=obj)
     if base is None:
         return getattr(obj, name)  # raises
-    if type(hook) is not types.FunctionType or reads.library(base):
+    of_items = type(hook) in (types.MethodDescriptorType, types.WrapperDescriptorType)
+    if (type(hook) is not types.FunctionType and not of_items) or reads.library(base):
         raise not_closed(f"`.{name}`, by a `__getattr__`")
     reads.read_class(base, "__getattr__", hook)
     return run.call(hook, obj, name)

@@ -52,6 +52,7 @@ from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
 from .python_functions import CLASS_METHODS, HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
+from .subclasses import is_of_items, items_of, method_of_items
 from .texts import TEMPLATES, is_enabled, log, log_method
 
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
@@ -262,6 +263,8 @@ class Calls(KeptResults):
             return self._new(f, *args)
         if is_generic(f):
             return self._by_generic(f, *args, **kwargs)
+        if is_of_items(f) and args and (items := items_of(self, args[0])) is not None:
+            return method_of_items(self, args[0], items, f.__name__, args[1:], kwargs)
         check_pure(f, self.reads.trust, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             foreign = self.reads.node_of(args[0]) is not None
@@ -295,6 +298,8 @@ class Calls(KeptResults):
             return self.call_method(owner, f.__name__, *args, **kwargs)
         if type(f) is types.MethodWrapperType and is_generic(found_in(f.__objclass__, f.__name__)[1]):
             return self._by_generic(f, owner, *args, **kwargs)
+        if (items := items_of(self, owner)) is not None:
+            return method_of_items(self, owner, items, f.__name__, args, kwargs)
         if type(owner) is ContextVar and f.__name__ == "get" and not kwargs:
             return self._of_context(owner, *args)
         if type(owner) is types.GeneratorType and self.reads.node_of(owner) is None:

@@ -27,6 +27,7 @@ from .in_python import Callback, each, each_folded, each_together, reduced, toge
 from .kinds import PLAIN, TRACED, of_traced
 from .own_classes import OwnClasses
 from .reads import CONTAINERS, KEYED
+from .subclasses import is_of_items, items_of, method_of_items
 from .writes import WrittenItems, WrittenKeys
 
 #: methods of sets that give nothing
@@ -222,6 +223,8 @@ class Containers(OwnClasses):
     def special(self, obj: Any, name: str, *args: Any) -> Any:
         """A special method of an object of the user's class."""
         base, raw = found_in(type(obj), name)
+        if is_of_items(raw) and (items := items_of(self, obj)) is not None:
+            return method_of_items(self, obj, items, name, args, {})
         if isinstance(obj, enum.Flag) and raw is vars(enum.Flag).get(name):
             return self._of_flags(raw, obj, *args)
         not_users = base is None or (self.reads.library(base) and not self.inherits(type(obj)))
@@ -278,6 +281,9 @@ class Containers(OwnClasses):
             return obj
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
             return [self.field(obj, k) for k in range(tuple.__len__(obj))]
+        if is_of_items(found_in(kind, "__iter__")[1]) and (items := items_of(self, obj)) is not None:
+            self.reads.names("__iter__")
+            return self.iterable(items)
         if found_in(kind, "__iter__")[0] is not None:
             return self._iterator(self.special(obj, "__iter__"))
         if found_in(kind, "__getitem__")[0] is None:

@@ -30,6 +30,7 @@ from .entered import Entered, QuietWarnings
 from .kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
 from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
+from .subclasses import is_of_items, items_of
 from .texts import format_of, marked
 from .writes import DELETED
 
@@ -174,7 +175,7 @@ class LoggedFrame(FrameChoices):
         if is_generic(hook):
             self.set_plainly(value, obj, name)
             return
-        if type(hook) is not types.FunctionType or reads.library(base):
+        if (type(hook) is not types.FunctionType and not is_of_items(hook)) or reads.library(base):
             raise self.run.refuse(f"an assignment of `.{name}` by a `__setattr__`")
         reads.read_class(base, "__setattr__", hook)
         self.call(hook, obj, name, value)
@@ -230,7 +231,8 @@ class LoggedFrame(FrameChoices):
 
     def del_attr(self, obj: Any, name: str) -> None:
         base, hook = found_in(type(obj), "__delattr__")
-        if type(hook) is types.FunctionType and base is not None and not self.run.reads.library(base):
+        of_class = type(hook) is types.FunctionType or is_of_items(hook)
+        if of_class and base is not None and not self.run.reads.library(base):
             self.run.reads.read_class(base, "__delattr__", hook)
             self.call(hook, obj, name)
             return
@@ -319,7 +321,10 @@ class LoggedFrame(FrameChoices):
             if type(obj) in (list, deque):
                 del self.run.whole_list(obj)[index]
                 return
-            raise self.run.refuse("`del` of an item of an object from outside")
+            if type(obj) in CONTAINERS or self.run.reads.library(type(obj)):
+                raise self.run.refuse("`del` of an item of an object from outside")
+            self.run.special(obj, "__delitem__", index)
+            return
         if type(obj) not in CONTAINERS:
             self.run.special(obj, "__delitem__", index)
             return
@@ -335,6 +340,9 @@ class LoggedFrame(FrameChoices):
         return self.run.iterable(obj)
 
     def mapping(self, obj: Any) -> Any:
+        if isinstance(obj, dict) and is_of_items(found_in(type(obj), "keys")[1]):
+            items = items_of(self.run, obj)
+            obj = obj if items is None else items
         if not isinstance(obj, dict) or type(obj) not in CONTAINERS:
             raise self.run.refuse("`**` of what is no dict")
         return obj if self.run.reads.node_of(obj) is None else self.run.parts_of(obj)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..state.checker import Digest
+from ..state.own_items import CONTENTS
 from ..state.state_graph import Leaf, StateGraph, StateNode
 from .reads import NotClosedError, ReadLog, key_of
 
@@ -79,6 +80,8 @@ class _Joint:
 
     def fits(self) -> bool:
         """Whether the run has had nothing in another form, and no inputs but those that are known."""
+        if any(how == CONTENTS for known in self.known.objects for how, *_ in known.edges):
+            return False  # of such items each run has a copy of its own
         roots, own = self.known.roots, self.reads.roots
         if [isinstance(root, Leaf) for root in roots] != [isinstance(root, Leaf) for root in own]:
             return False

@@ -43,6 +43,7 @@ from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain
 from ..state.kept_cache import CACHE
 from ..state.libraries import ENVIRONMENT, LOCALE
 from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
+from ..state.own_items import base_of_items
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import LENGTH, MAX_CONTENT, Edge, Leaf, StateGraph, StateNode, mark
 from ..state.trust import Trust, hidden_state, impurity
@@ -561,7 +562,9 @@ class ReadLog:
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
             self.pin(kind)
             return self._walker.node("tuple", value, label, label)
-        if issubclass(kind, _BUILTIN_BASES):
+        if issubclass(kind, (list, dict)) and base_of_items(kind, self.trust) is not None:
+            self._in_this_process(label)
+        elif issubclass(kind, _BUILTIN_BASES):
             raise not_closed(f"`{label}`, of a subclass of a builtin class")
         if not is_generic(lookup(kind, "__getattribute__")):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")

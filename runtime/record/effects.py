@@ -33,6 +33,7 @@ from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, TextOfValues, Texts
 from ..state.c_state import keeps_c_state
 from ..state.contents import set_attribute, slots
+from ..state.own_items import CONTENTS, OwnItems
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.values import is_leaf, is_nan, nans_in, state_token, token
 from .arguments import Arguments
@@ -212,6 +213,8 @@ def _step(way: _Way, how: str, arg: Any) -> _Way | None:
     """The way to a part; None where it has no text."""
     if how == "items":
         return way
+    if how == CONTENTS:
+        return _Way((*way.key, how), _called(_constant(OwnItems), way.text))
     if how == "class":
         cls, name = arg
         return _Way(("class", id(cls), name), lambda source, texts: f"{source.constant(cls)}.{name}")

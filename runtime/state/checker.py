@@ -33,6 +33,7 @@ from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
 from .data_objects import plain_form
 from .libraries import LibrarySetting
+from .own_items import CONTENTS, plain_items
 from .pins import MISSING, context_value, distinct_of, lookup
 from .state_graph import LENGTH, Edge, Leaf, StateGraph, StateNode
 from .values import (
@@ -481,6 +482,12 @@ class _Emitter:
             self.child(f"{self.constant(plain_form)}({owner})", child, label)
         elif how == LENGTH:
             self.child(f"{self.constant(len)}({owner})", child, label)
+        elif how == CONTENTS and isinstance(child, StateNode):
+            if child.kind == "sink":  # nothing counts but whose items these are
+                self.add(label, how)
+                self.variables[id(child)] = "None"
+            else:
+                self.child(f"{self.constant(plain_items)}({owner})", child, label)
         elif how == "items":
             self.child(owner, child, label)
         elif how in ("store", "stream"):

@@ -58,6 +58,8 @@ def _changed_items(
         yield Change(node.label, node, entry)
         return
     known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
+    for k in run.reads.from_end(node):
+        known.setdefault(len(entry.owner) + k, known[k])
     for at, value in items:
         if at in known:
             yield from _changes(run, run.label_of(node, at), known[at], value)

@@ -99,6 +99,10 @@ class Containers(OwnClasses):
             tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
             if type(index) is int and -len(tail) <= index < 0:
                 return item_of(self.recorder, tail, index)
+            if node.kind == "list" and kind is list and (count := self._from_end(obj, index)):
+                self.looked_at(obj)
+                last = [*self.reads.read_end(node, count - len(tail)), *tail][-count:]
+                return self.made(last) if type(index) is slice else last[0]
             if kind in (defaultdict, Counter) and not self.has_key(obj, index):
                 return self._missing(obj, node, kind, index)
             if (now := self.now(obj)) is not obj:
@@ -129,6 +133,18 @@ class Containers(OwnClasses):
                 raise self.refuse("a slice of a named tuple")
             return self.field(obj, index)
         return self.special(obj, "__getitem__", index)
+
+    def _from_end(self, obj: Any, index: Any) -> int:
+        """From which place from the end of a list outside ``obj[index]`` is read, which the run only appends to; 0 for
+        others."""
+        written = self.writes.get(id(obj))
+        if self.loops or id(obj) in self.touched or not isinstance(written, WrittenItems | None):
+            return 0
+        size = len(obj) + (0 if written is None else len(written.tail))
+        if type(index) is int:
+            return -index if -size <= index < 0 else 0
+        given = (index.stop, index.step) == (None, None) if type(index) is slice else False
+        return -index.start if given and type(index.start) is int and index.start < 0 else 0
 
     def _missing(self, obj: Any, node: Any, kind: type, key: Any) -> Any:
         """The item under a key that a dict with defaults has not."""
@@ -464,6 +480,8 @@ class Containers(OwnClasses):
             return bool(x._concrete("bool"))
         if kind in PLAIN:
             return bool(x)
+        if kind is list and self.reads.node_of(x) is not None:
+            return bool(self.call(len, x))
         if kind in CONTAINERS:
             return bool(length(self.recorder, self.current(x)))
         if self.reads.library(kind):

@@ -80,8 +80,9 @@ class _Joint:
 
     def fits(self) -> bool:
         """Whether the run has had nothing in another form, and no inputs but those that are known."""
-        if any(how == CONTENTS for known in self.known.objects for how, *_ in known.edges):
-            return False  # of such items each run has a copy of its own
+        edges = [(known.kind, how) for known in self.known.objects for how, *_ in known.edges]
+        if any(how == CONTENTS or (kind == "history" and how == "item") for kind, how in edges):
+            return False  # each run has a copy of its own of such items, and reads its own of the end of a list
         roots, own = self.known.roots, self.reads.roots
         if [isinstance(root, Leaf) for root in roots] != [isinstance(root, Leaf) for root in own]:
             return False

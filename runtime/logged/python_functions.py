@@ -27,6 +27,7 @@ from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import STAND_INS
+from ...tracer.record.integers import TracedInt
 from ...tracer.record.shown_text import TextOfValues
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
@@ -56,7 +57,8 @@ def _len(run: Any, x: Any) -> int:
         return len(x)
     if found_in(kind, "__len__")[0] in (tuple, None):
         return len(x)
-    return operator.index(run.special(x, "__len__"))
+    found = run.special(x, "__len__")
+    return found if type(found) is TracedInt else operator.index(found)
 
 
 def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:

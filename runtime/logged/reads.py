@@ -194,6 +194,7 @@ class ReadLog:
         self._children: dict[Place, Leaf | StateNode] = {}
         self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
+        self._ends: dict[int, int] = {}  # id of the node of a list -> how many elements were read from its end
         self._whole: set[int] = set()  # ids of the nodes of objects of which all is read
         self.own_classes: set[type] = set()  # that the run has made, over copies of the user's methods
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
@@ -393,6 +394,18 @@ class ReadLog:
     def shown_in(self, owner: StateNode, how: str, key: Any) -> Any:
         """The value that the run has found in a place; MISSING where it has not read it."""
         return self._edges.get(_place(owner, how, key), MISSING)
+
+    def read_end(self, node: StateNode, count: int) -> list[Any]:
+        """The last *count* elements of a list, or all where it has less, as the run gets them: they count by their
+        places from the end."""
+        count = max(count, 0)
+        self._ends[id(node)] = max(count, self._ends.get(id(node), 0))
+        places = range(-min(count, len(node.obj)), 0)
+        return [self.read(node, "item", k, node.obj[k], f"{node.label}[{k}]") for k in places]
+
+    def from_end(self, node: StateNode) -> list[int]:
+        """The places that were read from the end of a list."""
+        return [edge.arg for edge in node.edges if edge.how == "item" and edge.arg < 0]
 
     def was_read(self, owner: StateNode, how: str, key: Any) -> bool:
         """Whether a place was read as a plain number."""
@@ -704,8 +717,11 @@ class ReadLog:
         for node in walker.nodes:
             if id(node.obj) in untouched and node.kind == "set":
                 node.edges = []
-            if id(node.obj) in untouched and all(edge.how == LENGTH for edge in node.edges):
-                node.kind, node.extra = ("history", 0) if node.edges else ("sink", None)
+            at_end = sum(edge.how == LENGTH for edge in node.edges) + len(self.from_end(node))
+            if id(node.obj) in untouched and at_end == len(node.edges):
+                least = self._ends.get(id(node), 0)
+                node.kind, node.extra = ("history", least) if node.edges or least else ("sink", None)
+                self.here = self.here or ("it reads the end of a list that grows" if least else "")
         for node in walker.nodes:
             shadow, absent = self._instances.get(id(node), (set(), set()))
             if node.kind == "instance":

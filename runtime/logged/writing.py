@@ -388,10 +388,15 @@ class Writing:
         }
         for key in sorted(only):
             node = self.reads.node_of(self.writes[key].owner)
-            if node is not None and self.reads.was_read(node, LENGTH, LENGTH):
-                if self.reads.may_vary(f"len({node.label})"):
-                    raise self.again(Varies(f"len({node.label})"))
-                only.discard(key)
+            if node is None:
+                continue
+            places = [(LENGTH, LENGTH, f"len({node.label})")]
+            places += [("item", k, self.label_of(node, k)) for k in self.reads.from_end(node)]
+            for how, at, label in places:
+                if self.reads.was_read(node, how, at):
+                    if self.reads.may_vary(label):
+                        raise self.again(Varies(label))
+                    only.discard(key)
         return only
 
     def places(self) -> dict[int, Collection[Any] | None]:

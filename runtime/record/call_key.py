@@ -301,20 +301,9 @@ def classify(leaf: Any) -> tuple[str, Any]:
     if kind is TracedArray or kind is TracedInt or kind in STAND_INS:
         return TRACED, None
     if isinstance(leaf, TENSORS.types):
-        data = TENSORS.data(leaf)
-        if type(data) is TracedArray:
-            return TENSOR, None
-        if type(data) is not np.ndarray:
-            return DEVICE, None
-        return TENSOR, (data.dtype.char, data.shape, TENSORS.requires_grad(leaf), data.flags.c_contiguous)
+        return _of_tensor(leaf)
     if kind is Static:
-        if isinstance(leaf.value, np.ndarray | TracedArray):
-            raise UnsupportedError.here(
-                "a static argument must not be an array: its contents would have to be compared in each call; "
-                "take it out of static_argnames"
-            )
-        simple = is_leaf(leaf.value) and leaf_setting(leaf.value) is None and not is_moment(leaf.value)
-        return (VALUE, token(leaf.value)) if simple else (OBJECT, kind)
+        return _of_static(leaf.value)
     if kind in _HALF_SCALARS:
         raise UnsupportedError.here(
             f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes"
@@ -322,16 +311,47 @@ def classify(leaf: Any) -> tuple[str, Any]:
     if issubclass(kind, np.floating) and kind is leaf.dtype.type:
         check_dtype(leaf.dtype, "a scalar argument")
         return SCALAR, leaf.dtype.char
-    if is_leaf(leaf):
-        if issubclass(kind, np.generic):
-            check_dtype(leaf.dtype, "a scalar argument")
-        if leaf_setting(leaf) is not None or is_moment(leaf):  # what is computed with it hangs on more than its value
-            return OBJECT, kind
-        return VALUE, token(leaf)
+    return _of_value(leaf) if is_leaf(leaf) else _of_object(leaf)
+
+
+def _of_tensor(leaf: Any) -> tuple[str, Any]:
+    """The kind and the part of the key of a tensor, by where its data is."""
+    data = TENSORS.data(leaf)
+    if type(data) is TracedArray:
+        return TENSOR, None
+    if type(data) is not np.ndarray:
+        return DEVICE, None
+    return TENSOR, (data.dtype.char, data.shape, TENSORS.requires_grad(leaf), data.flags.c_contiguous)
+
+
+def _of_static(value: Any) -> tuple[str, Any]:
+    """The kind and the part of the key of a static argument."""
+    if isinstance(value, np.ndarray | TracedArray):
+        raise UnsupportedError.here(
+            "a static argument must not be an array: its contents would have to be compared in each call; "
+            "take it out of static_argnames"
+        )
+    return (VALUE, token(value)) if is_leaf(value) and not _hangs_on_more(value) else (OBJECT, Static)
+
+
+def _of_value(leaf: Any) -> tuple[str, Any]:
+    """The kind and the part of the key of an immutable value: an int, a bool, a str, ..."""
+    kind = type(leaf)
+    if issubclass(kind, np.generic):
+        check_dtype(leaf.dtype, "a scalar argument")
+    return (OBJECT, kind) if _hangs_on_more(leaf) else (VALUE, token(leaf))
+
+
+def _hangs_on_more(value: Any) -> bool:
+    """Whether what is computed with *value* hangs on more than the value."""
+    return leaf_setting(value) is not None or is_moment(value)
+
+
+def _of_object(leaf: Any) -> tuple[str, Any]:
+    """The kind and the part of the key of an object, which may be an array in another form or on a device."""
+    kind = type(leaf)
     if kind is np.memmap:
         return CONVERTED, None
     if issubclass(kind, np.ndarray):
         raise UnsupportedError.here(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
-    if on_device(leaf):
-        return DEVICE, None
-    return OBJECT, kind
+    return (DEVICE, None) if on_device(leaf) else (OBJECT, kind)

@@ -43,7 +43,6 @@ from .values import (
     array_token,
     content,
     identity,
-    is_empty,
     is_leaf,
     keys_unchanged,
     state_token,
@@ -53,10 +52,10 @@ from .values import (
 Checker = Callable[..., tuple[Any, ...] | None]
 
 # Kinds that are guarded by identity.
-_CONSTANT = set(
-    "function class module partial compiled bound const member pinned library logger cached jitted known".split()
-)
+_CONSTANT = set("function class module partial compiled const member pinned library logger cached jitted known".split())
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
+_SIZED = {"list", "tuple", "dict", "set"}
+_APART = {"list", "dict", "set", "instance"}  # two such objects must not become one
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"
 _FAIL = ": return None"  # the end of a line that tests something
@@ -259,11 +258,11 @@ class _Emitter:
             if child.kind in _CONSTANT:
                 self.add(label, child.kind, identity(child.obj))
             else:
-                self.parts_head(name, child, label, known=True)
+                self.head(name, child, label, known=True)
         else:
             name = self.variables[id(child)] = self.fresh()
             self.line(f"{name} = {expr}")
-            self.parts_head(name, child, label)
+            self.head(name, child, label)
         self.pending.append((name, child))
 
     def setting(self, setting: LibrarySetting) -> None:
@@ -289,79 +288,62 @@ class _Emitter:
 
     # ---- what an object must be itself, before its parts are looked at
 
-    def parts_head(self, name: str, node: StateNode, label: str, known: bool = False) -> None:
-        kind, obj = node.kind, node.obj
-        type_test = f"{self.constant(type)}({name}) is not {self.constant(type(obj))}"
-        if kind in ("sink", "number"):
-            self.add(label, kind, identity(type(obj)))
-            self.fail_if(type_test)
-        if kind == "data":
-            self.add(label, kind, node.extra.token)
-            self.fail_if(f"not {self.constant(node.extra)}({name})")
-            return
-        if kind == "sink" and isinstance(obj, np.ndarray):
+    def head(self, name: str, node: StateNode, label: str, known: bool = False) -> None:
+        """Guard what the object of *node* must be itself; *known*: it is a constant of the checker."""
+        head = _HEADS.get(node.kind)
+        if head is not None:
+            head(self, name, node, label)
+        else:
+            self.object_head(name, node, label, known)
+
+    def is_not_of(self, kind: type, name: str) -> str:
+        """The test that *name* is not of this class."""
+        return f"{self.constant(type)}({name}) is not {self.constant(kind)}"
+
+    def data_head(self, name: str, node: StateNode, label: str) -> None:
+        """Data of a library has the same contents."""
+        self.add(label, node.kind, node.extra.token)
+        self.fail_if(f"not {self.constant(node.extra)}({name})")
+
+    def number_head(self, name: str, node: StateNode, label: str) -> None:
+        """A number of the run has its class, and an int is within its limits."""
+        self.add(label, node.kind, identity(type(node.obj)))
+        self.fail_if(self.is_not_of(type(node.obj), name))
+        if type(node.obj) is int:
+            limit = limit_of(node.obj)
+            self.add(label, limit)
+            self.fail_if(f"not {-limit} <= {name} <= {limit}")
+        self.arrays.append(node)
+
+    def held_head(self, name: str, node: StateNode, label: str) -> None:
+        """The facts about a tensor that is an input are the same."""
+        facts, known = node.extra
+        self.add(label, node.kind, known)
+        self.fail_if(f"{self.constant(facts)}({name}) != {self.constant(known)}")
+        self.groups.setdefault(node.kind, []).append(name)
+        self.arrays.append(node)
+
+    def sink_head(self, name: str, node: StateNode, label: str) -> None:
+        """A container that is only written to has its class, and an array such a form that it can be written."""
+        obj = node.obj
+        self.add(label, node.kind, identity(type(obj)))
+        self.fail_if(self.is_not_of(type(obj), name))
+        if isinstance(obj, np.ndarray):
             self.add(label, obj.dtype, obj.shape)
             same = f"{name}.shape == {self.constant(obj.shape)} and {name}.dtype == {self.constant(obj.dtype)}"
             self.fail_if(f"not ({same} and {name}.flags.writeable and {name}.base is None)")
-        if kind == "number":
-            if type(obj) is int:
-                limit = limit_of(obj)
-                self.add(label, limit)
-                self.fail_if(f"not {-limit} <= {name} <= {limit}")
-            self.arrays.append(node)
-            return
-        if kind == "held":
-            facts, known = node.extra
-            self.add(label, kind, known)
-            self.fail_if(f"{self.constant(facts)}({name}) != {self.constant(known)}")
-            self.groups.setdefault(kind, []).append(name)
-            self.arrays.append(node)
-            return
-        if type(obj) in self.sinks and not _has_items(node):  # what it holds counts nowhere: it must not be another one
-            self.groups.setdefault(("sink", type(obj)), []).append(name)
-        if kind == "sink":
-            return
-        if kind == "history":
-            least = min(len(obj), node.extra)
-            self.add(label, kind, least)
-            short = f"{self.constant(len)}({name}) {'<' if least == node.extra else '!='} {least}"
-            self.fail_if(" or ".join([type_test, *([short] if node.extra else [])]))
-            return
-        length = f"{self.constant(len)}({name}) != {len(obj)}" if kind in ("list", "tuple", "dict", "set") else ""
-        if kind == "array":
-            self.array(name, node, label, type_test)
-            return
-        self.add(label, kind, identity(type(obj)), len(obj) if length else 0)
-        if kind == "adder":
-            self.add(label, obj.__name__)
-            type_test += f" or {name}.__name__ != {obj.__name__!r}"
-        counted = kind == "dict" and node.extra  # the comparison of the keys below counts them too
-        tests = [] if known and type(obj) in _FIXED else [type_test]
-        tests += [length] if length and not counted else []
-        if tests and not node.native:
-            self.fail_if(" or ".join(tests))
-        if kind == "dict":
-            keys = [state_token(k) if is_leaf(k) else identity(k) for k in node.extra]
-            self.add(label, tuple(keys))
-            if node.extra and not node.native:
-                if all(type(k) is str for k in node.extra):
-                    self.fail_if(f"(*{name},) != {self.constant(node.extra)}")
-                elif not any(map(is_leaf, node.extra)):
-                    all_of, each, same = self.constant(all), self.constant(map), self.constant(operator.is_)
-                    alike = f"{all_of}({each}({same}, {name}, {self.constant(node.extra)}))"
-                    self.fail_if(f"{self.constant(len)}({name}) != {len(node.extra)} or not {alike}")
-                else:
-                    self.fail_if(f"not {self.constant(keys_unchanged)}({name}, {self.constant(node.extra)})")
-        elif kind == "instance":
-            self.instance_head(name, node, label)
-        elif kind == "list" and hasattr(obj, "maxlen"):
-            self.add(label, obj.maxlen)
-            self.fail_if(f"{name}.maxlen != {obj.maxlen}")
-        if kind in ("list", "dict", "set", "instance") and type(obj) not in self.sinks:
-            self.groups.setdefault((kind, identity(type(obj)), len(obj) if length else 0), []).append(name)
+        self.no_other_sink(name, node)
 
-    def array(self, name: str, node: StateNode, label: str, type_test: str) -> None:
-        array = node.obj
+    def history_head(self, name: str, node: StateNode, label: str) -> None:
+        """A container that is written to, and whose length alone is read, has its class."""
+        self.no_other_sink(name, node)
+        self.add(label, node.kind)
+        self.fail_if(self.is_not_of(type(node.obj), name))
+
+    def array_head(self, name: str, node: StateNode, label: str) -> None:
+        """An array has its form, and its contents where these are no input."""
+        self.no_other_sink(name, node)
+        array, type_test = node.obj, self.is_not_of(type(node.obj), name)
         self.add(label, "array", array_token(array), node.sub, node.fixed)
         dtype, shape = self.constant(array.dtype), self.constant(array.shape)
         kind = self.fresh("t")
@@ -383,6 +365,50 @@ class _Emitter:
             data = content(array)
             self.add(label, "content", data)
             self.fail_if(f"{name}.tobytes() != {self.constant(data)}")
+
+    def object_head(self, name: str, node: StateNode, label: str, known: bool) -> None:
+        """An object has its class, and a container its length."""
+        kind, obj = node.kind, node.obj
+        self.no_other_sink(name, node)
+        size = len(obj) if kind in _SIZED else 0
+        self.add(label, kind, identity(type(obj)), size)
+        tests = [] if known and type(obj) in _FIXED else [self.is_not_of(type(obj), name)]
+        if kind in _SIZED and not (kind == "dict" and node.extra):  # the comparison of its keys counts them too
+            tests.append(f"{self.constant(len)}({name}) != {size}")
+        if kind == "adder":
+            self.add(label, obj.__name__)
+            tests.append(f"{name}.__name__ != {obj.__name__!r}")
+        if tests and not node.native:
+            self.fail_if(" or ".join(tests))
+        if kind == "dict":
+            self.keys_head(name, node, label)
+        elif kind == "instance":
+            self.instance_head(name, node, label)
+        elif kind == "list" and hasattr(obj, "maxlen"):
+            self.add(label, obj.maxlen)
+            self.fail_if(f"{name}.maxlen != {obj.maxlen}")
+        if kind in _APART and type(obj) not in self.sinks:
+            self.groups.setdefault((kind, identity(type(obj)), size), []).append(name)
+
+    def no_other_sink(self, name: str, node: StateNode) -> None:
+        """An object of the class of a sink, of which what it holds counts nowhere, is no other one."""
+        if type(node.obj) in self.sinks and not _has_items(node):
+            self.groups.setdefault(("sink", type(node.obj)), []).append(name)
+
+    def keys_head(self, name: str, node: StateNode, label: str) -> None:
+        """A dict has the same keys in the same order."""
+        keys = node.extra
+        self.add(label, tuple([state_token(k) if is_leaf(k) else identity(k) for k in keys]))
+        if not keys or node.native:
+            return
+        if all(type(k) is str for k in keys):
+            self.fail_if(f"(*{name},) != {self.constant(keys)}")
+        elif not any(map(is_leaf, keys)):
+            all_of, each, same = self.constant(all), self.constant(map), self.constant(operator.is_)
+            alike = f"{all_of}({each}({same}, {name}, {self.constant(keys)}))"
+            self.fail_if(f"{self.constant(len)}({name}) != {len(keys)} or not {alike}")
+        else:
+            self.fail_if(f"not {self.constant(keys_unchanged)}({name}, {self.constant(keys)})")
 
     def instance_head(self, name: str, node: StateNode, label: str) -> None:
         shadow, absent, everyone = node.extra
@@ -455,63 +481,52 @@ class _Emitter:
 
     def edge(self, owner: str, node: StateNode, edge: Edge, item: str | None = None) -> None:
         """Guard one part of *node*, which is *owner* in the checker, and the part *item*, if it has been read."""
-        how, arg, child = edge.how, edge.arg, edge.child
-        guard = not node.native or arg in node.loose
-        label = child.label if isinstance(child, StateNode) else _leaf_label(node, edge)
-        if how in ("global", "builtin", "noglobal"):
+        how, arg = edge.how, edge.arg
+        label = edge.child.label if isinstance(edge.child, StateNode) else _leaf_label(node, edge)
+        if how in ("global", "builtin"):
             self.global_name(edge, label)
             return
         self.tokens.append((how, _place(how, arg)))
-        if how == "attr":
-            if node.kind in ("module", "library"):
-                self.name_in_module(node.obj.__dict__, arg, child, label)
-            else:
-                self.child(_attribute(owner, arg, node.obj), child, label, guard)
-        elif how == "member":
-            if arg[1] is not None:
-                self.fail_if(" is not ".join([f"{self.constant(store)}[{arg[-1]!r}]" for store in arg[:2]]))
-            self.child(f"{self.constant(arg[0])}[{arg[-1]!r}]", child, label)
-        elif how == "const" or how == "quiet":
-            self.child("", child, label, guard=False)
-        elif how in ("item", "element"):
-            self.child(item or f"{owner}[{arg}]", child, label, guard)
-        elif how == "key":
-            at = repr(arg) if type(arg) is str else self.constant(arg)
-            self.child(f"{owner}[{at}]", child, label, guard)
-        elif how == "plain":
-            self.child(f"{self.constant(plain_form)}({owner})", child, label)
-        elif how == LENGTH:
-            self.child(f"{self.constant(len)}({owner})", child, label)
-        elif how == CONTENTS and isinstance(child, StateNode):
-            if child.kind == "sink":  # nothing counts but whose items these are
-                self.add(label, how)
-                self.variables[id(child)] = "None"
-            else:
-                self.child(f"{self.constant(plain_items)}({owner})", child, label)
-        elif how == "items":
-            self.child(owner, child, label)
-        elif how in ("store", "stream"):
-            self.add(node.label, how)
-        elif how == "cell":
-            self.child(self.cell(arg), child, label)
-        elif how == "context":
-            self.child(f"{self.constant(context_value)}({self.constant(arg)})", child, label)
-        elif how == "emptycell":
-            self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
-        elif how == "noattr":
-            self.fail_if(f"{self.constant(hasattr)}({owner}, {arg!r})")
-        elif how == "noitems":
-            self.add(node.label, frozenset(arg))
-            if all(self.graph.pins.pin_name(node.obj.__dict__, name, MISSING, False) for name in arg):
-                return
-            if len(arg) <= _UNROLL:
-                self.fail_if(" or ".join([f"{name!r} in {owner}.__dict__" for name in sorted(arg)]))
-            else:
-                self.fail_if(f"not {self.constant(frozenset(arg))}.isdisjoint({owner}.__dict__)")
-        elif how == "import":
-            self.child(f"{self.constant(sys.modules)}[{arg!r}]", child, label)
-        elif how == "class":
-            self.class_part(arg[0], arg[1], child, label)
+        read = _READS.get(how)
+        if read is None:
+            _PARTS[how](self, owner, node, edge, label)
+        else:
+            guard = how not in _ITEMS or not node.native or arg in node.loose
+            self.child(item or read(self, owner, arg), edge.child, label, guard)
+
+    def attribute(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """An attribute of an object, or a name of a module, which is read quicker as an item of its dict."""
+        name = edge.arg
+        if node.kind in ("module", "library"):
+            self.child(f"{self.constant(node.obj.__dict__)}[{name!r}]", edge.child, label)
+        else:
+            self.child(_attribute(owner, name, node.obj), edge.child, label, not node.native or name in node.loose)
+
+    def fixed_part(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """A part of an object that can't change, or that is compared elsewhere."""
+        self.child("", edge.child, label, guard=False)
+
+    def contents(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """The items of an object of a subclass of ``list`` or ``dict``, as a plain container."""
+        child = edge.child
+        if isinstance(child, StateNode) and child.kind == "sink":  # nothing counts but whose items these are
+            self.add(label, edge.how)
+            self.variables[id(child)] = "None"
+        else:
+            self.child(f"{self.constant(plain_items)}({owner})", child, label)
+
+    def no_attribute(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """An object has no such attribute."""
+        self.fail_if(f"{self.constant(hasattr)}({owner}, {edge.arg!r})")
+
+    def no_names(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """The dict of an object has none of some names."""
+        names = edge.arg
+        self.add(node.label, frozenset(names))
+        if len(names) <= _UNROLL:
+            self.fail_if(" or ".join([f"{name!r} in {owner}.__dict__" for name in sorted(names)]))
+        else:
+            self.fail_if(f"not {self.constant(frozenset(names))}.isdisjoint({owner}.__dict__)")
 
     def global_name(self, edge: Edge, label: str) -> None:
         space, name = edge.arg[0], edge.arg[-1]
@@ -519,10 +534,6 @@ class _Emitter:
         if (id(space), name) in self.spaces:
             return
         self.spaces[id(space), name] = True
-        if edge.how == "noglobal":
-            provided = edge.arg[1]
-            self.fail_if(f"{name!r} in {self.constant(space)} or {name!r} in {self.constant(provided)}")
-            return
         if space is self.graph.main and _is_name(name):
             expr = name
             self.bare.add(name)
@@ -533,13 +544,9 @@ class _Emitter:
             expr = f"{self.constant(edge.arg[1])}[{name!r}]"
         self.child(expr, edge.child, label)
 
-    def name_in_module(self, space: dict[str, Any], name: str, child: Leaf | StateNode, label: str) -> None:
-        leaf = child if isinstance(child, Leaf) else Leaf(child.obj, False)
-        pinned = self.graph.pins.pin_name(space, name, leaf.value, leaf.by_value)
-        # an item is read quicker than an attribute, where a module has a `__getattr__`
-        self.child(f"{self.constant(space)}[{name!r}]", child, label, guard=not pinned)
-
-    def class_part(self, cls: type, name: str, child: Leaf | StateNode, label: str) -> None:
+    def class_part(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """An attribute of a class, which the pins compare where it is a value or compared by identity."""
+        (cls, name), child = edge.arg, edge.child
         if (id(cls), "." + name) in self.spaces:
             return
         self.spaces[id(cls), "." + name] = True
@@ -559,10 +566,37 @@ class _Emitter:
             self.child(f"{self.constant(lookup)}({self.constant(cls)}, {name!r})", child, label)
 
 
+_HEADS: dict[str, Callable[[_Emitter, str, StateNode, str], None]] = {
+    "data": _Emitter.data_head, "number": _Emitter.number_head, "held": _Emitter.held_head,
+    "sink": _Emitter.sink_head, "history": _Emitter.history_head, "array": _Emitter.array_head,
+}  # fmt: skip
+
+# How the checker reads a part, of (emitter, owner, what is read there): an expression.
+_READS: dict[str, Callable[[_Emitter, str, Any], str]] = {
+    "item": lambda emitter, owner, index: f"{owner}[{index}]",
+    "element": lambda emitter, owner, index: f"{owner}[{index}]",
+    "key": lambda emitter, owner, key: f"{owner}[{repr(key) if type(key) is str else emitter.constant(key)}]",
+    "plain": lambda emitter, owner, _: f"{emitter.constant(plain_form)}({owner})",
+    LENGTH: lambda emitter, owner, _: f"{emitter.constant(len)}({owner})",
+    "items": lambda emitter, owner, _: owner,
+    "cell": lambda emitter, owner, cell: emitter.cell(cell),
+    "context": lambda emitter, owner, variable: f"{emitter.constant(context_value)}({emitter.constant(variable)})",
+    "import": lambda emitter, owner, name: f"{emitter.constant(sys.modules)}[{name!r}]",
+}
+_ITEMS = {"item", "element", "key"}  # which the pins may compare
+
+# The other parts, of (emitter, owner, its node, edge, label).
+_PARTS: dict[str, Callable[[_Emitter, str, StateNode, Edge, str], None]] = {
+    "attr": _Emitter.attribute, "const": _Emitter.fixed_part, "quiet": _Emitter.fixed_part,
+    "noattr": _Emitter.no_attribute, "noitems": _Emitter.no_names, "class": _Emitter.class_part,
+    CONTENTS: _Emitter.contents,
+}  # fmt: skip
+
+
 def _place(how: str, arg: Any) -> Hashable:
     """The token of the place of a part in its owner, of which a run may have read some places alone."""
-    if how in ("class", "member"):
-        return (identity(arg[0]), arg[1]) if how == "class" else arg[-1]
+    if how == "class":
+        return identity(arg[0]), arg[1]
     if type(arg) in (str, int):
         return arg  # type: ignore[no-any-return]
     if how == "key" and is_leaf(arg):
@@ -589,13 +623,12 @@ def _is_name(name: str) -> bool:
 
 def _leaf_label(node: StateNode, edge: Edge) -> str:
     how, arg = edge.how, edge.arg
-    if how in ("global", "builtin", "noglobal"):
+    if how in ("global", "builtin"):
         return f"{'global' if how == 'global' else 'name'} {arg[-1]}"
     if how in ("item", "key", "element"):
         return f"{node.label}[{arg!r}]" if is_leaf(arg) else f"{node.label}[...]"
     if how == "class":
         return f"{arg[0].__name__}.{arg[1]}"
-    if how in ("attr", "member"):
-        name = arg if how == "attr" else arg[-1]
-        return f"{node.label.removeprefix('global ').removeprefix('closure ')}.{name}"
+    if how == "attr":
+        return f"{node.label.removeprefix('global ').removeprefix('closure ')}.{arg}"
     return f"{how} of {node.label}"

@@ -83,15 +83,13 @@ def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
 class Edge:
     """The access from an owner to its part: ``how`` is one of
 
-    ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
-    ``context`` (the value of a context variable),
+    ``global`` (globals dict, name), ``builtin`` (globals dict, builtins dict, name), ``cell``, ``context`` (the value
+    of a context variable),
     ``attr`` name, ``noattr`` name, ``noitems`` names (none of them in its ``__dict__``), ``item`` index, ``key`` key,
     ``plain`` (the array that one in another form is),
     ``items`` (of an object of a subclass of ``list`` or ``dict``), ``element`` index (of a set), ``class`` (class,
-    name; not fixed: while a function is recorded, the class has another part there), ``const`` (the part of an object
-    that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an
-    attribute that is only assigned, present or not), ``stream`` name (``sys.stdout``, whatever it is), ``member`` (dict
-    of an object that is compared by identity, another that has the same entry or None, name).
+    name), ``const`` (the part of an object
+    that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker), ``length``.
     """
 
     how: str

@@ -69,45 +69,45 @@ class InnerFunction:
         return count + LOOP_WEIGHT * loops >= LONG
 
     def _roll(self, roots: Sequence[Atom]) -> None:
+        """Roll the part but for what inner functions within have rolled, and put what it becomes in its place."""
         recorder = self.recorder
         items, sites = recorder.items[self.items :], recorder.sites[self.items :]
         own = recorder.nodes[self.nodes :]
         if len(own) != len({id(item) for item in items}.intersection(map(id, own))):
             return
-        aside = self._unread(roots)  # of inner functions within
+        aside = self._unread(roots)
         apart = {id(item) for part in aside for item in part.items}
         places = [k for k, item in enumerate(items) if id(item) not in apart]
         own = [node for node in own if id(node) not in apart]
-        ids = set(map(id, own))
-        front = {
-            id(item): item
-            for item in (items[k] for k in places)
-            if isinstance(item, Node) and id(item) not in ids
-        }  # fmt: skip
+        front = _recorded_before([items[k] for k in places], own)
         part = self._part(
-            [*front.values(), *[items[k] for k in places]],
+            [*front, *[items[k] for k in places]],
             [*[Site("", 0, "") for _ in front], *[sites[k] for k in places]],  # each another object: no loop
         )
-        part.nodes = [*front.values(), *own]
-        asks = {id(guard): guard for guard in part.guards}
+        part.nodes = [*front, *own]
+        asked = part.guards.copy()
         with recording(part):
             changed = roll(part, roots, guarded=not recorder.live)
-        before = {out for node in front.values() for out in node.outs}
-        nodes = [node for node in part.nodes if not before.issuperset(node.outs)]
-        names = {out for node in nodes for out in node.outs}
         if not changed:
             return
         recorder.notes += [note for note in part.notes if note not in recorder.notes]
-        earlier = set(map(id, recorder.guards[: self.guards])) if asks else set()
-        guards = [guard for guard in part.guards if id(guard) not in earlier]
-        kept = earlier.union(map(id, guards))
-        left = Unrolled(_without(own, names), [guard for k, guard in asks.items() if k not in kept])
+        before = {out for node in front for out in node.outs}
+        nodes = [node for node in part.nodes if not before.issuperset(node.outs)]
+        guards, gone = self._guards_after(part, asked)
+        left = Unrolled(_without(own, {out for node in nodes for out in node.outs}), gone)
         recorder.unrolled[self.unrolled :] = [left, *aside]
         rest: list[Item] = [item for item in items if id(item) in apart]
-        recorder.disown([*own, *left.guards])
+        recorder.disown([*own, *gone])
         recorder.rewrite(self.nodes, self.items, self.guards, [*nodes, *guards, *left.items, *rest])
         for node in nodes:
             recorder.know(node)
+
+    def _guards_after(self, part: Recorder, asked: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:
+        """(the guards of the rolled *part* itself, those of *asked*, which it was recorded under, that are gone)"""
+        earlier = set(map(id, self.recorder.guards[: self.guards])) if asked else set()
+        guards = [guard for guard in part.guards if id(guard) not in earlier]
+        kept = earlier.union(map(id, guards))
+        return guards, [guard for guard in asked if id(guard) not in kept]
 
     def _part(self, items: list[Item], sites: list[Site | None]) -> Recorder:
         """A recorder of *items* alone, which shares constants and values with that of the whole."""
@@ -117,6 +117,13 @@ class InnerFunction:
         part.guards, part.notes, part.unrolled = list(guards.values()), [], []
         part._seen, part._producers = {}, Producers()
         return part
+
+
+def _recorded_before(items: Sequence[Item], own: Sequence[Node]) -> list[Node]:
+    """The nodes among *items* that are none of the part's *own*: it has asked for them again."""
+    ids = set(map(id, own))
+    found = {id(item): item for item in items if isinstance(item, Node) and id(item) not in ids}
+    return list(found.values())
 
 
 def _without(nodes: Sequence[Node], names: set[Var]) -> list[Node]:

@@ -13,7 +13,7 @@ from ..runtime.report.sections import describe_graph_guards
 from ..runtime.report.shown import ShownProgram
 from ..runtime.report.summary import summary_of
 from .device_program import StepProgram
-from .step_recording import GradAssigned
+from .step_effects import GradAssigned
 
 
 def explain_step(step: Any, level: str = "summary", form: str = "text") -> str:

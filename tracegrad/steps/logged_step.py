@@ -46,9 +46,11 @@ from ..tracer.record.retry import Options, Retry
 from .device_program import has_leaves_on_host, is_given_there
 from .leaving import Leaving
 from .loop_tape import LoopTape
+from .step_arguments import arguments_of, recorder_of_tensors
 from .step_autograd import derive
+from .step_finished import finished
+from .step_places import HELD, STATE_ARRAY
 from .step_reads import ElsewhereError, FoundTensorError, StepReads
-from .step_recording import HELD, STATE_ARRAY, arguments_of, finished, recorder_of_tensors
 from .step_run import StepRun
 from .tensor_facts import tensor_facts
 

@@ -39,7 +39,8 @@ from ..tracer.record.integers import by_value
 from ..tracer.record.recorder import current_recorder
 from ..tracer.record.retry import Options
 from .device_program import StepProgram
-from .step_recording import restore_streams, save_streams, scalar_type
+from .step_places import scalar_type
+from .step_recording import restore_streams, save_streams
 
 
 class CompiledStep(Wrapper, Generic[P, R]):

@@ -1,7 +1,7 @@
 """One call of a step, recorded from a run of converted code whose log is closed.
 
 Two logs are kept of one run: of Python's objects by a ``StepRun``, of tensors by the ``Capture``.  What they hold
-becomes one ``TensorRecording`` (``step_recording.py``), which may be replayed from the next call on.  A run that is not
+becomes one ``TensorRecording`` (``step_finished.py``), which may be replayed from the next call on.  A run that is not
 closed is undone, and has done nothing outside.
 """
 
@@ -42,6 +42,7 @@ from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ir.settings import AUTOCAST
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import Integers
+from ..tracer.record.recorder import Recorder
 from ..tracer.record.retry import Options, Retry
 from .device_program import has_leaves_on_host, is_given_there
 from .leaving import Leaving
@@ -51,6 +52,7 @@ from .step_autograd import derive
 from .step_finished import finished
 from .step_places import HELD, STATE_ARRAY
 from .step_reads import ElsewhereError, FoundTensorError, StepReads
+from .step_recording import TensorRecording
 from .step_run import StepRun
 from .tensor_facts import tensor_facts
 
@@ -146,25 +148,9 @@ class LoggedStep(Logged):
         integers = Integers(recorder)
         integers.names = names
         leaves, proxies = arguments_of(capture, integers, call, names, arguments)
-        labels: dict[Any, str] = {}
-        stand_ins: dict[int, Any] = {}
-
-        def add_input(value: Any, name: str, weak: bool) -> Any:
-            return capture.add_input(STATE_ARRAY, value, name, len(stand_ins), weak=weak)
-
-        def stands_for(node: StateNode) -> Any:
-            if node.kind == HELD:
-                stand_ins[id(node)] = node.obj
-                return node.obj
-            made = stand_in_of(node, integers, add_input)
-            if isinstance(made, TracedArray):
-                capture.put(made, CPU)
-            labels[recorder.inputs[-1]] = node.label
-            stand_ins[id(node)] = made
-            return made
-
+        stand_ins = _StandIns(capture, integers)
         there = capture.device is not CPU
-        reads = StepReads(stands_for, self.contents, self.varying, before, arguments, there)
+        reads = StepReads(stand_ins.of, self.contents, self.varying, before, arguments, there)
         self.inputs = reads.varying
         reads.facts = facts
         reads.begin(self.fn, call.objects, tuple([names[k] for k, kind in enumerate(call.kinds) if kind == OBJECT]))
@@ -173,29 +159,14 @@ class LoggedStep(Logged):
         run.capture, capture.log, capture.names = capture, run, ChainMap(arguments, reads.tensors)
         self.begin(run, integers)
         given = Given(reads, call, leaves, positional_names(self.fn))
-        try:
-            with warnings_refused(run.refuse):
-                out = run.call(self.fn, *given.args, **given.kwargs)
-            derive(capture, out)
-        except (Retry, Exception) as error:
-            again = self.again(recorder, error)
-            if again is None:
-                integers.raised()
-                raise
-            raise by_labels(again, labels) from (None if again is error else error)
-        check(run, recorder, out, labels)
+        out = self._result(run, given, integers, stand_ins.labels)
+        check(run, recorder, out, stand_ins.labels)
         integers.refuse()
         run.check_ways()
         graph = reads.graph(run.untouched(), run.places())
         if there:
             _check_place(capture, call, graph)
-        for what, may_come_again in _changed(run, capture, graph):
-            if (call.key, what, may_come_again) not in self.unsettled:
-                self.unsettled.add((call.key, what, may_come_again))
-                self.settles = True
-                raise TransientError(not_closed(what).reason)
-            if not may_come_again:
-                raise not_closed(f"{what}, which it reads and changes")
+        self._check_changed(call, run, graph)
         snapshot = Snapshot(*digest(graph), graph)
         place = {id(node): k for k, node in enumerate(snapshot.inputs)}
         order = [place[id(node)] for node in reads.inputs]
@@ -203,19 +174,73 @@ class LoggedStep(Logged):
         leaving = Leaving(capture, snapshot.graph.tensors, [*call.leaves, *snapshot.arrays])
         if (objection := leaving.objection()) is not None:
             raise not_closed(str(objection))
-        stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
+        stood = {id(node): stand_ins.made[id(node)] for node in snapshot.inputs}
         effects = effects_of(run, graph, call, given, stood, out, leaving)
         held = {id(node.obj): place[id(node)] for node in reads.inputs if node.kind == HELD}
         recording = finished(capture, self.fn, effects.out, proxies, held, call, snapshot, effects, leaving, integers)
-        if recorder.reasons or recording.changes:
-            raise NotClosedError([*recorder.reasons, *recording.changes][0])
-        if any(tensor_facts(t) != known for t, known in facts) or recorder.needed is not None:
-            raise not_closed("a change of a tensor from outside")
-        known = {id(t) for t, _ in recording.tensors}
-        recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
+        _rest_on(recording, facts, recorder)
         self.learn(reads, before)
         self.unsettled = {one for one in self.unsettled if one[0] != call.key or one[2]}  # the others have settled
         return LoggedRecording(recording, snapshot, None, None)
+
+    def _result(self, run: StepRun, given: Given, integers: Integers, labels: dict[Any, str]) -> Any:
+        """What the function returns in the run, whose derivative is taken where the result has one."""
+        try:
+            with warnings_refused(run.refuse):
+                out = run.call(self.fn, *given.args, **given.kwargs)
+            derive(run.capture, out)
+        except (Retry, Exception) as error:
+            again = self.again(run.capture.recorder, error)
+            if again is None:
+                integers.raised()
+                raise
+            raise by_labels(again, labels) from (None if again is error else error)
+        return out
+
+    def _check_changed(self, call: Call, run: StepRun, graph: StateGraph) -> None:
+        """An error where the run has changed what it reads: a lasting one where the next such run may do so, too."""
+        for what, may_come_again in _changed(run, graph):
+            if (call.key, what, may_come_again) not in self.unsettled:
+                self.unsettled.add((call.key, what, may_come_again))
+                self.settles = True
+                raise TransientError(not_closed(what).reason)
+            if not may_come_again:
+                raise not_closed(f"{what}, which it reads and changes")
+
+
+class _StandIns:
+    """What stands for the inputs from outside in a run: by id of the node what was *made*, by input the label."""
+
+    def __init__(self, capture: Capture, integers: Integers) -> None:
+        self._capture, self._integers = capture, integers
+        self.made: dict[int, Any] = {}
+        self.labels: dict[Any, str] = {}
+
+    def of(self, node: StateNode) -> Any:
+        """What stands for the object of *node* from now on; a tensor is there itself."""
+        if node.kind == HELD:
+            self.made[id(node)] = node.obj
+            return node.obj
+        made = stand_in_of(node, self._integers, self._add_input)
+        if isinstance(made, TracedArray):
+            self._capture.put(made, CPU)
+        self.labels[self._capture.recorder.inputs[-1]] = node.label
+        self.made[id(node)] = made
+        return made
+
+    def _add_input(self, value: Any, name: str, weak: bool) -> Any:
+        return self._capture.add_input(STATE_ARRAY, value, name, len(self.made), weak=weak)
+
+
+def _rest_on(recording: TensorRecording, facts: list[Any], recorder: Recorder) -> None:
+    """Have *recording* rest on the facts about tensors that the run has found, as they still are; an error where it may
+    not be replayed."""
+    if recorder.reasons or recording.changes:
+        raise NotClosedError([*recorder.reasons, *recording.changes][0])
+    if any(tensor_facts(t) != known for t, known in facts) or recorder.needed is not None:
+        raise not_closed("a change of a tensor from outside")
+    known = {id(t) for t, _ in recording.tensors}
+    recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
 
 
 def _check_place(capture: Capture, call: Call, graph: StateGraph) -> None:
@@ -249,13 +274,13 @@ def _modes() -> list[Any]:
     return [*[getattr(STATE, name) for name in _THREAD], AUTOCAST.dtype, dtypes.get_default_dtype()]
 
 
-def _changed(run: StepRun, capture: Capture, graph: StateGraph) -> Iterator[tuple[str, bool]]:
+def _changed(run: StepRun, graph: StateGraph) -> Iterator[tuple[str, bool]]:
     """(place, whether what was read there may be there again) of what the run has read and then changed, so that the
     next run like it reads something else.
 
     :raises Varies: where that is to be an input."""
-    for t, was_none in capture.looked.values():
-        now = capture.grads.get(id(t), (t, t._grad))[1]
+    for t, was_none in run.capture.looked.values():
+        now = run.capture.grads.get(id(t), (t, t._grad))[1]
         if was_none != (now is None):
             name = graph.tensors.get(id(t), "a tensor's")
             yield f"`{name}.grad`", True

@@ -149,13 +149,6 @@ def _random_state(seed: Any = None) -> Any:
     return made
 
 
-def _seed(seed: Any = None) -> None:
-    recorder = current_recorder()
-    if recorder is not None and seed is not None and recorder.seeds is not None:
-        recorder.seeds()
-    np.random.seed(seed)
-
-
 def _of_module(name: str, method: Callable[..., Any], plain: Any) -> Callable[..., Any]:
     def draw(*args: Any, **kwargs: Any) -> Any:
         if not is_traced((*args, *kwargs.values())):
@@ -173,4 +166,4 @@ def _show_generators(module: ModuleType) -> None:
     methods = _draws(module.RandomState)
     drawn = {name: _of_module(name, method, getattr(module, name)) for name, method in methods.items()}
     made = {"default_rng": _default_rng, "Generator": _generator, "RandomState": _random_state}
-    show_functions(module, {**made, "seed": _seed, **drawn})
+    show_functions(module, {**made, **drawn})

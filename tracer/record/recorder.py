@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ import numpy as np
 
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import TracegradError, UnsupportedError, unrecordable
-from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, demand, params_of
+from ..ir.evaluate import HOST, Env, Producers, as_held, as_stored, demand, params_of
 from ..ir.graph import (
     Atom,
     Builder,
@@ -45,7 +45,7 @@ from ..ops.loop_pruning import prune_loops
 from .float_errors import UNWATCHED, raising, settings
 from .python_numbers import Number, note_number, numbers_of
 from .retry import Options, Retry, chosen_anew
-from .shown_text import Texts
+from .run_settings import RunSettings
 
 _TRUE = Lit(True, np.dtype(bool), structural=True)
 _PRESUMED = "what an operation presumes holds", "what an operation presumes does not hold"
@@ -82,7 +82,7 @@ class Origin:
     captured: frozenset[Var]
 
 
-class Recorder(Builder):
+class Recorder(RunSettings, Builder):
     """One recording.  ``env`` holds the inputs' values and whatever was computed on demand, where *backend* has it."""
 
     def __init__(self, *, abstract: bool = False) -> None:
@@ -90,15 +90,12 @@ class Recorder(Builder):
         self.abstract = abstract  # of avals alone: what is relied on was looked at when there were values
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
         self.sites: list[Site | None] = []  # the user's line of each item
-        self.rolls = False  # whether loop nodes are made of its loops when it is over
         self.unrolled: list[Any] = []  # what parts of it were before that was done (reroll/unrolled.py)
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
-        self.backend: Backend = HOST  # the backend of the values in `env`
         self.env: Env = {}
         self.integers: set[Var] = set()  # inputs that stand for ints, which have no gradient
-        self.int_of: Callable[[Atom], Any] | None = None  # the int that an element of an integer array is (integers.py)
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}
@@ -106,14 +103,9 @@ class Recorder(Builder):
         self._const_by_contents: dict[Any, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
-        self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
-        self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
-        self.guesses = True  # whether there may be such
-        self.repeatable = False  # whether the run has no effects before it is over
-        self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
         self.needed: Retry | None = None  # raised in the function, whatever became of it
         self._alive: list[Any] = []
@@ -124,28 +116,19 @@ class Recorder(Builder):
         self._looked = 0
         self.premise: Var | None = None  # what holds in this run, and is no guard yet
         self._premise_site: Site | None = None  # the first line that relies on it
-        self.trusts = False  # whether what operations need to hold is looked at once, when the run is over
         self.unmet: Callable[[], Exception] | None = None  # the error where what is presumed does not hold
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
-        self.ends: Callable[[Reason], BaseException] | None = None  # the error by which such a run ends at once
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
-        self.choices: Any = None  # the choices of the code that runs (control/arms.py)
         # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
         self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
-        self.from_outside: Container[int] = set()  # ids of objects that the run has not made, and of their copies
         self.symbols: set[Var] = set()  # aliases that stand for their values in an iteration of a loop
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
-        self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
         self.defers = False  # whether arrays are made of which code may never ask more than a part (STAND_INS)
-        self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
-        self.texts: Texts | None = None  # where it is kept what the run prints
+        self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
         self.shown: list[Atom] = []  # floats that have left as text
-        self.asks_identity: Callable[[], bool] = bool  # whether code may ask which of two equal numbers a value is
-        self.numbers_in_code: Callable[[], Collection[float]] = frozenset  # of the user's code and data
-        self.of_tensors = False  # whether only tensors have gradients here, and no array
-        self.differentiates = True  # whether what is being recorded is differentiated
+        self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
         self.differentiated: set[Var] = set()  # constants with respect to which a derivative is being taken
         # Variables that stand for one row of many, and the rows, for each batch, the innermost last: nobody may learn
         # a value of theirs but by a guard.
@@ -158,9 +141,6 @@ class Recorder(Builder):
         self._of_rows: set[Atom] = set()  # values that depend on them, of the first `_rows_seen` nodes
         self._rows_seen = 0
         self._asked = 0  # the number of questions that are being answered
-        self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
-        self.seeds: Callable[[], None] | None = None  # called before NumPy's global generator is seeded (generators.py)
-        self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
         self.draws = 0  # the number of draws from the stream
@@ -169,7 +149,6 @@ class Recorder(Builder):
         self.hashed = False  # whether a traced number is, or may be, a key of a dict or a member of a set
         self.handed: list[Any] = []  # objects that libraries were given, with traced values in them
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
-        self.prepares: Callable[[Any], Any] | None = None  # the form of a function of rules that runs here
         self.open_loops: list[Any] = []  # marked iterations of the user's loops, the innermost last (loops/for_loop.py)
         self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
         self.spots: dict[Var, Any] = {}  # reads and writes at traced positions (buffers.py)
@@ -182,7 +161,6 @@ class Recorder(Builder):
         self.plain_loops: dict[int, Any] = {}  # by id: loop statements that are recorded iteration by iteration
         self.uncounted: set[tuple[int, str]] = set()  # (id of a loop statement, name) of integers that do not count
         self.lessons: dict[Any, Any] = {}  # what runs of loop statements have taught, for the next ones
-        self.tape: Any = None  # the tape of eager code, which is told of iterations that are marked (loops/holders.py)
 
     def in_another_thread(self) -> UnsupportedError:
         """The error for an operation in a thread that is not the recording's, which may have no order with its own. The

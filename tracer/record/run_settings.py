@@ -1,0 +1,43 @@
+"""How a run is recorded: what those say who begin it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container
+from typing import Any
+
+from ..ir.evaluate import HOST, Backend
+from ..ir.graph import Atom
+from ..ir.refusals import Reason
+from .float_errors import UNWATCHED
+from .shown_text import Texts
+
+
+class RunSettings:
+    """The settings of one recording; those of a recorder that nobody has said anything to stand here."""
+
+    # the form of the recording
+    rolls = False  # whether loop nodes are made of its loops when it is over
+    backend: Backend = HOST  # the backend of its values
+    trusts = False  # whether what operations need to hold is looked at once, when the run is over
+    differentiates = True  # whether what is being recorded is differentiated
+    of_tensors = False  # whether only tensors have gradients here, and no array
+    tape: Any = None  # the tape of eager code, which is told of iterations that are marked (loops/holders.py)
+    choices: Any = None  # the choices of the code that runs (control/arms.py)
+    prepares: Callable[[Any], Any] | None = None  # the form of a function of rules that runs here
+    texts: Texts | None = None  # where it is kept what the run prints
+
+    # what may be in place of what the user's code asks for
+    call_method: Callable[..., Any] | None = None  # answers methods of arrays from outside (constants.py)
+    int_of: Callable[[Atom], Any] | None = None  # the int that an element of an integer array is (integers.py)
+    derives = False  # whether results of NumPy's can be inputs; else their sources are needed
+    guesses = True  # whether arrays may be traced ones by a guess (made_arrays.py)
+    may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
+
+    # the run and its code
+    repeatable = False  # whether the run has no effects before it is over
+    ends: Callable[[Reason], BaseException] | None = None  # the error by which one that can't be replayed ends at once
+    names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
+    asks_identity: Callable[[], bool] = bool  # whether code may ask which of two equal numbers a value is
+    numbers_in_code: Callable[[], Collection[float]] = frozenset  # of the user's code and data
+    from_outside: Container[int] = frozenset()  # ids of objects that the run has not made, and of their copies
+    float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise

@@ -52,6 +52,7 @@ from .step_autograd import derive
 from .step_finished import finished
 from .step_places import HELD, STATE_ARRAY
 from .step_reads import ElsewhereError, FoundTensorError, StepReads
+from .step_recording import TensorRecording
 from .step_run import StepRun
 from .tensor_facts import tensor_facts
 

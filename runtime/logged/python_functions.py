@@ -41,7 +41,7 @@ from .texts import format_of, has_own_text, print_, text_of, warn
 from .writes import WrittenItems
 
 
-def _len(run: Any, x: Any) -> int:
+def _len(run: Any, x: Any) -> Any:
     kind = type(x)
     run.check_text(x)
     if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":

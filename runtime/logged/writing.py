@@ -390,7 +390,7 @@ class Writing:
             node = self.reads.node_of(self.writes[key].owner)
             if node is None:
                 continue
-            places = [(LENGTH, LENGTH, f"len({node.label})")]
+            places: list[tuple[str, Any, str]] = [(LENGTH, LENGTH, f"len({node.label})")]
             places += [("item", k, self.label_of(node, k)) for k in self.reads.from_end(node)]
             for how, at, label in places:
                 if self.reads.was_read(node, how, at):

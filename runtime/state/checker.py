@@ -506,7 +506,7 @@ class _Emitter:
         """A part of an object that can't change, or that is compared elsewhere."""
         self.child("", edge.child, label, guard=False)
 
-    def contents(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+    def own_items(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
         """The items of an object of a subclass of ``list`` or ``dict``, as a plain container."""
         child = edge.child
         if isinstance(child, StateNode) and child.kind == "sink":  # nothing counts but whose items these are
@@ -589,7 +589,7 @@ _ITEMS = {"item", "element", "key"}  # which the pins may compare
 _PARTS: dict[str, Callable[[_Emitter, str, StateNode, Edge, str], None]] = {
     "attr": _Emitter.attribute, "const": _Emitter.fixed_part, "quiet": _Emitter.fixed_part,
     "noattr": _Emitter.no_attribute, "noitems": _Emitter.no_names, "class": _Emitter.class_part,
-    CONTENTS: _Emitter.contents,
+    CONTENTS: _Emitter.own_items,
 }  # fmt: skip
 
 

@@ -275,12 +275,6 @@ class Pins:
         """(object, names that it has not), for those of the stores of which no more counts."""
         return [(owner, wanted) for owner, _, _, _, wanted in self._stores if isinstance(wanted, frozenset)]
 
-    def pin_name(self, space: dict[str, Any], name: str, value: Any, by_value: bool) -> bool:
-        """Have the name of a module compared, if its space is pinned."""
-        if id(space) in self._spaces:
-            self._in_spaces.append((space, name, value, by_value))
-        return id(space) in self._spaces
-
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
         at = layout.offsets()

@@ -1,4 +1,4 @@
-"""Objects of the user's subclasses of ``list`` and ``dict``, and the ends of lists that grow, in functions and steps."""
+"""Objects of the user's subclasses of ``list`` and ``dict``, and ends of lists that grow, in functions and steps."""
 
 from __future__ import annotations
 

@@ -335,10 +335,13 @@ class _Emitter:
         self.no_other_sink(name, node)
 
     def history_head(self, name: str, node: StateNode, label: str) -> None:
-        """A container that is written to, and whose length alone is read, has its class."""
+        """A container that is written to, and of which no more is read than its length and some items, has its class,
+        and as many items as were looked for, or no more where it had less."""
         self.no_other_sink(name, node)
-        self.add(label, node.kind)
-        self.fail_if(self.is_not_of(type(node.obj), name))
+        least = min(len(node.obj), node.extra)
+        self.add(label, node.kind, least)
+        short = f"{self.constant(len)}({name}) {'<' if least == node.extra else '!='} {least}"
+        self.fail_if(" or ".join([self.is_not_of(type(node.obj), name), *([short] if node.extra else [])]))
 
     def array_head(self, name: str, node: StateNode, label: str) -> None:
         """An array has its form, and its contents where these are no input."""

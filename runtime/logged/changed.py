@@ -29,6 +29,8 @@ def changed(run: LoggedRun, graph: StateGraph) -> Iterator[Change]:
             for name, value in entry.values.items():
                 if name in read:
                     yield from _changes(run, _label(entry.owner, node, name), read[name], value)
+        elif isinstance(entry, WrittenItems) and node is not None and node.kind == "history":
+            yield from _changed_ends(run, entry, node)
         elif node is not None and node.kind not in ("sink", "history", "argument"):  # which is in the key of the call
             yield from _changed_items(run, entry, node)
 
@@ -37,6 +39,15 @@ def _label(owner: Any, node: StateNode | None, name: str) -> str:
     if node is not None:
         return f"{node.label}.{name}"
     return f"global {name}" if type(owner) is dict else name or "a variable of an outer function"
+
+
+def _changed_ends(run: LoggedRun, entry: WrittenItems, node: StateNode) -> Iterator[Change]:
+    """The items that were read from the end of a list which are others once it has grown."""
+    owner, tail = entry.owner, entry.tail
+    for edge in node.edges:
+        if edge.how == "item" and edge.arg < 0:
+            value = tail[edge.arg] if -edge.arg <= len(tail) else owner[edge.arg + len(tail)]
+            yield from _changes(run, run.label_of(node, edge.arg), edge.child, value)
 
 
 def _changed_items(
@@ -58,8 +69,6 @@ def _changed_items(
         yield Change(node.label, node, entry)
         return
     known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
-    for k in run.reads.from_end(node):
-        known.setdefault(len(entry.owner) + k, known[k])
     for at, value in items:
         if at in known:
             yield from _changes(run, run.label_of(node, at), known[at], value)

@@ -96,13 +96,11 @@ class Containers(OwnClasses):
                 if index in obj:
                     self.touched.add(id(obj))
                     return self.part(node, "key", index, obj[index])
-            tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else ()
+            tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else []
             if type(index) is int and -len(tail) <= index < 0:
                 return item_of(self.recorder, tail, index)
-            if node.kind == "list" and kind is list and (count := self._from_end(obj, index)):
-                self.looked_at(obj)
-                last = [*self.reads.read_end(node, count - len(tail)), *tail][-count:]
-                return self.made(last) if type(index) is slice else last[0]
+            if self.only_grows(obj) and (found := self._near_an_end(obj, node, tail, index)) is not NO_KEY:
+                return found
             if kind in (defaultdict, Counter) and not self.has_key(obj, index):
                 return self._missing(obj, node, kind, index)
             if (now := self.now(obj)) is not obj:
@@ -134,17 +132,25 @@ class Containers(OwnClasses):
             return self.field(obj, index)
         return self.special(obj, "__getitem__", index)
 
-    def _from_end(self, obj: Any, index: Any) -> int:
-        """From which place from the end of a list outside ``obj[index]`` is read, which the run only appends to; 0 for
-        others."""
-        written = self.writes.get(id(obj))
-        if self.loops or id(obj) in self.touched or not isinstance(written, WrittenItems | None):
-            return 0
-        size = len(obj) + (0 if written is None else len(written.tail))
+    def _near_an_end(self, obj: list[Any], node: Any, tail: list[Any], index: Any) -> Any:
+        """An item of a list outside, or some of the last ones, by a number of Python's; *tail*: those that the run has
+        appended.  Of its length no more counts than that it has the item.  NO_KEY for other indices."""
+        size, more = len(obj), len(tail)
+        if type(index) is int and index >= 0:
+            self.reads.at_least(node, index + 1)
+            return self.part(node, "item", index, obj[index]) if index < size else tail[index - size]
         if type(index) is int:
-            return -index if -size <= index < 0 else 0
-        given = (index.stop, index.step) == (None, None) if type(index) is slice else False
-        return -index.start if given and type(index.start) is int and index.start < 0 else 0
+            self.reads.at_least(node, -index - more)
+            return self.part(node, "item", index + more, obj[index + more])
+        if type(index) is not slice or index.step is not None or type(index.start) is not int or index.start >= 0:
+            return NO_KEY
+        first, stop = index.start + more, 0 if index.stop is None else index.stop
+        if type(stop) is not int or (stop >= 0 and index.stop is not None):
+            return NO_KEY
+        last = stop + more
+        self.reads.at_least(node, -first)
+        found = [self.part(node, "item", k, obj[k]) for k in range(max(first, -size), min(last, 0))]
+        return self.made(found + tail[max(first, 0) : max(last, 0)])
 
     def _missing(self, obj: Any, node: Any, kind: type, key: Any) -> Any:
         """The item under a key that a dict with defaults has not."""
@@ -480,9 +486,13 @@ class Containers(OwnClasses):
             return bool(x._concrete("bool"))
         if kind in PLAIN:
             return bool(x)
-        if kind is list and self.reads.node_of(x) is not None:
-            return bool(self.call(len, x))
         if kind in CONTAINERS:
+            if self.only_grows(x) and (node := self.reads.node_of(x)) is not None:
+                written = self.writes.get(id(x))
+                if isinstance(written, WrittenItems) and written.tail:
+                    return True
+                self.reads.at_least(node, 1)
+                return bool(x)
             return bool(length(self.recorder, self.current(x)))
         if self.reads.library(kind):
             return bool(x)

@@ -16,7 +16,11 @@ from ..state.own_items import CONTENTS
 from ..state.state_graph import Leaf, StateGraph, StateNode
 from .reads import NotClosedError, ReadLog, key_of
 
-_ONLY_WRITTEN = {"sink", "history"}  # kinds of containers of whose contents nothing was read
+_SIZED = ("list", "dict", "set")
+_ONLY_WRITTEN = {
+    "sink",
+    "history",
+}  # kinds of containers that were only written to, but for items near the ends of lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class _Found:
     lacks: tuple[frozenset[str], frozenset[str]]  # of an instance: names that its class has, names that are absent
     whole: bool  # an instance all of whose attributes were read
     fixed: bool  # an array whose contents are compared
+    length: int | None  # that a list has to have at the least, as in ``ReadLog.sized``
 
 
 class KnownReads:
@@ -43,7 +48,7 @@ class KnownReads:
         self.objects = [
             _Found(
                 node.kind, node.label, tuple([(e.how, e.arg, numbered(e.child)) for e in node.edges]),
-                *_lacking(node), node.fixed,
+                *_lacking(node), node.fixed, _length(node),
             )
             for node in graph.nodes
         ]  # fmt: skip
@@ -80,9 +85,8 @@ class _Joint:
 
     def fits(self) -> bool:
         """Whether the run has had nothing in another form, and no inputs but those that are known."""
-        edges = [(known.kind, how) for known in self.known.objects for how, *_ in known.edges]
-        if any(how == CONTENTS or (kind == "history" and how == "item") for kind, how in edges):
-            return False  # each run has a copy of its own of such items, and reads its own of the end of a list
+        if any(how == CONTENTS for known in self.known.objects for how, *_ in known.edges):
+            return False  # of such items each run has a copy of its own
         roots, own = self.known.roots, self.reads.roots
         if [isinstance(root, Leaf) for root in roots] != [isinstance(root, Leaf) for root in own]:
             return False
@@ -119,6 +123,8 @@ class _Joint:
         """Read the parts of an object; the numbers of those that are met first here."""
         known, mine, new = self.known.objects[k], self.nodes[k], []
         self.reads.instance_lacks(mine, *known.lacks, known.whole)
+        if mine.kind in _SIZED and known.kind != "sink":
+            self.reads.sized(mine, known.length)
         for how, arg, child in known.edges:
             if how == "noitems":
                 for name in arg:
@@ -154,3 +160,7 @@ def _lacking(node: StateNode) -> tuple[tuple[frozenset[str], frozenset[str]], bo
         return (frozenset(), frozenset()), False
     shadow, absent, everyone = node.extra
     return (shadow, absent), everyone is not None
+
+
+def _length(node: StateNode) -> int | None:
+    return node.extra if node.kind == "history" else None

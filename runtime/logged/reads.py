@@ -194,7 +194,8 @@ class ReadLog:
         self._children: dict[Place, Leaf | StateNode] = {}
         self._instances: dict[int, tuple[set[str], set[str]]] = {}  # id of a node -> names that shadow, names absent
         self._untouched: set[int] = set()  # ids of containers that other runs have only written to, and this one not
-        self._ends: dict[int, int] = {}  # id of the node of a list -> how many elements were read from its end
+        self._least: dict[int, int] = {}  # id of a list -> the length that it has to have, for items to be there
+        self._sized: set[int] = set()  # ids of containers whose lengths another run has asked for
         self._whole: set[int] = set()  # ids of the nodes of objects of which all is read
         self.own_classes: set[type] = set()  # that the run has made, over copies of the user's methods
         self.cells: dict[int, types.CellType] = {}  # cells of functions outside, by id
@@ -311,6 +312,17 @@ class ReadLog:
         """An instance has no attribute of this *name* of its own; its class has one."""
         self._instances[id(node)][0].add(name)
 
+    def at_least(self, node: StateNode, length: int) -> None:
+        """It counts whether a list has so many items; if it has less, how many."""
+        self._least[id(node.obj)] = max(length, self._least.get(id(node.obj), 0))
+
+    def sized(self, node: StateNode, length: int | None) -> None:
+        """Another run has asked whether a list has so many items; None: for the length of a container."""
+        if length is None:
+            self._sized.add(id(node.obj))
+        else:
+            self.at_least(node, length)
+
     def names(self, name: str) -> None:
         """An attribute of this name is looked up."""
         self._walker.attrs[name] = None
@@ -394,14 +406,6 @@ class ReadLog:
     def shown_in(self, owner: StateNode, how: str, key: Any) -> Any:
         """The value that the run has found in a place; MISSING where it has not read it."""
         return self._edges.get(_place(owner, how, key), MISSING)
-
-    def read_end(self, node: StateNode, count: int) -> list[Any]:
-        """The last *count* elements of a list, or all where it has less, as the run gets them: they count by their
-        places from the end."""
-        count = max(count, 0)
-        self._ends[id(node)] = max(count, self._ends.get(id(node), 0))
-        places = range(-min(count, len(node.obj)), 0)
-        return [self.read(node, "item", k, node.obj[k], f"{node.label}[{k}]") for k in places]
 
     def from_end(self, node: StateNode) -> list[int]:
         """The places that were read from the end of a list."""
@@ -712,16 +716,19 @@ class ReadLog:
         """The graph of all that has been read.  *untouched*: ids of containers that were only written to, or asked for
         their lengths; *written*: as in ``pin_reads``."""
         walker = self._walker
-        untouched = self._untouched.union(untouched)
+        untouched = self._untouched.union(untouched) - self._sized
         self.over = True
         for node in walker.nodes:
             if id(node.obj) in untouched and node.kind == "set":
                 node.edges = []
-            at_end = sum(edge.how == LENGTH for edge in node.edges) + len(self.from_end(node))
-            if id(node.obj) in untouched and at_end == len(node.edges):
-                least = self._ends.get(id(node), 0)
+            least = self._least.get(id(node.obj), 0)
+            if id(node.obj) in untouched and all(
+                edge.how == LENGTH or (edge.how == "item" and least) for edge in node.edges
+            ):
                 node.kind, node.extra = ("history", least) if node.edges or least else ("sink", None)
-                self.here = self.here or ("it reads the end of a list that grows" if least else "")
+            for edge in node.edges if node.kind == "list" and least else ():
+                if edge.how == "item" and edge.arg < 0:
+                    edge.arg += len(node.obj)
         for node in walker.nodes:
             shadow, absent = self._instances.get(id(node), (set(), set()))
             if node.kind == "instance":

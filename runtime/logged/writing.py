@@ -176,6 +176,15 @@ class Writing:
                 self.is_this(key)
         return found.read(lambda: self.contents(obj, node))
 
+    def only_grows(self, obj: Any) -> bool:
+        """Whether *obj* is a list outside of which the run has read no more than its length and some items, so far, and
+        to which it has only appended."""
+        node = self.reads.node_of(obj) if type(obj) is list else None
+        if node is None or node.kind != "list" or self.loops or self.recorder.arms or id(obj) in self.touched:
+            return False
+        written = self.writes.get(id(obj))
+        return not isinstance(written, WrittenItems) or written.whole is None
+
     def contents(self, obj: Any, node: StateNode) -> Any:
         """The contents of a list or dict outside before the run writes there: one object, which its writes change, so
         that iterations and views that are under way see them."""
@@ -381,8 +390,9 @@ class Writing:
         return self.reads.ids()
 
     def untouched(self) -> set[int]:
-        """The ids of the containers outside that the run has only written to, or asked for their lengths; an error
-        where such a length is to be a number of the run.  One that has to be known as it is counts like the items."""
+        """The ids of the containers outside that the run has only written to, or asked for their lengths, or of lists
+        for some items near an end; an error where such a length or item is to be a number of the run.  A length that
+        has to be known as it is counts like the items."""
         only = {
             key for key, entry in self.writes.items() if not isinstance(entry, WrittenNames) and key not in self.touched
         }
@@ -396,7 +406,8 @@ class Writing:
                 if self.reads.was_read(node, how, at):
                     if self.reads.may_vary(label):
                         raise self.again(Varies(label))
-                    only.discard(key)
+                    if how == LENGTH:
+                        only.discard(key)
         return only
 
     def places(self) -> dict[int, Collection[Any] | None]:

@@ -233,7 +233,7 @@ def runs(case: Program) -> bool:
     """Whether plain Python runs the program to the end."""
     with World(case.source, MODULE) as world:
         try:
-            for k, x in enumerate(POINTS):
+            for k, x in enumerate(POINTS[:6]):  # as many as are called
                 world.do(case.changes.get(k))
                 if not abs(float(world.user.f(x.copy(), *world.args))) < 1e8:
                     return False

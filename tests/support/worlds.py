@@ -23,6 +23,7 @@ from tracegrad import compile_grad
 POINTS = [
     np.array(p) for p in ([0.5, 0.25, 1], [0.75, 0.5, 1], [1, 2, 1.5], [0.2, 0.1, 0.4], [2.0, 1, 1], [0.3, 0.6, 0.9])
 ]
+POINTS += [0.8 * p for p in reversed(POINTS)]
 MODES = ("value_and_grad", "step")
 _count = itertools.count()
 _STEP = 1e-6

@@ -29,6 +29,7 @@ from .files import STREAMS, WRITERS
 from .kinds import EAGER
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
+from .written_arrays import ArraySink, fact_of
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _OF_MEMBERS = frozenset(("value", "_value_", "name", "_name_"))
@@ -66,6 +67,8 @@ def load(run: Any, obj: Any, name: str) -> Any:
         if name not in WRITERS[kind]:
             raise not_closed(f"`.{name}` of a {kind.__name__}", Refusal.STATE_FILE)
         return getattr(obj, name)
+    if kind is ArraySink:
+        return fact_of(obj, name)
     if kind is types.ModuleType or issubclass(kind, types.ModuleType):
         return _of_module(run, reads, obj, name)
     if isinstance(obj, type):

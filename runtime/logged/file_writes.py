@@ -15,16 +15,10 @@ from ...tracer.record.shown_text import TextOfValues
 from .files import WRITERS, StandardStream
 from .reads import not_closed
 from .texts import kept
+from .unseen import unseen
 
-
-def _ask(self: Any, *args: Any) -> Any:
-    raise not_closed("what a file says that is written, which is asked for")
-
-
-_PLAIN = ("__new__", "__init__", "__init_subclass__", "__subclasshook__", "__doc__", "__setattr__", "__class__")
-_ASKED = {*dir(int), "__contains__", "__getitem__", "__iter__", "__call__"} - {*_PLAIN}
-#: the class of what a call gives that is made when the run is over: whatever is asked of it ends the run
-Answer: Any = type("Answer", (), {**dict.fromkeys(sorted(_ASKED), _ask), "__class__": property(_ask)})
+#: the class of what a call gives that is made when the run is over
+Answer: Any = unseen("Answer", "what a file says that is written, which is asked for")
 
 
 def write(run: Any, file: Any, name: str, args: Any, kwargs: Any) -> Any:

@@ -33,6 +33,7 @@ from .shared import set_in_class, set_of_function
 from .subclasses import is_of_items, items_of
 from .texts import format_of, marked
 from .writes import DELETED
+from .written_arrays import ArraySink, becomes_sink, write_into
 
 
 class LoggedFrame(FrameChoices):
@@ -266,6 +267,11 @@ class LoggedFrame(FrameChoices):
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
         kind = type(obj)
+        if kind is ArraySink:
+            write_into(self.run, obj, self.run.index(np.ndarray, index), value)
+            return
+        if kind is TracedArray and obj._storage.owner is not None:
+            becomes_sink(self.run, obj)
         known = kind in (TracedArray, MadeArray, np.ndarray) or kind in EAGER
         if known or (kind not in CONTAINERS and self.run.reads.library(kind)):
             value = self.run.handed(value, False)

@@ -52,6 +52,11 @@ def is_held(copies: list[tuple[Any, Any]]) -> bool:
     return _references(copies) > _ALONE
 
 
+def may_be_written(array: Any) -> bool:
+    """Whether all of the memory of *array* is its own."""
+    return type(array) is np.ndarray and array.base is None and array.flags.writeable and array.flags.owndata
+
+
 def is_named_tuple(kind: type) -> bool:
     """Whether objects of *kind* are made by the code of ``namedtuple``, and are their fields."""
     made = getattr(kind, "__new__", None)

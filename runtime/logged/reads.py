@@ -51,7 +51,7 @@ from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
 from .files import WRITERS
-from .kinds import EAGER, is_named_tuple, item_key
+from .kinds import EAGER, is_named_tuple, item_key, may_be_written
 from .native_reads import pin_reads
 
 CONTAINERS: dict[type, str] = {
@@ -173,6 +173,8 @@ class ReadLog:
     ``arrays``: the classes of these."""
 
     arrays: tuple[type, ...] = (np.ndarray,)
+    writes_arrays = False  # whether the run may write into arrays outside
+    array_sink: Any = None  # the class of what stands for one of them
 
     def __init__(
         self, trust: Trust, stand_in: Callable[[StateNode], Any], contents: Collection[str],
@@ -530,6 +532,12 @@ class ReadLog:
         return self._walker.node("class", cls, label, label)
 
     def _array(self, value: Any, label: str, contents: bool) -> tuple[StateNode, Any]:
+        if self.writes_arrays and label in self._varying and not contents:
+            if not may_be_written(value):
+                raise not_closed(f"an assignment in `{label}`, an array that shows another one's memory, or is fixed")
+            self.shows(value, self.array_sink(value))
+            self._in_this_process(label)
+            return self._walker.node("sink", value, label, label), self._shown[id(value)]
         is_input = is_number(value.dtype) and not contents and not self._as_they_are
         if value.dtype.hasobject or not value.dtype.isnative:
             raise not_closed(f"`{label}`, an array of objects")

@@ -277,6 +277,8 @@ def log(run: Any, f: types.FunctionType, args: Any, kwargs: Any) -> None:
 
 def kept(run: Any, value: Any, depth: int = 0) -> Any:
     """A value that is logged, as it is now."""
+    if type(value) in (TracedArray, MadeArray) and value.shape:
+        return value.copy()
     if type(value) is TextOfValues or type(value) in TRACED or has_known_text(value):
         return value
     if type(value) not in (list, tuple) or run.reads.node_of(value) is not None or depth > 10:

@@ -267,7 +267,9 @@ def _report(report: Report, values: _Values) -> OutsideEffect | None:
     key = (report.key, owner[0], args[0], kwargs[0])
     call: Expression = lambda source, texts: f"{owner[1](source, texts)}.{report.name}"  # noqa: E731
     if report.caller is None:
-        return OutsideEffect(key, call, args[1], "{}(*{})")
+        array = type(report.owner) is np.ndarray
+        sink = Sink(np.ndarray, values.way_to(report.owner).text) if array else None
+        return OutsideEffect(key, call, args[1], "{}(*{})", sink)
     given: Expression = lambda s, texts: f"{call(s, texts)}, {args[1](s, texts)}, {kwargs[1](s, texts)}"  # noqa: E731
     return OutsideEffect(key, _constant(report.caller), given, "{}({})")
 

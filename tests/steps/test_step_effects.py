@@ -843,10 +843,6 @@ def assert_same(found, expected, at=""):
         assert found == expected, at
 
 
-#: Their logs are not closed: an array from outside is written, and a list is read that grows.
-EAGER = ("losses_in_an_array", "average_of_the_last_losses")
-
-
 @pytest.mark.parametrize("kind", some(["sgd", "adamw"], quick=1))
 @pytest.mark.parametrize("name", some(IDIOMS, quick=12))
 def test_what_a_step_keeps_is_what_the_plain_loop_keeps(name, kind, capsys):
@@ -855,7 +851,7 @@ def test_what_a_step_keeps_is_what_the_plain_loop_keeps(name, kind, capsys):
     for k, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert_same(one, other, f"call {k}: ")
     assert_same(also_left, left, "in the end: ")
-    assert bool(step.stats.live) == (name in EAGER) and step.stats.traces < STEPS / 2
+    assert not step.stats.live and step.stats.traces < STEPS / 2
 
 
 def _halved_after(opt, epochs):

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..runtime.config import config
 from ..runtime.cuda.availability import current_device, require_cuda
 from ..runtime.logged.arguments import Given
@@ -176,6 +178,7 @@ class LoggedStep(Logged):
             raise not_closed(str(objection))
         stood = {id(node): stand_ins.made[id(node)] for node in snapshot.inputs}
         effects = effects_of(run, graph, call, given, stood, out, leaving)
+        _check_sinks(capture, graph, [*call.leaves, *snapshot.arrays])
         held = {id(node.obj): place[id(node)] for node in reads.inputs if node.kind == HELD}
         recording = finished(capture, self.fn, effects.out, proxies, held, call, snapshot, effects, leaving, integers)
         _rest_on(recording, facts, recorder)
@@ -241,6 +244,15 @@ def _rest_on(recording: TensorRecording, facts: list[Any], recorder: Recorder) -
         raise not_closed("a change of a tensor from outside")
     known = {id(t) for t, _ in recording.tensors}
     recording.tensors += [(t, fact) for t, fact in facts if id(t) not in known]
+
+
+def _check_sinks(capture: Capture, graph: StateGraph, read: Sequence[Any]) -> None:
+    """An error where an array outside that the run writes shows memory that it reads."""
+    arrays = [x for x in (*read, *[root.array for root in capture.roots]) if type(x) is np.ndarray]
+    for node in graph.nodes:
+        written = node.kind == "sink" and type(node.obj) is np.ndarray
+        if written and any(np.may_share_memory(node.obj, x) for x in arrays):
+            raise not_closed(f"an assignment in `{node.label}`, an array whose memory it reads")
 
 
 def _check_place(capture: Capture, call: Call, graph: StateGraph) -> None:

@@ -17,6 +17,7 @@ from ..nn.parameter import Parameter
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..runtime.logged.reads import NotClosedError, ReadLog, not_closed
+from ..runtime.logged.written_arrays import ArraySink
 from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
 from ..runtime.state.trust import Trust
 from ..tensors.device import on_cuda
@@ -68,6 +69,9 @@ class FoundTensorError(NotClosedError):
 class StepReads(ReadLog):
     """The reads of one run of a step; *arguments*: ids of the tensors among its arguments that stand for others;
     *there*: it is to run on a device."""
+
+    writes_arrays = True
+    array_sink = ArraySink
 
     def __init__(
         self, stand_in: Callable[[StateNode], Any], contents: Collection[str], varying: Collection[str] = (),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.record.arguments import shows_memory
 from ..runtime.record.call_key import INTEGER, TENSOR, Call
 from ..runtime.record.effects import OutsideEffect
 from ..runtime.record.recording import Recording
@@ -145,6 +146,11 @@ class TensorRecording(Recording):
 
     def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
         super().check(source, call, texts)
+        for effect in self.effects:
+            if isinstance(effect, OutsideEffect) and effect.sink is not None and effect.sink.kind is np.ndarray:
+                there = effect.sink.place(source, texts)
+                for place in [place for place in self.places if place[0] == STATE_ARRAY]:
+                    source.give_up_if(f"{source.constant(shows_memory)}(arrays[{place[1]}], {there})")
         tensors = [k for k, kind in enumerate(call.kinds) if kind == TENSOR]
         self._check_arguments(source, call, texts, tensors)
         self._check_grads(source, texts)

@@ -339,7 +339,7 @@ class _Emitter:
         and as many items as were looked for, or no more where it had less."""
         self.no_other_sink(name, node)
         least = min(len(node.obj), node.extra)
-        self.add(label, node.kind, least)
+        self.add(label, node.kind, least, node.extra)
         short = f"{self.constant(len)}({name}) {'<' if least == node.extra else '!='} {least}"
         self.fail_if(" or ".join([self.is_not_of(type(node.obj), name), *([short] if node.extra else [])]))
 

@@ -18,6 +18,22 @@ from ..state.values import is_leaf, token
 from .containers import Containers
 from .kinds import TRACED
 from .reads import ReadLog
+from .writes import Written
+
+
+class _Asked(dict[int, Written]):
+    """What a run has written, and whether anything of it was ``found``."""
+
+    found = False
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        value = super().get(key, default)
+        self.found |= value is not None
+        return value
+
+    def setdefault(self, key: int, default: Any = None) -> Any:
+        self.found |= key in self
+        return super().setdefault(key, default)
 
 
 class KeptResults(Containers):
@@ -34,11 +50,15 @@ class KeptResults(Containers):
             return self._past(f, args, kwargs, values)
         node = self.reads.node_of(f)
         known = [is_leaf(x) or self._is_outside(x) for x in values]
-        if node is None or not all(known) or self.writes or self.loops or self.recorder.arms or is_traced(values):
+        if node is None or not all(known) or self.loops or self.recorder.arms or is_traced(values):
             raise self.refuse(f"`{f.__name__}`, which keeps its results")
-        self._computed(
+        asked = self.writes = _Asked(self.writes)
+        result = self._computed(
             self.reads.read(node, "const", "__wrapped__", f.__wrapped__, f.__name__), args, kwargs
         )  # fmt: skip
+        self.writes = dict(asked)
+        if asked.found or self._of_tensors(result):
+            raise self.refuse(f"`{f.__name__}`, which keeps its results, and reads what the run changes")
         with nothing_recorded():
             answer = f(*args, **kwargs)
         if _arrays(answer) is None:
@@ -51,11 +71,15 @@ class KeptResults(Containers):
     def _computed(self, function: Any, args: Any, kwargs: Any) -> Any:
         """The result of the function in a cache, which must do nothing else: the cache decides in which calls it
         runs."""
-        printed, draws = len(self.texts.printed), self.recorder.draws
+        printed, draws, written = len(self.texts.printed), self.recorder.draws, len(self.writes)
         result = self.call(function, *args, **kwargs)
-        if self.writes or len(self.texts.printed) > printed or self.recorder.draws != draws:
+        if len(self.writes) > written or len(self.texts.printed) > printed or self.recorder.draws != draws:
             raise self.refuse(f"`{function.__name__}`, which keeps its results, and does more than compute")
         return result
+
+    def _of_tensors(self, result: Any) -> bool:
+        """Whether a result may come from a tensor, whose memory the run may have written to."""
+        return self.reads.writes_arrays and is_traced([result])
 
     def _is_outside(self, value: Any) -> bool:
         node = self.reads.node_of(value)

@@ -173,7 +173,7 @@ class ReadLog:
     ``arrays``: the classes of these."""
 
     arrays: tuple[type, ...] = (np.ndarray,)
-    writes_arrays = False  # whether the run may write into arrays outside
+    writes_arrays = False  # whether the run may write into memory outside
     array_sink: Any = None  # the class of what stands for one of them
 
     def __init__(

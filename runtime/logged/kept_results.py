@@ -21,7 +21,7 @@ from .reads import ReadLog
 from .writes import Written
 
 
-class _Asked(dict[int, Written]):
+class AskedWrites(dict[int, Written]):
     """What a run has written, and whether anything of it was ``found``."""
 
     found = False
@@ -52,7 +52,7 @@ class KeptResults(Containers):
         known = [is_leaf(x) or self._is_outside(x) for x in values]
         if node is None or not all(known) or self.loops or self.recorder.arms or is_traced(values):
             raise self.refuse(f"`{f.__name__}`, which keeps its results")
-        asked = self.writes = _Asked(self.writes)
+        asked = self.writes = AskedWrites(self.writes)
         result = self._computed(
             self.reads.read(node, "const", "__wrapped__", f.__wrapped__, f.__name__), args, kwargs
         )  # fmt: skip

@@ -22,7 +22,7 @@ from .writes import Written
 
 
 class AskedWrites(dict[int, Written]):
-    """What a run has written, and whether anything of it was ``found``."""
+    """The writes of a run, and whether any of them was ``found``."""
 
     found = False
 

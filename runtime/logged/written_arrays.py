@@ -28,7 +28,7 @@ _Unseen: Any = unseen("Unseen", _WORDS, but=("__len__", "__getattribute__"))
 
 
 class ArraySink(_Unseen):  # type: ignore[misc]
-    """What stands for *array* in a run that writes there."""
+    """The stand-in for *array* in a run that writes there."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array

@@ -150,7 +150,7 @@ class LoggedStep(Logged):
         integers = Integers(recorder)
         integers.names = names
         leaves, proxies = arguments_of(capture, integers, call, names, arguments)
-        stand_ins = _StandIns(capture, integers)
+        stand_ins = _OutsideInputs(capture, integers)
         there = capture.device is not CPU
         reads = StepReads(stand_ins.of, self.contents, self.varying, before, arguments, there)
         self.inputs = reads.varying
@@ -187,7 +187,7 @@ class LoggedStep(Logged):
         return LoggedRecording(recording, snapshot, None, None)
 
     def _result(self, run: StepRun, given: Given, integers: Integers, labels: dict[Any, str]) -> Any:
-        """What the function returns in the run, whose derivative is taken where the result has one."""
+        """The result of the function in the run, whose derivative is taken where the result has one."""
         try:
             with warnings_refused(run.refuse):
                 out = run.call(self.fn, *given.args, **given.kwargs)
@@ -211,8 +211,8 @@ class LoggedStep(Logged):
                 raise not_closed(f"{what}, which it reads and changes")
 
 
-class _StandIns:
-    """What stands for the inputs from outside in a run: by id of the node what was *made*, by input the label."""
+class _OutsideInputs:
+    """The inputs from outside of one run: by id of the node the stand-in that was *made*, by input the label."""
 
     def __init__(self, capture: Capture, integers: Integers) -> None:
         self._capture, self._integers = capture, integers
@@ -220,7 +220,7 @@ class _StandIns:
         self.labels: dict[Any, str] = {}
 
     def of(self, node: StateNode) -> Any:
-        """What stands for the object of *node* from now on; a tensor is there itself."""
+        """The stand-in for the object of *node* from now on; a tensor is there itself."""
         if node.kind == HELD:
             self.made[id(node)] = node.obj
             return node.obj

@@ -30,7 +30,7 @@ from .leaving import Leaving
 from .step_autograd import finish
 from .step_places import LEAF, Places, is_tensor, scalar_type, text_at
 from .step_recording import Memory, Placement, TensorRecording
-from .step_results import Results
+from .step_results import StepResults
 from .tensor_facts import tensor_facts
 
 
@@ -42,7 +42,7 @@ def finished(
     recorder, link = capture.recorder, capture.link
     places = Places(capture, call, snapshot, proxies, held)
     leaving.text_of = lambda t, source, texts: text_at(source, places.of(t), texts)
-    results = Results(capture, places, leaving, [leaf_text(k) for k in range(len(call.leaves))])
+    results = StepResults(capture, places, leaving, [leaf_text(k) for k in range(len(call.leaves))])
     results.changes += places.objections()
     results.write_memory()
     results.assign_grads()
@@ -70,7 +70,7 @@ def finished(
 
 
 @dataclass(slots=True)
-class _Kernel:
+class _StepKernel:
     """A program as it is to be run: its *graph*, the number of results that go with the link (*payload*), and what of
     it lies on the host, on a CUDA device."""
 
@@ -81,8 +81,8 @@ class _Kernel:
 
 
 def _kernel(
-    capture: Capture, call: Call, results: Results, scalars: Sequence[type | None], integers: Integers
-) -> _Kernel:
+    capture: Capture, call: Call, results: StepResults, scalars: Sequence[type | None], integers: Integers
+) -> _StepKernel:
     """The kernel that gives the *results*; adds the link's to their places, and reasons against a replay."""
     link, on_device = capture.link, capture.device.type == "cuda"
     atoms = [*results.written, *results.atoms]
@@ -99,12 +99,12 @@ def _kernel(
     if not on_device:
         graph, decisions = in_strips(graph)
         program.notes += decisions
-        return _Kernel(program, graph, len(payload), None)
+        return _StepKernel(program, graph, len(payload), None)
     inputs = [_on_host(kind, given, call) for kind, given in capture.sources]
     placement = Placement(inputs, [*results.on_host, *[False] * len(payload)])
     if divide(graph, placement.inputs, placement.results) is None:
         results.changes.append(Refusal.STEP_HOST())
-    return _Kernel(program, graph, len(payload), placement)
+    return _StepKernel(program, graph, len(payload), placement)
 
 
 def _free(places: Places, scalars: Sequence[type | None]) -> list[int]:
@@ -112,7 +112,7 @@ def _free(places: Places, scalars: Sequence[type | None]) -> list[int]:
     return [k for k, place in enumerate(places.inputs) if place[0] not in ("tensor", "fresh") and scalars[k] is None]
 
 
-def _memory(places: Places, results: Results) -> Memory:
+def _memory(places: Places, results: StepResults) -> Memory:
     """The memory of the tensors that each call finds."""
     always = {k: t for k, (kind, t, *_) in enumerate(places.inputs) if kind == "tensor"}
     always = {k: t for k, t in always.items() if type(t._data) is not TracedArray}

@@ -32,8 +32,8 @@ from .step_places import HELD, LEAF, Places, text_at
 _Datum = tuple[Atom | None, str]  # as `packed` takes it: the atom of a result, if it is one, and the form of its text
 
 
-class Results:
-    """What one run leaves.  *texts*: those of the leaves of the call."""
+class StepResults:
+    """The results of one run.  *texts*: those of the leaves of the call."""
 
     def __init__(self, capture: Capture, places: Places, leaving: Leaving, texts: Sequence[str]) -> None:
         self._capture, self._places, self._leaving, self._texts = capture, places, leaving, texts

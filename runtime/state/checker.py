@@ -127,14 +127,12 @@ class _Emitter:
     light: list[str] = field(default_factory=list)
     cells: dict[str, types.CellType] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)  # id of a constant or cell -> its name in the checker
-    keep: list[Any] = field(default_factory=list)
     variables: dict[int, str] = field(default_factory=dict)  # id of a node -> its variable
     order: dict[int, int] = field(default_factory=dict)  # id of a node -> its number
     spaces: dict[tuple[int, str], bool] = field(default_factory=dict)  # globals that are guarded already
     tokens: list[Hashable] = field(default_factory=list)
     trail: list[tuple[str, Hashable]] = field(default_factory=list)
     arrays: list[StateNode] = field(default_factory=list)
-    contents: list[StateNode] = field(default_factory=list)
     groups: dict[Hashable, list[str]] = field(default_factory=dict)  # labels of objects that must stay distinct
     pending: deque[tuple[str, StateNode]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
     bare: set[str] = field(default_factory=set)
@@ -153,8 +151,7 @@ class _Emitter:
         name = self.names.get(id(obj))
         if name is None:
             name = self.names[id(obj)] = self.fresh("k")
-            self.keep.append(obj)
-            self.cells[name] = types.CellType(obj)
+            self.cells[name] = types.CellType(obj)  # keeps it alive
         return name
 
     def cell(self, cell: types.CellType) -> str:

@@ -210,21 +210,11 @@ _TABLE: dict[str, Verdict] = {
     **dict.fromkeys(_PURE_FUNCTIONS, PURE),
 }
 
-# Effects that count where they happen, not where the code might have them.
 # Packages that run inside of those above (compilers, array libraries, what pandas stores its columns in and computes
 # with, tests) and may be seen there; elsewhere they are judged.
 MACHINERY = (*PACKAGES, "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
              "pyarrow", "dateutil", "pytz", "six", "numexpr", "bottleneck",
              "coverage", "hypothesis", "pydevd", "debugpy")  # fmt: skip
-# read attributes by themselves
-_COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace", "evolve", "assoc"}
-# Libraries whose functions don't read attributes of the user's own objects behind our back.
-_PLAIN_READERS = {
-    "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing", "enum", "abc", "collections",
-    "numbers", "warnings", "builtins", "string", "re", "time", "random", "datetime", "statistics", "fractions",
-    "decimal", "_operator", "_functools", "contextlib", "types", "tracegrad", "typing_extensions", "__future__", "os",
-    "sys", "locale", "attr", "attrs", "numba",
-}  # fmt: skip
 LOCAL_TIME = {"fromtimestamp", "timestamp", "astimezone"}  # methods of `datetime` that read the time zone
 # Names of NumPy's that make dates, of text too; and text that is a clock to them.
 _MOMENTS = ("now", "today")

@@ -192,13 +192,6 @@ _DESCRIPTIVE = {
 }  # fmt: skip
 
 
-class AnyName:
-    """The container of all names."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
 class ReadNames(NamedTuple):
     """The part of a dict that counts where some of its names were read: those that are *absent*, and the *entries*
     (value, whether it is compared by value)."""
@@ -225,7 +218,7 @@ class Pins:
     :param lists: lists whose items count by identity.
     :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
         class has said of another, it says until any class is registered anywhere.)
-    :param spaces: dicts of modules, of which the names count that :meth:`pin_name` is told.
+    :param spaces: dicts of modules, whose changes are noticed.
     :param functions: functions whose code counts, and their defaults where they have any.
     :param loose: by id of one of the dicts or classes, names in it whose values do not count.
     """
@@ -249,7 +242,6 @@ class Pins:
         self._lists = [(items, list(items)) for items in lists]
         self.registrations = abc.get_cache_token()  # another one after a class has been registered anywhere
         self._spaces = {id(space): space for space in spaces}
-        self._in_spaces: list[tuple[dict[str, Any], str, Any, bool]] = []  # as `leaves`
         self.functions = {fn: _parts(fn) for fn in functions}
         self._raising = raising()
         # Classes that have attributes whose values do not count are compared entry by entry, and so are their bases.
@@ -321,7 +313,7 @@ class Pins:
         if not (self._functions_hold() and self._stores_hold() and self._lists_hold()):
             return False
         words = self._read()  # before what they stand for is looked at
-        if not (self._classes_hold() and self._names_hold()):
+        if not self._classes_hold():
             return False
         self._note(words)
         return True
@@ -365,12 +357,6 @@ class Pins:
         """Whether lookups in the classes find what they found, and values of theirs are as they were."""
         return all(class_token(cls, self._names, self.trust) == parts for cls, parts in self.classes.items()) and all(
             _unchanged(lookup(cls, name), value, by_value) for cls, name, value, by_value in self.leaves
-        )
-
-    def _names_hold(self) -> bool:
-        """Whether the names of modules that count have their values."""
-        return all(
-            _unchanged(space.get(name, MISSING), value, by_value) for space, name, value, by_value in self._in_spaces
         )
 
 
@@ -456,7 +442,7 @@ def _user_token(cls: type, names: Container[str]) -> Hashable:
     found: list[Hashable] = []
     for name, value in cls.__dict__.items():
         if name.startswith("__") and name.endswith("__"):
-            if name not in _DESCRIPTIVE or (name in names and type(names) is not AnyName):
+            if name not in _DESCRIPTIVE or name in names:
                 found.append((name, state_token(value) if is_leaf(value) else identity(value)))
         elif name in names and not name.startswith("_abc_"):
             found.append((name, identity(value)) if hasattr(type(value), "__get__") else name)
@@ -504,7 +490,8 @@ def _order_field() -> int:
         words = struct.unpack(f"{size // 8}q", ctypes.string_at(id(cls), size // 8 * 8))
         return [8 * k for k, word in enumerate(words) if word == id(cls.__mro__)]
 
-    one, other = offsets(type("one", (), {})), offsets(type("other", (AnyName,), {}))
+    base = type("one", (), {})
+    one, other = offsets(base), offsets(type("other", (base,), {}))
     return one[0] if one == other and len(one) == 1 else 0
 
 

@@ -43,7 +43,6 @@ class StateNode:
     extra: Any = None
     sub: bool = False
     fixed: bool = False
-    hashed: bool = False  # a key of a dict, or an element of a set
     native: bool = False  # names or items are compared by the pins, but those in `loose`
     loose: Collection[Any] = ()
 
@@ -57,7 +56,7 @@ _MUTABLE = {"list", "dict", "instance", "module", "set", "sink", "history"}
 
 def holds_copies(node: StateNode) -> bool:
     """Whether the node can be replaced by a copy with other parts."""
-    return not (node.fixed and (node.kind in _MUTABLE or (node.hashed and node.kind == "function")))
+    return not (node.fixed and node.kind in _MUTABLE)
 
 
 def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
@@ -107,7 +106,6 @@ class StateGraph:
     attrs: Collection[str] = ()  # names of attributes that were looked up
     settings: list[LibrarySetting] = field(default_factory=list)
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
-    on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
     here: str = ""  # why what a run has read says nothing of other processes
     pins: Pins = field(init=False)

@@ -29,7 +29,6 @@ class Walker:
         self.roots: list[Leaf | StateNode] = []
         self.nodes: list[StateNode] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
-        self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.classes: dict[type, None] = {}  # classes whose lookups count
         self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | ReadNames | None]] = []  # see Pins

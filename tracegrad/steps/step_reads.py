@@ -111,7 +111,6 @@ class StepReads(ReadLog):
         if on_cuda(t._data):
             if not self.there:
                 raise ElsewhereError(not_closed(f"`{label}`, a tensor on a device").reason)
-            self._walker.on_device.append(label)
         elif t._requires:
             self._walker.leaves_on_host.append(label)
         self._walker.tensors[id(t)] = label.removeprefix("global ").removeprefix("closure ")
@@ -147,5 +146,5 @@ class StepReads(ReadLog):
     def graph(self, *given: Any) -> StateGraph:
         found = super().graph(*given)
         walker = self._walker
-        found.tensors, found.on_device, found.leaves_on_host = walker.tensors, walker.on_device, walker.leaves_on_host
+        found.tensors, found.leaves_on_host = walker.tensors, walker.leaves_on_host
         return found

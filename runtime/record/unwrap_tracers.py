@@ -32,7 +32,6 @@ from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import Integers, TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
-from ...tracer.record.stands_for import StandsFor
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.contents import slots
 from ..state.values import is_leaf
@@ -57,7 +56,7 @@ _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue, KnownTyp
 _HASHED = (TracedArray, *_STAND_INS, KnownModule)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
-_OWN_CONTAINERS = (Elementwise, StandsFor)
+_OWN_CONTAINERS = (Elementwise,)
 _CONTAINERS = (tuple, list, deque, dict, set, frozenset)
 _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
 _HEAP_TYPE = 1 << 9  # made by a class statement

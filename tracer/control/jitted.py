@@ -7,7 +7,6 @@ was compiled, any other one the machine code.  numba is asked nothing before it 
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +32,6 @@ from ..record.array import TracedArray, class_of, is_traced, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, made_by
 from ..record.recorder import current_recorder
-from ..record.stands_for import StandsFor
 from .jitted_ufuncs import call_generalized, call_of_numbers, call_vectorized
 
 _CLASSES = {  # of numba's compiled functions, by their modules
@@ -111,8 +109,7 @@ def _caller(kind: type) -> Callable[..., Any]:
         if recorder is None or not is_recorded(_source(self), args, kwargs):
             if recorder is None:
                 return plain(self, *args, **kwargs)
-            with _unseen():
-                found = plain(self, *map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+            found = plain(self, *map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
             return made_by(found, sys._getframe(1)) if type(found) is np.ndarray else found
         return _recorded(self, _source(self), args, kwargs)
 
@@ -128,8 +125,7 @@ def through_source(
 
 def through_machine_code(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a compiled function of plain values; an array that it makes is one that recorded code has made."""
-    with _unseen():
-        found = jitted(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+    found = jitted(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
     return made_by(found, calling_frame(1)) if type(found) is np.ndarray else found
 
 
@@ -156,52 +152,10 @@ def _recorded(
     return found if within or kind != "Dispatcher" else _boxed(found)
 
 
-class JittedOver(StandsFor):
-    """Stands for a compiled function in a run, with a copy of its source over other arrays."""
-
-    _what = "a compiled function"
-
-    def __init__(self, jitted: Any, function: FunctionType) -> None:
-        super().__init__(jitted)
-        self.py_func = self.__wrapped__ = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current_recorder() is None or not is_recorded(self.__wrapped__, args, kwargs):
-            return self._real(*args, **kwargs)
-        return _recorded(self._real, self.__wrapped__, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
-@contextmanager
-def _unseen() -> Iterator[None]:
-    """The context of a call of machine code, in which no profile function is told of it: numba makes a frame up, which
-    is not fit to be shown other names."""
-    if _enter is None or _leave is None:
-        yield
-        return
-    thread = _this_thread()
-    _enter(thread)
-    try:
-        yield
-    finally:
-        _leave(thread)
-
-
-_this_thread = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_Get", ctypes.pythonapi))
-_enter, _leave = [
-    ctypes.PYFUNCTYPE(None, ctypes.c_void_p)((name, ctypes.pythonapi)) if hasattr(ctypes.pythonapi, name) else None
-    for name in ("PyThreadState_EnterTracing", "PyThreadState_LeaveTracing")
-]
-
-
 def _plain(value: Any) -> Any:
     """An argument of machine code."""
     if type(value) is tuple:
         return tuple(map(_plain, value))
-    if type(value) is JittedOver:
-        return value._real
     return value.asked() if type(value) is TracedInt else value.plain() if type(value) is MadeArray else value
 
 

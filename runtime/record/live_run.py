@@ -121,7 +121,7 @@ class LiveRun:
         return self._known(fn, made)
 
     def forget(self, fn: types.FunctionType) -> None:
-        """What the copy of a function has of it is another one now."""
+        """Let another copy be made of a function, of which something that its copy has is another one now."""
         known = self._copies.pop(id(fn), None)
         self._former.append(known)  # which keeps the ids in `stands_for` theirs
         self._ready.pop(id(fn), None)

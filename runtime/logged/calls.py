@@ -452,7 +452,7 @@ class Calls(KeptResults):
 
     def _texts(self, args: Any, kwargs: Any) -> bool:
         """Whether texts of these values are known: no traced ones, no arrays, and nothing that depends on a setting."""
-        return all(map(has_known_text, (*args, *kwargs.values())))
+        return all(has_known_text(self, x) for x in (*args, *kwargs.values()))
 
     def _method_of_array(self, obj: Any, name: str, args: Any, kwargs: Any) -> Any:
         if type(obj) is np.ndarray:

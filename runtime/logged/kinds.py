@@ -77,15 +77,17 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float, TracedInt, *STAND_INS) or (type(value) is TracedArray and value._atom.aval.weak)
 
 
-def has_known_text(value: Any, depth: int = 0) -> bool:
-    """Whether the text of *value* depends on it alone."""
+def has_known_text(run: Any, value: Any, depth: int = 0) -> bool:
+    """Whether the text of *value* depends on it alone: of a container outside, it depends on what *run* finds there."""
     kind = type(value)
+    if kind in (list, tuple, dict) and run.reads.node_of(value) is not None:
+        return False
     if kind in (int, float, bool, str, bytes, type(None), complex, type(Ellipsis), range):
         return True
     if kind in (list, tuple) and depth < 10:
-        return all(has_known_text(x, depth + 1) for x in value)
+        return all(has_known_text(run, x, depth + 1) for x in value)
     if kind is dict and depth < 10:
-        return all(has_known_text(x, depth + 1) for x in (*value, *value.values()))
+        return all(has_known_text(run, x, depth + 1) for x in (*value, *value.values()))
     return False
 
 

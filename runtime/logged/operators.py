@@ -35,7 +35,7 @@ class FrameOperators(Transparent):
     call: Callable[..., Any]  # type: ignore[assignment]
 
     def mod(self, a: Any, b: Any) -> Any:
-        if type(a) in (str, bytes) and not (has_known_text(b) if type(b) is not tuple else all(map(has_known_text, b))):
+        if type(a) in (str, bytes) and not has_known_text(self.run, b):
             return by_percent(self.run, a, b)
         if type(a) in PLAIN and type(b) in PLAIN:
             return fresh(a % b)

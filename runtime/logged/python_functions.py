@@ -463,7 +463,7 @@ def _repr(run: Any, x: Any) -> Any:
 
 
 def _format(run: Any, x: Any, *spec: Any) -> Any:
-    known = has_known_text(x) or not _has_text(run, x)
+    known = has_known_text(run, x) or not _has_text(run, x)
     return run._natively(format, (x, *spec), {}, False) if known else format_of(run, x, "", *spec or ("",))
 
 

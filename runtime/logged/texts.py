@@ -52,7 +52,7 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = 
     if type(value) is MadeArray:
         value = value.view(np.ndarray)
     kind = type(value)
-    if kind in _BRACKETS and asks and not spec and not has_known_text(value):
+    if kind in _BRACKETS and asks and not spec and not has_known_text(run, value):
         return _of_parts(run, value, kind)
     if isinstance(value, BaseException) and found_in(kind, "__str__")[0] in (BaseException, KeyError):
         return _of_exception(run, value, kind, asks, spec)
@@ -62,7 +62,7 @@ def text_of(run: Any, value: Any, make: Callable[[Any], str] = str, asks: str = 
         if make(_PROBE) != _PROBE:  # a conversion, or a width
             raise run.refuse("a text that is made of values")
         return value
-    if kind not in TRACED and has_known_text(value):
+    if kind not in TRACED and has_known_text(run, value):
         return make(run.handed(value, False))
     _look_into(run, value)
     if run.loops and is_python_int(value):
@@ -116,9 +116,10 @@ def _of_exception(run: Any, value: BaseException, kind: type, asks: str, spec: s
 
 def _of_parts(run: Any, value: Any, kind: type) -> Any:
     """The text of a list, tuple or dict by those of its parts."""
-    parts = [text_of(run, part, repr, "__repr__") for part in run.iterable(value)]
+    held = [*run.iterable(value)]
+    parts = [text_of(run, part, repr, "__repr__") for part in held]
     if kind is dict:
-        values = [text_of(run, run.item(value, key), repr, "__repr__") for key in value]
+        values = [text_of(run, run.item(value, key), repr, "__repr__") for key in held]
         parts = [f"{key}: {part}" for key, part in zip(parts, values, strict=True)]
     if kind is tuple and len(parts) == 1:
         parts = [f"{parts[0]},"]
@@ -128,7 +129,7 @@ def _of_parts(run: Any, value: Any, kind: type) -> Any:
 
 def format_of(run: Any, value: Any, conversion: str, spec: Any) -> Any:
     """The text of a value in an f-string."""
-    if type(spec) is str and spec.endswith("n") and has_known_text(value):
+    if type(spec) is str and spec.endswith("n") and has_known_text(run, value):
         run.reads.shows_locale()
     elif type(spec) is not str or spec.endswith("n"):
         raise run.refuse("a text that is made of values")
@@ -221,7 +222,7 @@ def _look_into(run: Any, value: Any, depth: int = 0) -> None:
         return
     if kind is np.ndarray or isinstance(value, np.generic):
         run.reads.depends(PRINT_OPTIONS)
-    elif not has_known_text(value) and (kind not in TRACED or kind.__name__ == "MadeArray"):
+    elif not has_known_text(run, value) and (kind not in TRACED or kind.__name__ == "MadeArray"):
         raise run.refuse("a text that is made of values")
     if hasattr(kind, "size") and kind in TRACED and value.size > _MOST_ELEMENTS:  # an integer would ask for its value
         raise run.refuse("a text that is made of values")
@@ -279,11 +280,15 @@ def kept(run: Any, value: Any, depth: int = 0) -> Any:
     """A value that is logged, as it is now."""
     if type(value) in (TracedArray, MadeArray) and value.shape:
         return value.copy()
-    if type(value) is TextOfValues or type(value) in TRACED or has_known_text(value):
+    kind = type(value)
+    if kind in _BRACKETS and depth < 10:  # which the run may change later
+        held = [*run.iterable(value)]
+        if kind is dict:
+            return {key: kept(run, run.item(value, key), depth + 1) for key in held}
+        return kind([kept(run, part, depth + 1) for part in held])
+    if kind is TextOfValues or kind in TRACED or has_known_text(run, value):
         return value
-    if type(value) not in (list, tuple) or run.reads.node_of(value) is not None or depth > 10:
-        raise run.refuse("a text that is made of values")
-    return type(value)([kept(run, part, depth + 1) for part in value])
+    raise run.refuse("a text that is made of values")
 
 
 def is_enabled(run: Any, logger: Any, /, *args: Any, **kwargs: Any) -> Any:

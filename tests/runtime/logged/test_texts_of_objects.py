@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import logging
 import types
 
 import numpy as np
@@ -152,3 +153,46 @@ def test_dataclasses_print_themselves():
                 call(np.arange(2.0) + k)
         found.append((texts, out.getvalue()))
     assert found[0] == found[1] and not compiled.stats.live
+
+
+def test_texts_of_containers_are_as_they_are_at_the_line():
+    rows, table, rates, seen = [1.0], {"n": 0, "l": [2.0]}, {"a": 0.5}, []
+    logger = logging.getLogger("containers")
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            seen.append(record.getMessage())
+
+    def function(x):
+        print(rows, [rates], table)
+        rows.append(x[0])
+        table["n"] += 1
+        table["l"].append(x[1])
+        table["z"] = x[0] * 2
+        made, values = [1, x[1]], x * 2
+        print(rows, table, f"{rates} {rows[-1:]}", "{} {}".format([rows], rates), "%s %r" % (rows, table))
+        logger.warning("%s %s %s %s", rows, made, values, table)
+        made.append(3)
+        values += 1
+        rows.append(2.0)
+        logger.warning("%s", made)
+        return np.sum(values)
+
+    found = []
+    compiled = compile_grad(function)
+    handler = Handler()
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        for call in (compiled, function):
+            rows[:], table["n"], table["l"][:], rates["a"], out = [1.0], 0, [2.0], 0.5, io.StringIO()
+            table.pop("z", None)
+            for k in range(6):
+                rates["a"] += k > 3
+                with contextlib.redirect_stdout(out):
+                    call(np.arange(2.0) + k)
+            found.append((out.getvalue(), [*seen]))
+            seen.clear()
+    finally:
+        logger.removeHandler(handler)
+    assert found[0] == found[1]

@@ -29,7 +29,7 @@ class ReachedCode:
             if isinstance(value, type):
                 waiting += [x for x in vars(value).values() if isinstance(x, types.FunctionType)]
                 continue
-            value = getattr(value, "__wrapped__", getattr(value, "__func__", value))
+            value = _within(_within(value, "__func__"), "__wrapped__")
             if type(value) is not types.FunctionType or value.__code__ in self._codes or trust.owns(value):
                 continue
             values = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
@@ -52,6 +52,14 @@ class ReachedCode:
         consts = [x for code in self._codes for x in code.co_consts]
         parts = [part for x in consts for part in (x if type(x) in (tuple, frozenset) else (x,))]
         return {float(x) for x in parts if isinstance(x, float)}
+
+
+def _within(value: Any, name: str) -> Any:
+    """The function of that *name* in *value*, or *value* itself; a ``__getattr__`` of the user's is not asked."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return value
 
 
 @lru_cache(maxsize=4096)

@@ -234,3 +234,21 @@ def test_steps_keep_histories():
         found.append((values, losses, list(kept.history), kept.history.best, kept.n, kept.slower))
     np.testing.assert_allclose(np.hstack(found[0]), np.hstack(found[1]), rtol=1e-12)
     assert not compiled.stats.live
+
+
+def test_a_live_run_asks_no_attribute_of_objects_among_the_globals():
+    def function(x):
+        total = np.sum(x)
+        d.list.append(total)
+        print(d)  # all of the list is read that grows
+        return total
+
+    found = []
+    compiled = compile_grad(function)
+    for call in (compiled, function):
+        _fresh()
+        del d["w"]
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            found.append([call(np.arange(2.0) + k) for k in range(10)])
+        found[-1] += [*d.list, out.getvalue()]
+    assert found[0] == found[1] and compiled.stats.live

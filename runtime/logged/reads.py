@@ -45,7 +45,7 @@ from ..state.libraries import ENVIRONMENT, LOCALE
 from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
 from ..state.own_items import base_of_items
 from ..state.pins import MISSING, Pins, can_change, lookup
-from ..state.state_graph import LENGTH, MAX_CONTENT, Edge, Leaf, StateGraph, StateNode, mark
+from ..state.state_graph import LENGTH, MAX_CONTENT, Edge, Leaf, StateGraph, StateNode
 from ..state.trust import Trust, hidden_state, impurity
 from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
@@ -395,7 +395,7 @@ class ReadLog:
         return self._input_number(value, label)
 
     def _input_number(self, value: Any, label: str) -> tuple[StateNode, Any]:
-        made = StateNode("number", value, label, label, sub=True)
+        made = StateNode("number", value, label, label)
         self._walker.nodes.append(made)
         self.varying.add(label)
         self.inputs.append(made)
@@ -545,7 +545,6 @@ class ReadLog:
             raise not_closed(f"`{label}`, an array on a device whose contents are needed")
         made = self._walker.node("array", value, label, label)
         if is_input:
-            made.sub = True
             shown = self._shown[id(value)] = self._stand_in(made)
             self.inputs.append(made)
             return made, shown
@@ -747,11 +746,6 @@ class ReadLog:
                 leaf.by_value = False
         lacking = {key: shadow | absent for key, (shadow, absent) in self._instances.items()}
         loose = {**pin_reads(walker, lacking, written), **self._loose_in_classes(written)}
-        fixed = [node for node in walker.nodes if node.fixed]
-        mark(walker.roots, walker.nodes)
-        for node in walker.nodes:
-            if node.kind == "array":
-                node.sub, node.fixed = node not in fixed, node in fixed
         graph = StateGraph(
             walker.roots, walker.nodes, walker.codes, walker.main, walker.attrs, list(walker.settings.values()),
             here=self.here,
@@ -759,7 +753,7 @@ class ReadLog:
         functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
         graph.pins = Pins(
             walker.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))], walker.stores,
-            walker.lists, walker.abstract, [], functions, loose,
+            walker.lists, walker.abstract, functions, loose,
         )  # fmt: skip
         return graph
 

@@ -344,7 +344,7 @@ class _Emitter:
         """An array has its form, and its contents where these are no input."""
         self.no_other_sink(name, node)
         array, type_test = node.obj, self.is_not_of(type(node.obj), name)
-        self.add(label, "array", array_token(array), node.sub, node.fixed)
+        self.add(label, "array", array_token(array), node.fixed)
         dtype, shape = self.constant(array.dtype), self.constant(array.shape)
         kind = self.fresh("t")
         layout = (
@@ -356,15 +356,14 @@ class _Emitter:
             f"if {type_test} or (({kind} := {name}.dtype) is not {dtype} and {kind} != {dtype}) "
             f"or {name}.shape != {shape} or {layout}{_FAIL}"
         )
-        if node.fixed or not node.sub:  # the launcher looks at those that it is given
-            self.light.append(f"if {type_test}{_FAIL}")
         self.groups.setdefault(("array", str(array.dtype), array.shape), []).append(name)
-        if node.sub:
+        if not node.fixed:  # the launcher looks at those that it is given
             self.arrays.append(node)
-        if node.fixed and array.nbytes <= 1 << 20:
-            data = content(array)
-            self.add(label, "content", data)
-            self.fail_if(f"{name}.tobytes() != {self.constant(data)}")
+            return
+        self.light.append(f"if {type_test}{_FAIL}")
+        data = content(array)
+        self.add(label, "content", data)
+        self.fail_if(f"{name}.tobytes() != {self.constant(data)}")
 
     def object_head(self, name: str, node: StateNode, label: str, known: bool) -> None:
         """An object has its class, and a container its length."""

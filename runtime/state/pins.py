@@ -32,7 +32,7 @@ from ..launch import object_layout as layout
 from ..launch.native import builtins_of, filled
 from ..launch.native_code import compile_functions
 from .trust import Trust
-from .values import DICT_VERSION, dict_version, distinct, identity, is_leaf, state_token, unchanged
+from .values import distinct, identity, is_leaf, state_token, unchanged
 
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag, behind which nothing fills the word
 _OneObject: Any = ctypes.py_object * 1
@@ -218,7 +218,6 @@ class Pins:
     :param lists: lists whose items count by identity.
     :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
         class has said of another, it says until any class is registered anywhere.)
-    :param spaces: dicts of modules, whose changes are noticed.
     :param functions: functions whose code counts, and their defaults where they have any.
     :param loose: by id of one of the dicts or classes, names in it whose values do not count.
     """
@@ -231,7 +230,6 @@ class Pins:
         stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | ReadNames | None]],
         lists: Iterable[list[Any]],
         abstract: bool,
-        spaces: Iterable[dict[str, Any]],
         functions: Iterable[FunctionType] = (),
         loose: Mapping[int, Collection[str]] | None = None,
     ) -> None:
@@ -241,7 +239,6 @@ class Pins:
         self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
         self._lists = [(items, list(items)) for items in lists]
         self.registrations = abc.get_cache_token()  # another one after a class has been registered anywhere
-        self._spaces = {id(space): space for space in spaces}
         self.functions = {fn: _parts(fn) for fn in functions}
         self._raising = raising()
         # Classes that have attributes whose values do not count are compared entry by entry, and so are their bases.
@@ -260,7 +257,7 @@ class Pins:
         self._settled = False
 
     def __bool__(self) -> bool:
-        return bool(self.classes or self._stores or self._lists or self.abstract or self._spaces)
+        return bool(self.classes or self._stores or self._lists or self.abstract)
 
     @property
     def absences(self) -> list[tuple[Any, frozenset[str]]]:
@@ -273,7 +270,6 @@ class Pins:
         same = [(id(cls) + at["ob_type"], id(type(cls))) for cls in self._classes]
         same += [(id(cls) + _order_field(), id(cls.__mro__)) for cls in self._open]
         same += [(id(cls) + _VERSION, _version(cls)) for cls in self._classes if cls not in self._open]
-        same += [(id(space) + DICT_VERSION, dict_version(space)) for space in self._spaces.values()]
         for fn, parts in self.functions.items():
             same += [(id(fn) + _function_fields()[name], id(part)) for name, part in parts.items()]
         for items, known in self._lists:

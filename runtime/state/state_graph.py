@@ -29,11 +29,7 @@ class Leaf:
 
 @dataclass(slots=True, eq=False)
 class StateNode:
-    """An object with parts. ``kind`` says how it is guarded; see ``checker.py``.
-
-    ``sub`` and ``fixed`` are set at the end: reached on a way on which every object can be replaced by a copy, and
-    reached on one where some object (a class) can't. An array that is ``fixed`` is guarded by its contents.
-    """
+    """An object with parts. ``kind`` says how it is guarded; see ``checker.py``."""
 
     kind: str
     obj: Any
@@ -41,41 +37,12 @@ class StateNode:
     site: str
     edges: list[Edge] = field(default_factory=list)
     extra: Any = None
-    sub: bool = False
-    fixed: bool = False
+    fixed: bool = False  # an array that is no input: guarded by its contents; an object that the run gets as it is
     native: bool = False  # names or items are compared by the pins, but those in `loose`
     loose: Collection[Any] = ()
 
     def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
         self.edges.append(Edge(how, arg, child, fixed))
-
-
-# Objects that can be changed: where one is reached on a fixed way too, a copy beside the original would come apart.
-_MUTABLE = {"list", "dict", "instance", "module", "set", "sink", "history"}
-
-
-def holds_copies(node: StateNode) -> bool:
-    """Whether the node can be replaced by a copy with other parts."""
-    return not (node.fixed and node.kind in _MUTABLE)
-
-
-def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
-    """Set ``sub`` and ``fixed`` of all nodes."""
-    count = -1
-    while count != (count := sum(node.fixed for node in nodes)):
-        for node in nodes:
-            node.sub = False
-        stack: list[tuple[Leaf | StateNode, bool]] = [(root, False) for root in roots]
-        seen: set[tuple[int, bool]] = set()
-        while stack:
-            child, fixed = stack.pop()
-            if isinstance(child, Leaf) or (id(child), fixed) in seen:
-                continue
-            seen.add((id(child), fixed))
-            child.sub |= not fixed
-            child.fixed |= fixed
-            fixed |= not holds_copies(child)
-            stack += [(e.child, e.fixed or (fixed and e.how != "class")) for e in child.edges]
 
 
 @dataclass(slots=True)

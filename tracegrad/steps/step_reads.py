@@ -116,7 +116,6 @@ class StepReads(ReadLog):
         self._walker.tensors[id(t)] = label.removeprefix("global ").removeprefix("closure ")
         if label in self._varying and (known := held_facts(t)) is not None:
             made = self._walker.node("held", t, label, label, extra=(held_facts, known))
-            made.sub = True
             self.varying.add(label)
             self.inputs.append(made)
             self._stand_in(made)

@@ -26,8 +26,8 @@ def ready(request, monkeypatch):
     return native
 
 
-def made(names=(), classes=(), stores=(), lists=(), abstract=False, spaces=(), functions=()):
-    found = Pins(set(names), Trust(), classes, stores, lists, abstract, spaces, functions)
+def made(names=(), classes=(), stores=(), lists=(), abstract=False, functions=()):
+    found = Pins(set(names), Trust(), classes, stores, lists, abstract, functions)
     assert found.settle() and found.settle()  # from the second time on there is compiled code
     return found
 
@@ -68,7 +68,7 @@ def test_classes(ready, change):
 
 def test_the_first_comparison_is_made_in_python(ready):
     low, high = classes()
-    pinned = Pins({"rate"}, Trust(), [high], [], [], False, [])
+    pinned = Pins({"rate"}, Trust(), [high], [], [], False)
     assert not pinned.same() and pinned.settle()
     assert not pinned.same() and pinned.settle()
     assert pinned.same() is ready

@@ -127,7 +127,7 @@ class LiveRun:
         self._ready.pop(id(fn), None)
 
     def _found(self, value: Any, called: bool) -> Any:
-        """The object that code without a source finds, or has *called*, for *value* among its globals."""
+        """The object to give code without a source that finds, or has *called*, *value* among its globals."""
         return self.copy_of(value) if called and self.is_users(value) else self.given_for(value)
 
     def _known(self, value: Any, made: Any) -> Any:

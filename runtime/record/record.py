@@ -216,6 +216,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
         ended = True
     except BaseException as error:
         plain(error)
+        plain.failed = True
         if isinstance(error, UnsupportedError):  # the next call is made without
             take_back_guesses(recorder, error)
         raise

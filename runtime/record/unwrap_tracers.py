@@ -84,6 +84,7 @@ class Settled:
         self.run: Recorder | None = None  # whose values these are; those of a run before are left alone
         self.own_code = False  # whether the run's code is the caller's own, not a copy over other globals
         self._in_error = False  # whether an exception holds what is being settled
+        self.failed = False  # whether the run has raised: what an inner run of it has lost is no news
         self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
         self.held: list[Any] = []  # those of them that are in the result
 
@@ -106,7 +107,10 @@ class Settled:
                 lost = (
                     elsewhere
                     or not value._complete
-                    or (not value._recorder.active and (self._in_error or value._recorder.outermost() is not self.run))
+                    or (
+                        not value._recorder.active
+                        and (self._in_error or self.failed or value._recorder.outermost() is not self.run)
+                    )
                 )
                 plain = value if lost else self._number(value)
             elif type(value) in _STAND_INS:

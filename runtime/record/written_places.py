@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.site import FOR_THE_USER
 from ..state.pins import home, lookup
 from ..state.values import is_leaf
 from .held_values import holds_traced
@@ -127,3 +128,6 @@ def _is_our_namespace(obj: Any) -> bool:
     """Whether *obj* is the namespace of a module of ours, which frames between the user's show: tables in it hold what
     stands for functions of Python's, in every run."""
     return type(obj) is dict and "__spec__" in obj and str(obj.get("__name__")).startswith(_OURS)
+
+
+FOR_THE_USER.add(__file__)  # where classes of the user's are called

@@ -12,10 +12,12 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -286,9 +288,12 @@ print(small, count() - before)
 
 
 def _python(code: str, **environ: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True, text=True, timeout=120
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "script.py"  # functions without a source file would run as plain Python
+        path.write_text(code)
+        done = subprocess.run(
+            [sys.executable, str(path)], env={**os.environ, **environ}, capture_output=True, text=True, timeout=120
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

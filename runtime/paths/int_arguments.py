@@ -32,6 +32,7 @@ class _Form:
     asked: dict[int, Site | None] = field(default_factory=dict)  # those that are compared by value for good
     settled: bool = False  # whether all are
     raised: int = 0  # recordings that were dropped because the function has raised an exception
+    unseen: str = ""  # why Python runs for ints by value
 
 
 @dataclass(slots=True)
@@ -64,6 +65,16 @@ class IntArguments:
             return
         form.asked.update(asked)
         form.settled |= not asked
+
+    def are_no_matter(self, call: Call, why: str) -> bool:
+        """Whether Python runs for ints by value for the same reason, *why*, as for the numbers of *call*.  A heuristic:
+        Python may run in any call."""
+        return bool(why) and self._form(call).unseen == why
+
+    def runs_python(self, call: Call, why: str) -> None:
+        """Note *why* Python runs for the ints of *call*."""
+        if call.by_value is None and VALUE in call.kinds:
+            self._form(call).unseen = why
 
     def reason(self, call: Call) -> str:
         """The reason to record a call whose key is new."""

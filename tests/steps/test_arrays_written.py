@@ -178,3 +178,22 @@ def test_an_array_that_is_an_argument_too():
         given = [losses if k > 3 else np.ones(8) for k in range(8)]
         found.append([[call(tensor(np.arange(3.0)), k, given[k]).item() for k in range(8)], losses.copy()])
     np.testing.assert_allclose(np.hstack(found[0]), np.hstack(found[1]), rtol=1e-12)
+
+
+def test_steps_that_run_eagerly_for_any_number_are_recorded_for_none():
+    """The second number has the same reason as the first: the third is not tried."""
+    w, sums = tensor(np.ones(3), requires_grad=True), np.zeros(20)
+
+    def step(x, k):
+        loss = (w * x).sum() * k
+        sums[k] += loss.item()
+        return loss
+
+    compiled, x = tracegrad.compile(step), tensor(np.arange(3.0))
+    tried = []
+    for k in range(1, 20):
+        assert float(compiled(x, k)) == 3.0 * k
+        tried.append(compiled._dispatcher.logged.tries.copy())
+    assert sums.tolist() == [3.0 * k for k in range(20)]
+    assert "an array from outside that is written" in compiled.stats.live
+    assert sum(tried[-1].values()) == sum(tried[3].values()) <= 4

@@ -142,12 +142,13 @@ class StepDispatcher(Dispatcher):
             found.snapshot.release()
 
     def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
-        if call.by_value is not None:
+        why = self.unseen(call)
+        if call.by_value is not None and not endpoint.integers.are_no_matter(call, listed(why)):
             return by_value({})
-        return self._unrecorded(endpoint, call, self.unseen(call) or [Refusal.STEP_STATES()])
+        return self._unrecorded(endpoint, call, why or [Refusal.STEP_STATES()])
 
     def _eagerly(self, call: Call) -> Any:
-        args, kwargs = call.arguments
+        args, kwargs = (call.by_value or call).arguments
         return self.fn(*args, **kwargs)
 
     def _drop(self, recording: Any) -> None:
@@ -217,6 +218,7 @@ class StepDispatcher(Dispatcher):
         if all(reason.code is not Refusal.STEP_STATES for reason in reasons):
             with self.lock:
                 endpoint.live.keep(call.key, Live(why, plain=True))
+                endpoint.integers.runs_python(call, why)
         self.stats.live = why
         self.stats.note(why)
         return out

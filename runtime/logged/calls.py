@@ -182,7 +182,7 @@ class Calls(KeptResults):
             raise self.refuse(f"{f.__module__}.{f.__name__}()", reason_of(f))
         ours = own_answer(f)
         if ours is not None:
-            return self._call_own(ours, f, args, kwargs)
+            return self.call_own(ours, f, args, kwargs)
         if args and is_by_class(f):
             return call_by_class(self, f, HANDLERS[id(type)](self, args[0]), args, kwargs)
         if is_decorator(f) and not is_traced([*args, *kwargs.values()]):
@@ -208,7 +208,7 @@ class Calls(KeptResults):
             return not self.reads.trust.owns(value)
         return not self.reads.library(value if isinstance(value, type) else type(value)) and type(value) not in TRACED
 
-    def _call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
+    def call_own(self, ours: Any, f: Any, args: Any, kwargs: Any) -> Any:
         callbacks = takes_callbacks(f)
         args = tuple([x if type(x) in PLAIN or type(x) in CONTAINERS else self._as_array(x, f) for x in args])
         self._check_seed(f, args, kwargs)
@@ -258,7 +258,7 @@ class Calls(KeptResults):
             return CLASS_METHODS[owner, f.__name__](self, *args, **kwargs)
         ours = own_answer(f)
         if ours is not None:
-            return self._call_own(ours, f, args, kwargs)
+            return self.call_own(ours, f, args, kwargs)
         if f is object.__new__ or f is tuple.__new__:
             return self._new(f, *args)
         if is_generic(f):
@@ -317,7 +317,7 @@ class Calls(KeptResults):
             check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
-            return self._call_own(ours, f, args, kwargs)
+            return self.call_own(ours, f, args, kwargs)
         self.changes(owner)
         return self._natively(f, args, kwargs, False)
 
@@ -342,7 +342,7 @@ class Calls(KeptResults):
             return call_jitted(self, f, source, args, kwargs)
         top = kind.__module__.partition(".")[0]
         if (ours := own_answer(f)) is not None:
-            return self._call_own(ours, f, args, kwargs)
+            return self.call_own(ours, f, args, kwargs)
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
             owner = getattr(f, "__self__", args[0] if args else None)
             check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
@@ -379,7 +379,7 @@ class Calls(KeptResults):
                 return cls(*args, **kwargs)
             ours = own_answer(cls)
             if ours is not None:
-                return self._call_own(ours, cls, args, kwargs)
+                return self.call_own(ours, cls, args, kwargs)
             check_pure(cls, reads.trust, reads.depends)
             return self._natively(cls, args, kwargs, takes_callbacks(cls))
         by_value = isinstance(cls, enum.EnumType) and len(args) == 1 and not kwargs and is_leaf(args[0])
@@ -427,6 +427,8 @@ class Calls(KeptResults):
         """``obj.name(*args, **kwargs)``."""
         kind = type(obj)
         if kind is TracedArray:
+            if name == "__float__":
+                name = "number"  # which keeps its gradient
             method = own_answer(getattr)(obj, name) if obj._atom.aval.weak else getattr(obj, name)
             return self.handing(method, args, kwargs, False)
         if kind is np.ndarray or kind is MadeArray:

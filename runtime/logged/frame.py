@@ -161,6 +161,9 @@ class LoggedFrame(FrameChoices):
             self.run.no_carry(obj, "an array gets another shape")
             obj.shape = value
             return
+        if kind is MadeArray and name in ("real", "imag") and obj.dtype.kind == "c":
+            self.set_item(value, getattr(obj, name), ...)
+            return
         if isinstance(obj, types.ModuleType) and self._is_node(obj, "module"):
             self.run.write_global(obj.__dict__, name, value)
             return

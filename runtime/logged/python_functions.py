@@ -26,7 +26,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ...tracer.numpy_api.python_builtins import plain_like
-from ...tracer.record.array import STAND_INS
+from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.shown_text import TextOfValues
 from ..state.contents import slots
@@ -489,13 +489,22 @@ def _reversed(run: Any, x: Any) -> Any:
     return run.made(reversed([run.item(x, k) for k in range(tuple.__len__(x))]))
 
 
+def _float(run: Any, *x: Any) -> Any:
+    if len(x) == 1 and run.is_users(x[0]) and type(found_in(type(x[0]), "__float__")[1]) is types.FunctionType:
+        found = run.special(x[0], "__float__")
+        if type(found) is not TracedArray and type(found) is not float:
+            raise run.refuse("a `__float__` that gives no float")
+        return found if type(found) is float else found.number()
+    return run.call_own(own_answer(float), float, x, {})
+
+
 _SETS = (set, frozenset)
 _REVERSED = {*PLAIN, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
     id(issubclass): _issubclass, id(type): _type, id(callable): _callable,
     id(bool): _bool, id(range): _range, id(setattr): _setattr, id(delattr): _delattr, id(vars): _vars,
-    id(iter): _iter, id(next): _next, id(sum): _sum,
+    id(iter): _iter, id(next): _next, id(sum): _sum, id(float): _float,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
     id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
     id(reversed): _reversed,

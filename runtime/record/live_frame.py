@@ -402,6 +402,9 @@ def _answering(name: str) -> Any:
     return type("Answer", (), {name: lambda self: self.answer, "__init__": lambda self, x: setattr(self, "answer", x)})
 
 
-ANSWERS = {name: _answering(name) for name in ("__bool__", "__len__", "__str__", "__repr__", "__index__", "__int__")}
+ANSWERS = {
+    name: _answering(name)
+    for name in ("__bool__", "__len__", "__str__", "__repr__", "__index__", "__int__", "__float__")
+}
 
 FOR_THE_USER.update((__file__, transparent.__file__))

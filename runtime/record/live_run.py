@@ -34,7 +34,7 @@ from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.numpy_api.python_builtins import plain_like
-from ...tracer.record.array import is_traced
+from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
@@ -64,7 +64,7 @@ _Cached: Any = functools._lru_cache_wrapper
 _ASKING: dict[int, str] = {
     id(len): "__len__", id(str): "__str__", id(repr): "__repr__", id(abs): "__abs__", id(bool): "__bool__",
     id(next): "__next__", id(round): "__round__", id(int): "__int__", id(reversed): "__reversed__",
-    id(operator.index): "__index__", id(format): "__format__",
+    id(operator.index): "__index__", id(format): "__format__", id(float): "__float__",
 }  # fmt: skip
 #: builtins that go through what they are given
 # By id: functions in C that go through what they are given, and which of it that is.
@@ -330,7 +330,7 @@ class LiveRun:
             return None
         if f is next:
             return partial(_next, method)
-        return method if name not in ANSWERS else lambda *args: f(ANSWERS[name](method(*args)))
+        return method if name not in ANSWERS else partial(_answered, f, ANSWERS[name], method)
 
     # ---- values for code that is not converted
 
@@ -400,6 +400,12 @@ def _next(method: Any, *default: Any) -> Any:
         if not default:
             raise
         return default[0]
+
+
+def _answered(f: Any, answer: Callable[[Any], Any], method: Any, *args: Any) -> Any:
+    """What the builtin *f* makes of the answer of *method*; ``float`` of a traced one is that number."""
+    found = method(*args)
+    return found.number() if f is float and type(found) is TracedArray else f(answer(found))
 
 
 class _OverUsers:

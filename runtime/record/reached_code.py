@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,24 +13,28 @@ from ..state.trust import Trust
 from ..state.values import is_empty
 
 _MOST = 400  # functions
+_HEAP_TYPE = 1 << 9  # made by a class statement
 
 
 class ReachedCode:
     """The code of *fn*, and that of the user's functions and classes that it finds by names, and they by theirs.
 
-    ``found``: the values of these names."""
+    *given*: arguments, whose classes count too.  ``found``: the values of these names."""
 
-    def __init__(self, fn: Callable[..., Any], trust: Trust) -> None:
+    def __init__(self, fn: Callable[..., Any], trust: Trust, given: Iterable[Any] = ()) -> None:
         self._codes: dict[types.CodeType, None] = {}
         self.found: list[Any] = []
-        waiting: list[Any] = [fn]
+        waiting, classes = [*given, fn], set[type]()
         while waiting and len(self._codes) < _MOST:
             value = waiting.pop()
-            if isinstance(value, type):
-                waiting += [x for x in vars(value).values() if isinstance(x, types.FunctionType)]
-                continue
             value = _within(_within(value, "__func__"), "__wrapped__")
-            if type(value) is not types.FunctionType or value.__code__ in self._codes or trust.owns(value):
+            if type(value) is not types.FunctionType:
+                for cls in (value if isinstance(value, type) else type(value)).__mro__:
+                    if cls.__flags__ & _HEAP_TYPE and cls not in classes and not trust.owns(cls):
+                        classes.add(cls)
+                        waiting += [_within(x, "__func__") for x in vars(cls).values()]
+                continue
+            if value.__code__ in self._codes or trust.owns(value):
                 continue
             values = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
             for code in _nested(value.__code__):

@@ -128,7 +128,7 @@ def _begun(
     recorder.float_settings = quiet_settings()
     recorder.rolls = not in_pieces
     recorder.trusts, recorder.rows_apart = learned.trusts, learned.rows_apart
-    code = cache(lambda: ReachedCode(fn, learned.trust))
+    code = cache(lambda: ReachedCode(fn, learned.trust, call.objects))
     recorder.numbers_in_code = lambda: code().floats()
     recorder.names_written = lambda: code().names_written()
     recorder.asks_identity = lambda: code().asks_identity()

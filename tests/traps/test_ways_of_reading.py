@@ -108,7 +108,7 @@ def a_closure_cell():
     return lambda x: x.sum() * k, change
 
 
-@replayed
+@live
 def a_cell_that_is_empty():
     def fill():
         nonlocal late
@@ -144,7 +144,7 @@ def the_code_of_a_function():
     return lambda x: f(x), lambda: setattr(f, "__code__", (lambda x: x.sum() * 2.0).__code__)
 
 
-@replayed
+@live
 def a_name_in_a_class_body():
     m = in_module("k = 1.0\ndef f(x):\n class C:\n  v = k\n return x.sum() * C.v")
     return m.f, lambda: setattr(m, "k", 2.0)
@@ -920,7 +920,7 @@ def text_that_is_a_clock():
     return lambda x: x.sum() * float(np.datetime64("today") > start), lambda: None
 
 
-@replayed
+@live
 def a_global_generator_that_is_seeded():
     seeds = [0]
 

@@ -65,8 +65,8 @@ def written(code: CodeType) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[tuple[int | None, int | None]]:
-    """The ends of the expressions whose values get a name under which *code* writes.  *elsewhere*: names of attributes
-    into which other code writes."""
+    """The ends of the expressions whose values get a name under which *code* writes.  *elsewhere*: names into which
+    other code writes, which may give them to what is returned."""
     if PYTHON is None:
         return frozenset()
     found, names, ends = instructions_of(code), written(code), _ends(code)
@@ -74,6 +74,8 @@ def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozens
     for at, store in enumerate(found.all):
         if store.opname in _STORES and (store.argval in names or store.argval in elsewhere):
             result.update([ends[found.all[k].offset // 2] for k in _stored(found, at)])
+        elif store.opname == "RETURN_VALUE" and elsewhere and (k := found.pushed_by(at, 0, 0)) is not None:
+            result.add(ends[found.all[k].offset // 2])
     return frozenset(result)
 
 

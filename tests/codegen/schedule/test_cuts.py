@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 
 import numpy as np
 import pytest
@@ -59,8 +60,9 @@ def test_scalars_are_evaluated_piece_by_piece(monkeypatch):
 def lines(count):
     """A function of *count* lines over an array, each with another constant."""
     body = "".join(f"    t = t * {1 + 1e-3 * (k % 7)!r} + np.sin(w * {0.1 * (k % 11)!r})\n" for k in range(count))
-    space = {"np": np}
-    exec(f"def f(w):\n    t = w\n{body}    return np.sum(t)\n", space)
+    text, space = f"def f(w):\n    t = w\n{body}    return np.sum(t)\n", {"np": np}
+    linecache.cache["<lines>"] = len(text), None, text.splitlines(keepends=True), "<lines>"
+    exec(compile(text, "<lines>", "exec"), space)
     return space["f"]
 
 

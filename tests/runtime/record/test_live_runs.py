@@ -455,3 +455,34 @@ def test_defaults_that_a_run_gives_a_function_are_those_of_its_next_call():
     compiled = compile_grad(f)
     for x in (X, X * 1.1):
         assert compiled(x) == f(x)
+
+
+class _Started:
+    def start(self, n):
+        return np.exp(-np.linspace(0.0, 1.0, n))
+
+    def steps(self, k):
+        u = self.start(len(k))
+        for _ in range(3):
+            u[1:-1] = u[1:-1] * k[1:-1]
+        return np.sum(u * k)
+
+
+_started = _Started()
+
+
+@pytest.mark.parametrize("of", ["global", "argument"])
+def test_an_array_of_a_method_takes_traced_values(of):
+    """A live run can't be made again: which arrays are written into shows in the code of the classes that it reaches."""
+
+    def f(k, owner=None):
+        np.random.seed(1)
+        return (owner or _started).steps(k)
+
+    x, owner = np.linspace(0.1, 0.9, 5), _started if of == "argument" else None
+    compiled = compile_grad(f, argnums=0)
+    for _ in range(2):
+        value, gradient = compiled.value_and_grad(x, owner)
+        np.testing.assert_allclose(value, f(x), rtol=1e-13)
+        np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-6, atol=1e-8)
+    assert compiled.stats.live

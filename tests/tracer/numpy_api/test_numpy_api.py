@@ -766,7 +766,6 @@ REFUSED = {
     "ndarray.tobytes": (lambda x: x.tobytes(), "outside"),
     "np.gcd": (lambda x: np.gcd(x, x), "np.gcd"),
     "plain[traced]": (lambda x: PLAIN[np.argsort(x[0])], "np.take"),
-    "plain.dot": (lambda x, plain=PLAIN: plain.dot(x.T), "np.dot"),
     "reduceat": (lambda x: np.hypot.reduceat(x, [0]), "reduceat"),
     "astype of longdouble": (lambda x: x.astype(np.longdouble), str(np.dtype(np.longdouble))),
 }

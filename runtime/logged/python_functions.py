@@ -492,9 +492,11 @@ def _reversed(run: Any, x: Any) -> Any:
 def _float(run: Any, *x: Any) -> Any:
     if len(x) == 1 and run.is_users(x[0]) and type(found_in(type(x[0]), "__float__")[1]) is types.FunctionType:
         found = run.special(x[0], "__float__")
-        if type(found) is not TracedArray and type(found) is not float:
+        if type(found) is TracedArray:
+            return found.number()
+        if type(found) is not float:
             raise run.refuse("a `__float__` that gives no float")
-        return found if type(found) is float else found.number()
+        return found
     return run.call_own(own_answer(float), float, x, {})
 
 

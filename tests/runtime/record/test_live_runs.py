@@ -473,7 +473,7 @@ _started = _Started()
 
 @pytest.mark.parametrize("of", ["global", "argument"])
 def test_an_array_of_a_method_takes_traced_values(of):
-    """A live run can't be made again: which arrays are written into shows in the code of the classes that it reaches."""
+    """A live run can't be made again: the code of the classes that it reaches shows which arrays are written into."""
 
     def f(k, owner=None):
         np.random.seed(1)

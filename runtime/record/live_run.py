@@ -403,7 +403,7 @@ def _next(method: Any, *default: Any) -> Any:
 
 
 def _answered(f: Any, answer: Callable[[Any], Any], method: Any, *args: Any) -> Any:
-    """What the builtin *f* makes of the answer of *method*; ``float`` of a traced one is that number."""
+    """The result that the builtin *f* makes of the answer of *method*; ``float`` of a traced one is that number."""
     found = method(*args)
     return found.number() if f is float and type(found) is TracedArray else f(answer(found))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from ...tracer.bytecode.array_places import written
+from ...tracer.bytecode.array_places import written, written_results
 from ..state.trust import Trust
 from ..state.values import is_empty
 
@@ -44,8 +44,8 @@ class ReachedCode:
             waiting += values
 
     def names_written(self) -> frozenset[str]:
-        """The names of what this code writes into: ``z[i] = ...``."""
-        return frozenset(name for code in self._codes for name in written(code))
+        """The names of what this code writes into: ``z[i] = ...``; of functions that return it, too."""
+        return frozenset(name for code in self._codes for name in written(code) | written_results(code))
 
     def asks_identity(self) -> bool:
         """Whether the code asks by ``is`` for anything else than constants."""

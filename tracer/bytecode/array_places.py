@@ -65,8 +65,8 @@ def written(code: CodeType) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[tuple[int | None, int | None]]:
-    """The ends of the expressions whose values get a name under which *code* writes.  *elsewhere*: names into which
-    other code writes, which may give them to what is returned."""
+    """The ends of the expressions whose values get a name under which *code* writes.  *elsewhere*: names of attributes
+    and of results of functions into which other code writes."""
     if PYTHON is None:
         return frozenset()
     found, names, ends = instructions_of(code), written(code), _ends(code)
@@ -74,8 +74,27 @@ def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozens
     for at, store in enumerate(found.all):
         if store.opname in _STORES and (store.argval in names or store.argval in elsewhere):
             result.update([ends[found.all[k].offset // 2] for k in _stored(found, at)])
-        elif store.opname == "RETURN_VALUE" and elsewhere and (k := found.pushed_by(at, 0, 0)) is not None:
-            result.add(ends[found.all[k].offset // 2])
+        elif store.opname == "RETURN_VALUE" and result_of(code.co_name) in elsewhere:
+            k = found.pushed_by(at, 0, 0)
+            result.update([] if k is None else [ends[found.all[k].offset // 2]])
+    return frozenset(result)
+
+
+def result_of(name: str) -> str:
+    """The name of what functions of this *name* return."""
+    return f"{name}()"
+
+
+@lru_cache(maxsize=1024)
+def written_results(code: CodeType) -> frozenset[str]:
+    """The names of functions whose results *code* writes into (``result_of``): ``u = f(n)``, then ``u[0] = ...``."""
+    if PYTHON is None or not (names := written(code)):
+        return frozenset()
+    found, result = instructions_of(code), set[str]()
+    for at, store in enumerate(found.all):
+        for k in _stored(found, at) if store.opname in _STORES and store.argval in names else ():
+            path = called_path(code, found.all[k].offset) if found.all[k].opname == "CALL" else None
+            result.update([] if path is None else [result_of(str(path[-1][1]))])
     return frozenset(result)
 
 

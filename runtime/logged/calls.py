@@ -194,7 +194,7 @@ class Calls(KeptResults):
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if self.is_ours(f):
             return self._within(self.rewrapped(f), args, kwargs)
-        if f.__code__.co_filename == GENERATED and not isinstance(convert(f.__code__), Copy):
+        if f.__code__.co_filename == GENERATED:
             return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
 

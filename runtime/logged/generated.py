@@ -15,7 +15,7 @@ from ..state.values import is_leaf
 from .attributes import found_in
 from .texts import marked, text_of
 
-GENERATED = "<string>"  # the file of code that dataclasses and named tuples make, and of that of `python -c`
+GENERATED = "<string>"  # the file of code that dataclasses and named tuples make
 _FROM_FACTORY = getattr(dataclasses, "_HAS_DEFAULT_FACTORY", None)
 _OF_TEXTS = (id(dataclasses.__dict__), id(reprlib.__dict__))  # the globals of what makes texts of fields
 _ORDER = {"__eq__": "eq", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge"}

@@ -35,8 +35,6 @@ PLACE_FLAGS = inspect.CO_NESTED | 0x8000000  # and CO_METHOD: which say where a 
 _TOP: Place = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FILES = 64  # whose trees are kept
-_COMMAND = "<string>"  # the file of what ``python -c`` and ``exec`` run
-_WITH_VALUE = re.compile(r"(-[^-cmWX]*(?P<name>[cmWX])|--check-hash-based-pycs)(?P<value>.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -128,7 +126,7 @@ def found(code: CodeType) -> ProvenSource | str:
         known = _found(code, _File(["\n"] * sent.start + [*sent.lines], frozenset(sent.imported)))
         if known is not None:
             return known
-    return "there is no source" if before is None or code.co_filename == _COMMAND else "the source gives other code"
+    return "there is no source" if before is None else "the source gives other code"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -164,7 +162,7 @@ def parts_of(code: CodeType) -> Iterator[CodeType]:
 
 
 def _file(path: str) -> _File | None:
-    lines = linecache.getlines(path) or (_of_command() if path == _COMMAND else [])
+    lines = linecache.getlines(path)
     if not lines:
         return None
     known = _files.get(path)
@@ -177,20 +175,6 @@ def _file(path: str) -> _File | None:
             _files.popitem(last=False)
     _files.move_to_end(path)
     return known
-
-
-@functools.cache
-def _of_command() -> list[str]:
-    """The lines of ``python -c``, which ``linecache`` has from Python 3.13 on."""
-    given = iter(sys.orig_argv[1:])
-    for text in given:
-        option = _WITH_VALUE.fullmatch(text)
-        if option is None and (text == "-" or not text.startswith("-")):
-            break
-        value = "" if option is None else option["value"] or next(given, "")
-        if option is not None and option["name"] in ("c", "m"):
-            return value.splitlines(keepends=True) if option["name"] == "c" else []
-    return []
 
 
 def _found(code: CodeType, file: _File) -> ProvenSource | None:

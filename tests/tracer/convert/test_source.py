@@ -6,8 +6,6 @@ import gc
 import linecache
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import warnings
 import weakref
@@ -222,46 +220,3 @@ def test_lines_of_a_function_that_are_blank_by_now():
     f = of_text("def f(x):\n    return x\n", file="<blank by now>")
     of_text("\n\n\ndef other(x):\n    return x\n", "other", "<blank by now>")
     assert reason(f)
-
-
-_OF_COMMAND = """
-import collections, dataclasses, sys
-import numpy as np
-from tracegrad import compile_grad
-
-@dataclasses.dataclass
-class Pair:
-    a: float
-    b: float = 2.0
-
-    def product(self):
-        return self.a * self.b
-
-class Doubled(collections.namedtuple("Doubled", "a b")):
-    def __new__(cls, a):
-        return super().__new__(cls, a, 2 * a)
-
-def pairs(x):
-    return np.sum(x * x) * Pair(x[0]).product()
-
-def doubled(x):
-    both = Doubled(x[0])
-    return both.a * both.b
-
-made = {}
-exec("def pairs(x): return np.sum(x)", {"np": np}, made)  # at another line, and of the same file by its name
-
-x = np.array([1.0, 2.0])
-for f, slope in ((pairs, [14.0, 8.0]), (doubled, [4.0, 0.0]), (made["pairs"], [1.0, 1.0])):
-    compiled = compile_grad(f)
-    assert [compiled.grad(x).tolist() for _ in range(3)] == [slope] * 3
-    print("no source" if "no source" in compiled.stats.live else compiled.stats.live or "closed")
-"""
-
-
-@pytest.mark.parametrize("options", [["-c"], ["-Wignore", "-W", "ignore", "-Bc"]], ids=lambda options: options[-1])
-def test_functions_of_a_command_have_its_source(options):
-    """Before Python 3.13 only the interpreter's own arguments tell it."""
-    command = [sys.executable, *options, _OF_COMMAND, "-c", "print(1)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == ["closed", "closed", "no source", ""]

@@ -155,7 +155,7 @@ def _hindrances(seen: Seen) -> Iterator[str]:
     if recording.effects or recording.transient is not None:
         yield "it changes something outside of it"
     yield from [f"its Python has to run in each call: {reason}" for reason in seen.reasons]
-    if ReachedCode(seen.fn, Trust()).asks_identity():
+    if ReachedCode(seen.fn, Trust()).asks_identity:
         yield "it asks whether values are one object"
     asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]
     if recording.numbers or asked:

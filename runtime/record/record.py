@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class _Beginning:
 
     recorder: Recorder
     integers: Integers
-    code: Callable[[], ReachedCode]
+    code: ReachedCode
     inputs: dict[int, Var]
     leaves: list[Any]
     names: Sequence[str]
@@ -128,10 +128,7 @@ def _begun(
     recorder.float_settings = quiet_settings()
     recorder.rolls = not in_pieces
     recorder.trusts, recorder.rows_apart = learned.trusts, learned.rows_apart
-    code = cache(lambda: ReachedCode(fn, learned.trust, call.objects))
-    recorder.numbers_in_code = lambda: code().floats()
-    recorder.names_written = lambda: code().names_written()
-    recorder.asks_identity = lambda: code().asks_identity()
+    code = recorder.code = ReachedCode(fn, learned.trust, call.objects)
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
@@ -202,7 +199,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
     try:
         out = live.call(fn, *given.args, **given.kwargs)
         if live.unseen:
-            given.refuse_two_ways(begun.code().found)
+            given.refuse_two_ways(begun.code.found)
         out = _classified(out, recorder, bool(wrt))
         held = any(array() is not None for array in recorder.made)
         left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])

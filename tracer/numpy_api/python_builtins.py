@@ -179,7 +179,7 @@ def refuse_numbers_of_text(recorder: Recorder, results: Any, start: int = 0) -> 
     if not recorder.shown:
         return
     result = next(iter(tree_leaves(results, none_is_leaf=True)), None)
-    usual = [*recorder.numbers_in_code(), *_COMMON]
+    usual = [*(() if recorder.code is None else recorder.code.floats), *_COMMON]
     if isinstance(result, float | np.ndarray) and type(result) is not TracedArray:
         site = next((guard.site for guard in recorder.guards if guard.kind == "item"), None)
         if recorder.differentiates and any(map(recorder.has_gradient, recorder.shown)):
@@ -495,7 +495,8 @@ def _choosable(values: Sequence[Any], traced: bool = True) -> bool:
     if in_compiled_code():
         return all(map(_is_float, values))
     recorder = current_recorder()
-    if recorder is None or recorder.outermost().asks_identity():
+    code = None if recorder is None else recorder.outermost().code
+    if recorder is None or (code is not None and code.asks_identity):
         return False
     kinds = {class_of(x) if type(x) is TracedArray else type(x) for x in values}
     if len(kinds) == 1 and all(issubclass(kind, float | np.floating) for kind in kinds):

@@ -50,7 +50,7 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
     outermost = recorder.outermost()
     if not outermost.guesses:
         return False
-    elsewhere = None if outermost.names_written is None else outermost.names_written()
+    elsewhere = None if outermost.code is None else outermost.code.names_written
     file = place.code.co_filename
     own = file.endswith(RECORDED) and not outermost.repeatable  # a library's, in which nothing is learned
     guess = (own and kind in ("fbc" if "numpy" in file else "fc")) or (

@@ -647,7 +647,7 @@ class Recorder(RunSettings, Builder):
     @property
     def live(self) -> bool:
         """Whether the run is made in each call, and can't be made again."""
-        return self.outermost().names_written is not None
+        return self.outermost().code is not None
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""

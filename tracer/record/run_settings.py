@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container
-from typing import Any
+from typing import Any, Protocol
 
 from ..ir.evaluate import HOST, Backend
 from ..ir.graph import Atom
 from ..ir.refusals import Reason
 from .float_errors import UNWATCHED
 from .shown_text import Texts
+
+
+class RunCode(Protocol):
+    """The answers about the user's code before it runs (``runtime/record/reached_code.py``)."""
+
+    @property
+    def names_written(self) -> frozenset[str]:
+        """The names of what it writes into."""
+
+    @property
+    def asks_identity(self) -> bool:
+        """Whether it may ask which of two equal numbers a value is."""
+
+    @property
+    def floats(self) -> Collection[float]:
+        """The floats that stand in it."""
 
 
 class RunSettings:
@@ -36,8 +52,6 @@ class RunSettings:
     # the run and its code
     repeatable = False  # whether the run has no effects before it is over
     ends: Callable[[Reason], BaseException] | None = None  # the error by which one that can't be replayed ends at once
-    names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
-    asks_identity: Callable[[], bool] = bool  # whether code may ask which of two equal numbers a value is
-    numbers_in_code: Callable[[], Collection[float]] = frozenset  # of the user's code and data
+    code: RunCode | None = None  # the code that runs, where the run can't be made again
     from_outside: Container[int] = frozenset()  # ids of objects that the run has not made, and of their copies
     float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise

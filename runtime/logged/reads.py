@@ -275,7 +275,7 @@ class ReadLog:
             if self.over:
                 raise not_closed(f"`{label}`, which is read when the run is over") from None
             child, shown = self.visit(value, label) if type(value) not in NUMBERS else self._number(value, label)
-            self._add(owner, Edge(how, arg, child, False), place, shown)
+            self._add(owner, Edge(how, arg, child), place, shown)
             return shown
 
     def _add(self, owner: StateNode, edge: Edge, place: Place, shown: Any) -> None:
@@ -295,7 +295,7 @@ class ReadLog:
         hook = {"__getattr__"} - node.obj.__dict__.keys()
         known = next((edge for edge in node.edges if edge.how == "noitems"), None)
         if known is None:
-            node.edges.append(Edge("noitems", {name} | hook, Leaf(None, False), False))
+            node.edges.append(Edge("noitems", {name} | hook, Leaf(None, False)))
         else:
             known.arg |= {name}
 
@@ -343,7 +343,7 @@ class ReadLog:
         """An object is compared by its identity: it is a key of a dict outside, or is looked for among the keys."""
         place = _place(node, "items", None)
         if place not in self._edges:
-            self._add(node, Edge("items", None, Leaf(node.obj, False), False), place, node.obj)
+            self._add(node, Edge("items", None, Leaf(node.obj, False)), place, node.obj)
             self.here = self.here or "it looks for objects among the keys of a dict"
 
     def by_identity(self, *values: Any) -> None:
@@ -444,7 +444,7 @@ class ReadLog:
             if kind is set or kind is frozenset:
                 for index, item in enumerate(list(value)):
                     child, shown = self.visit(item, f"an element of {label}")  # no number of the run
-                    self._add(made, Edge("element", index, child, False), _place(made, "element", index), shown)
+                    self._add(made, Edge("element", index, child), _place(made, "element", index), shown)
             return made
         if kind is types.MethodType:
             made = node("method", value, label, label)
@@ -559,7 +559,7 @@ class ReadLog:
         """A memory map, or an array in another byte order: read anew in each call as a plain one."""
         made = self._walker.node("form", value, label, label)
         child, shown = self._array(plain_form(value), label, label in self._contents)
-        self._add(made, Edge("plain", None, child, False), _place(made, "plain", None), shown)
+        self._add(made, Edge("plain", None, child), _place(made, "plain", None), shown)
         self._shown[id(value)] = shown
         self._in_this_process(label)
         return made, shown
@@ -684,7 +684,7 @@ class ReadLog:
 
     def also(self, owner: StateNode, how: str, arg: Any, key: Hashable, child: Leaf | StateNode, shown: Any) -> None:
         """Read a place, too, in which *child* was found."""
-        self._add(owner, Edge(how, arg, child, False), _place(owner, how, key), shown)
+        self._add(owner, Edge(how, arg, child), _place(owner, how, key), shown)
 
     def around(self) -> Facts:
         """The facts that the log rests on beside the places."""

@@ -187,8 +187,6 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
         node = queue.popleft()
         for edge in node.edges:
             by_identity = isinstance(edge.child, StateNode) and edge.child.kind in ("class", "pinned")
-            if edge.fixed and not by_identity:
-                continue
             if (by_identity or edge.how == "const") and isinstance(edge.child, StateNode):  # it can't change
                 step: _Way | None = _constant_way(edge.child.obj)
             else:
@@ -223,13 +221,7 @@ def _step(way: _Way, how: str, arg: Any) -> _Way | None:
         return _Way(("global", id(space), name), lambda source, texts: f"{source.constant(space)}[{name!r}]")
     if how == "cell":
         return _Way(("cell", id(arg)), lambda source, texts: f"{source.constant(arg)}.cell_contents")
-    if how == "member":
-        stores, name = [store for store in arg[:2] if store is not None], arg[2]
-        return _Way(
-            ("member", id(arg[0]), name),
-            lambda source, texts: " = ".join([f"{source.constant(store)}[{name!r}]" for store in stores]),
-        )
-    if how in ("attr", "store") and arg.isidentifier():
+    if how == "attr" and arg.isidentifier():
         return _Way((*way.key, "." + arg), lambda source, texts: f"{way.text(source, texts)}.{arg}")
     if how in ("item", "key") and type(arg) in (int, str):
         return _Way((*way.key, arg), lambda source, texts: f"{way.text(source, texts)}[{arg!r}]")

@@ -41,8 +41,8 @@ class StateNode:
     native: bool = False  # names or items are compared by the pins, but those in `loose`
     loose: Collection[Any] = ()
 
-    def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
-        self.edges.append(Edge(how, arg, child, fixed))
+    def edge(self, how: str, arg: Any, child: Leaf | StateNode) -> None:
+        self.edges.append(Edge(how, arg, child))
 
 
 @dataclass(slots=True)
@@ -61,7 +61,6 @@ class Edge:
     how: str
     arg: Any
     child: Leaf | StateNode
-    fixed: bool
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ...tracer.convert.source import parts_of
 from ...tracer.record.integers import limit_of
 from ..disk.encoding import EncodingError, decode
 from ..state.libraries import PRINT_OPTIONS
@@ -197,7 +198,7 @@ class LogText:
         known: set[int] = set()
         for x in reading.objects:
             if isinstance(x, types.FunctionType):
-                known.update(map(id, _codes(x.__code__)))
+                known.update(map(id, parts_of(x.__code__)))
         for code in graph.codes.values():
             if id(code) not in known:
                 raise NotStoredError(f"it runs `{code.co_qualname}`, which no read leads to")
@@ -230,14 +231,6 @@ def _free(fn: types.FunctionType, cell: types.CellType) -> str | None:
         if known is cell:
             return name
     return None
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """*code*, and that of the functions in it."""
-    yield code
-    for part in code.co_consts:
-        if isinstance(part, types.CodeType):
-            yield from _codes(part)
 
 
 def _shown(node: StateNode, edge: Edge) -> str:

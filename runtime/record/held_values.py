@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.bytecode.versions import FORM
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.errors import OnlyPythonError, UnsupportedError
@@ -35,7 +36,6 @@ from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .live_frame import LiveFrame
 
-_HEAP_TYPE = 1 << 9  # made by a class statement
 _MOST = 100_000  # objects that are looked at below those that are settled
 _TRACED = (TracedArray, TracedInt, Undecided, UndecidedTruth)
 # What stands in a run for functions and objects of NumPy's and others, which means nothing to the caller.
@@ -76,7 +76,7 @@ def settle_held(value: Any, plain: Settling, depth: int) -> Any:
         return made[0]
     if str(kind.__module__).startswith(_OWN_CODE):
         plain.unsettled.append(value)
-    elif kind.__flags__ & _HEAP_TYPE and not keeps_c_state(kind):  # nothing but attributes, which are settled
+    elif kind.__flags__ & HEAP_TYPE and not keeps_c_state(kind):  # nothing but attributes, which are settled
         plain(kind, depth)
     elif str(kind.__module__).partition(".")[0] != "tracegrad" and _holds_unsettled(value, plain, depth):
         if own := kind is types.GeneratorType and plain.own_code:
@@ -229,7 +229,7 @@ _looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes with nothing tr
 def _settle_class(cls: type, plain: Settling, depth: int) -> Any:
     """Settle the attributes of a class that the run has made; those of others are settled where they are stored."""
     for one in cls.__mro__:
-        if not one.__flags__ & _HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
+        if not one.__flags__ & HEAP_TYPE or one in _looked_at or one.__module__.partition(".")[0] == "tracegrad":
             continue
         _looked_at.add(one)
         settle_names(one, plain, depth)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.bytecode.shown_names import (
     CALLED,
     CALLED_AS,
@@ -58,7 +59,6 @@ _KEEPING = frozenset((
     "tracegrad.tracer.rules.host_code",  # whose code runs in each call
 ))  # fmt: skip
 _MOST_DEEP = 4
-_HEAP_TYPE = 1 << 9  # made by a class statement
 _Cached: Any = functools._lru_cache_wrapper
 #: builtins that ask an object by a special method, and what they do with its answer
 _ASKING: dict[int, str] = {
@@ -247,7 +247,7 @@ class LiveRun:
             kwargs = {name: self.handed(x, calls) for name, x in kwargs.items()} if kwargs else kwargs
         if known is None:
             shares = self.written.handed([*args, *kwargs.values()])
-            if shares and isinstance(f, type) and f.__flags__ & _HEAP_TYPE:
+            if shares and isinstance(f, type) and f.__flags__ & HEAP_TYPE:
                 return partial(self.written.making, f, *args, **kwargs)
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)
         if (source := python_of(known)) is not None and is_recorded(source, args, kwargs):

@@ -17,6 +17,7 @@ from typing import Any
 
 import optree
 
+from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.ir import forks
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
 from ..state.c_state import keeps_c_state
@@ -27,7 +28,6 @@ from ..state.values import holders
 
 _FIELDS_SET = "__pydantic_fields_set__"  # of a pydantic model: which fields were given, and no data
 _ABSENT = object()
-_HEAP_TYPE = 1 << 9  # made by a class statement
 _lock = forks.lock()
 _trust = Trust()
 
@@ -39,7 +39,7 @@ def is_plain(cls: type) -> bool:
         return True
     own = [base for base in cls.__mro__ if base is not object and base not in holders()]
     return (
-        bool(cls.__flags__ & _HEAP_TYPE)
+        bool(cls.__flags__ & HEAP_TYPE)
         and not issubclass(cls, type | enum.Enum | BaseException)
         and not _trust.cls(cls)
         and not any(base.__module__.partition(".")[0] == "tracegrad" for base in own)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.records import HEAP_TYPE, dict_of
 from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
@@ -59,7 +59,6 @@ _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise,)
 _CONTAINERS = (tuple, list, deque, dict, set, frozenset)
 _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
-_HEAP_TYPE = 1 << 9  # made by a class statement
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, paths, counters): much, and no value of a run.
 _LEARNED = tuple([f"tracegrad.runtime.{room}" for room in ("paths.", "stored.", "stats")])
@@ -178,7 +177,7 @@ class Settled:
                     value[place] = new
         if issubclass(kind, dict | set):
             _plain_keys(value, self.key)
-        if issubclass(kind, list | dict) and kind.__flags__ & _HEAP_TYPE:
+        if issubclass(kind, list | dict) and kind.__flags__ & HEAP_TYPE:
             self._attributes(value, depth)
         if issubclass(kind, defaultdict) and (new := self(value.default_factory, depth)) is not value.default_factory:
             value.default_factory = new

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from ...tracer.bytecode.instructions import NULL_ABOVE, pushes_null
 from ...tracer.bytecode.stack_flow import StackFlow
+from ...tracer.convert.source import parts_of
 from ...tracer.ir import forks
 from ..memo import MEMO
 from ..mode import MISS, Mode
@@ -55,7 +55,7 @@ class _Reads(NamedTuple):
 def _reads(code: CodeType) -> _Reads | None:
     """The reads of *code* and of the functions in it; None where it can't be in a home."""
     found = _Reads({}, {})
-    for part in _parts(code):
+    for part in parts_of(code):
         if part is not code and part.co_name not in _STAYS:
             return None  # a function that may be returned, and read names later
         if not _SEES_NAMES.isdisjoint(part.co_names):
@@ -79,13 +79,6 @@ def _is_called(flow: StackFlow, index: int) -> bool:
     """Whether what the instruction at *index* loads is called, and nothing else."""
     taker, depth = flow.taken(index, NULL_ABOVE if pushes_null(flow.code[index]) else 0)
     return flow.opname(taker) == "CALL" and depth == (flow.code[taker].arg or 0) + NULL_ABOVE
-
-
-def _parts(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield from _parts(part)
 
 
 def _same(a: Any, b: Any) -> bool:

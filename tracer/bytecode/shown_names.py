@@ -23,6 +23,7 @@ from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from ..convert.source import parts_of
 from ..ir.interrupts import kept
 from ..ir.site import FOR_THE_USER
 from .concretize import Called, instructions_of
@@ -300,7 +301,7 @@ dict.__setitem__(RECORDED_BUILTINS, "__import__", _import)  # which C reads
 @lru_cache(maxsize=4096)
 def nested(code: CodeType) -> tuple[CodeType, ...]:
     """*code* and those of the functions in it."""
-    return (code, *[found for const in code.co_consts if isinstance(const, CodeType) for found in nested(const)])
+    return tuple(parts_of(code))
 
 
 def shown(fn: FunctionType, found: Callable[[Any, bool], Any]) -> FunctionType:

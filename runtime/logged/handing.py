@@ -16,10 +16,11 @@ import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.refusals import Refusal
+from ...tracer.ir.site import user_frame
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects
 from ...tracer.loops.python_ints import is_python_int
-from ...tracer.record.made_arrays import MadeArray, fresh, refuse_write
+from ...tracer.record.made_arrays import MadeArray, all_made, refuse_write
 from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
@@ -39,7 +40,7 @@ _INERT = frozenset((
 
 _COMPARED = frozenset(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"))
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
-
+_MAY_BE_MADE = (np.ndarray, list, tuple)
 
 #: modules of ours that look into no object that is not registered; transforms take those apart that they differentiate
 _BY_POSITION = frozenset(("jacobian", "jacfwd", "jacrev", "hessian", "derivative", "elementwise_grad"))  # transforms
@@ -290,7 +291,8 @@ class Handing(HandedFunctions):
         finally:
             self._copies = before
             self._callee, self._within_args = around, within
-        result = fresh(result)
+        if type(result) in _MAY_BE_MADE:  # here: it has to be alone, which references to it tell
+            result = all_made(result, user_frame())
         return self.made(result) if watched and type(result) not in PLAIN else result
 
     def array_changed(self, array: np.ndarray) -> None:

@@ -158,12 +158,7 @@ class Calls(KeptResults):
         return self.handing(f, args, kwargs, True)
 
     def _call_partial(self, f: functools.partial[Any], args: Any, kwargs: Any) -> Any:
-        node = self.reads.node_of(f)
-        parts = f.func, f.args, f.keywords
-        if node is not None:
-            names = ("func", "args", "keywords")
-            parts = tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
-        func, first, keywords = parts
+        func, first, keywords = self.parts_of_partial(f)
         return self.call(func, *self.iterable(first), *args, **{**self.parts_of(keywords), **kwargs})
 
     def _call_function(self, f: types.FunctionType, args: Any, kwargs: Any) -> Any:
@@ -375,43 +370,50 @@ class Calls(KeptResults):
             made.__dict__.update(kwargs)
             return made
         if reads.library(cls):
-            if is_named_tuple(cls) and found_in(cls, "__init__")[0] is object:
-                return cls(*args, **kwargs)
-            ours = own_answer(cls)
-            if ours is not None:
-                return self.call_own(ours, cls, args, kwargs)
-            check_pure(cls, reads.trust, reads.depends)
-            return self._natively(cls, args, kwargs, takes_callbacks(cls))
+            return self._call_class_of_library(cls, args, kwargs)
         by_value = isinstance(cls, enum.EnumType) and len(args) == 1 and not kwargs and is_leaf(args[0])
         if by_value and (args[0] in cls._value2member_map_ or self._has_bits(cls, args[0])):
             return self.member(cls, cls(args[0]))  # others are made by what the class says
         if type(cls).__call__ is not type.__call__:
             raise self.refuse(f"the class {cls.__qualname__}, whose metaclass makes its objects")
         reads.pin(cls)
+        made = self._by_new(cls, args, kwargs)
+        kind = type(made)
+        start, init = found_in(kind, "__init__")
+        if cls not in kind.__mro__ or start is object or start is None:
+            return made
+        reads.pin(kind)
+        if type(init) is types.FunctionType:
+            reads.read_class(start, "__init__", init)
+            self.call(init, made, *args, **kwargs)
+        elif issubclass(kind, BaseException):
+            init(made, *args, **kwargs)
+        else:
+            raise self.refuse(f"`__init__` of the class {kind.__qualname__}")
+        return made
+
+    def _call_class_of_library(self, cls: Any, args: Any, kwargs: Any) -> Any:
+        if is_named_tuple(cls) and found_in(cls, "__init__")[0] is object:
+            return cls(*args, **kwargs)
+        ours = own_answer(cls)
+        if ours is not None:
+            return self.call_own(ours, cls, args, kwargs)
+        check_pure(cls, self.reads.trust, self.reads.depends)
+        return self._natively(cls, args, kwargs, takes_callbacks(cls))
+
+    def _by_new(self, cls: Any, args: Any, kwargs: Any) -> Any:
+        """The object that ``__new__`` makes."""
         base: Any
         base, new = found_in(cls, "__new__")
-        start, init = found_in(cls, "__init__")
         if base is object:
-            made = self.made(object.__new__(cls) if start is not object else cls(*args, **kwargs))
-        elif type(new) is staticmethod and type(new.__func__) is types.FunctionType and not reads.library(base):
-            reads.read_class(base, "__new__", new)
-            made = self.call(new.__func__, cls, *args, **kwargs)
-            if type(made) is not cls:
-                return made
-        elif issubclass(cls, BaseException):
-            made = self.made(cls.__new__(cls, *args, **kwargs))
-        else:
-            raise self.refuse(f"the class {cls.__qualname__}, a subclass of a class in C")
-        if start is object or start is None:
-            return made
-        if type(init) is not types.FunctionType:
-            if issubclass(cls, BaseException):
-                init(made, *args, **kwargs)
-                return made
-            raise self.refuse(f"`__init__` of the class {cls.__qualname__}")
-        reads.read_class(start, "__init__", init)
-        self.call(init, made, *args, **kwargs)
-        return made
+            has_init = found_in(cls, "__init__")[0] is not object
+            return self.made(object.__new__(cls) if has_init else cls(*args, **kwargs))
+        if type(new) is staticmethod and type(new.__func__) is types.FunctionType and not self.reads.library(base):
+            self.reads.read_class(base, "__new__", new)
+            return self.call(new.__func__, cls, *args, **kwargs)
+        if issubclass(cls, BaseException):
+            return self.made(cls.__new__(cls, *args, **kwargs))
+        raise self.refuse(f"the class {cls.__qualname__}, a subclass of a class in C")
 
     def _has_bits(self, cls: Any, value: Any) -> bool:
         """Whether the flags in *value* are found as Python finds them, which depends on these names of the class."""

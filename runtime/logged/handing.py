@@ -170,12 +170,16 @@ class Handing(HandedFunctions):
     def _partial(self, value: functools.partial[Any], callbacks: bool, depth: int) -> Any:
         if not callbacks:
             raise self.refuse("a partial that is handed to a library")
-        parts, node = (value.func, value.args, value.keywords), self.reads.node_of(value)
-        if node is not None:
-            names = "func", "args", "keywords"
-            parts = tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
-        function, args, keywords = [self.handed(part, True, depth + 1) for part in parts]
+        function, args, keywords = [self.handed(part, True, depth + 1) for part in self.parts_of_partial(value)]
         return functools.partial(function, *args, **keywords)
+
+    def parts_of_partial(self, partial: functools.partial[Any]) -> tuple[Any, ...]:
+        """(its function, its arguments, its keywords), as the run has them."""
+        parts, node = (partial.func, partial.args, partial.keywords), self.reads.node_of(partial)
+        if node is None:
+            return parts
+        names = "func", "args", "keywords"
+        return tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
 
     def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The items of an iterator, for code that is not seen: nothing that is read there."""

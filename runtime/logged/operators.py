@@ -104,37 +104,40 @@ class FrameOperators(Transparent):
     def _operate(self, plain: Callable[[Any, Any], Any], name: str, reflected: str, a: Any, b: Any) -> Any:
         run = self.run
         a, b = run.as_number(a, name, reflected), run.as_number(b, name, reflected)
+        if self._users(type(a)) or self._users(type(b)):
+            return self._by_methods(name, reflected, a, b)
+        a, b = self._as_array(a, b), self._as_array(b, a)
+        if type(a) in _HOLD_ONLY and type(b) in _HOLD_ONLY and name in _MAKES_NEW:
+            return run.made(plain(run.shallow(a), run.shallow(b)))
+        return run.handing(plain, (a, b), {}, False)
+
+    def _by_methods(self, name: str, reflected: str, a: Any, b: Any) -> Any:
+        """An operator of an object of the user's and another one, by their methods, in Python's order."""
         mine, theirs = type(a), type(b)
-        own, others = self._users(mine), self._users(theirs)
-        if not own and not others:
-            a, b = self._as_array(a, b), self._as_array(b, a)
-            if mine in _HOLD_ONLY and theirs in _HOLD_ONLY and name in _MAKES_NEW:
-                return run.made(plain(run.shallow(a), run.shallow(b)))
-            return run.handing(plain, (a, b), {}, False)
-        first = [(a, mine, own, name, b), (b, theirs, others, reflected, a)]
-        if mine is not theirs and others and mine in theirs.__mro__ and found_in(theirs, reflected)[0] is not None:
-            first.reverse()
-        for obj, kind, users, method, other in first:
-            if not users:
-                if kind is TracedArray or kind is np.ndarray or issubclass(kind, np.generic):
-                    raise run.refuse(f"an operator on an array and an object of the class {theirs.__qualname__}")
-                continue  # a number of Python's, which knows nothing of the user's classes
-            base, _ = found_in(kind, method)
-            if base is object and method == "__ne__" and found_in(kind, "__eq__")[0] is not object:
-                equal = run.special(obj, "__eq__", other)
-                if equal is not NotImplemented:
-                    return not self.test(equal)
-                continue
-            if base is None or base is object:
-                continue
-            found = run.special(obj, method, other)
+        tried, arithmetic = [(a, name, b), (b, reflected, a)], reflected.startswith("__r")
+        if mine is theirs:
+            del tried[1 if arithmetic else 2 :]
+        elif mine in theirs.__mro__ and (not arithmetic or found_in(theirs, reflected) != found_in(mine, reflected)):
+            tried.reverse()
+        for obj, method, other in tried:
+            if type(obj) in (TracedArray, np.ndarray) or isinstance(obj, np.generic):
+                raise self.run.refuse(f"an operator on an array and an object of the class {theirs.__qualname__}")
+            found = self._by_method(obj, method, other)
             if found is not NotImplemented:
                 return found
-            if mine is theirs and method != reflected and name != reflected:
-                break
         if name in ("__eq__", "__ne__"):
             return self.is_(a, b) is (name == "__eq__")
-        raise run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
+        raise self.run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
+
+    def _by_method(self, obj: Any, method: str, other: Any) -> Any:
+        """``obj.method(other)``; NotImplemented where its class has none, or is one of Python's numbers, which know
+        nothing of the user's classes."""
+        kind = type(obj)
+        base = found_in(kind, method)[0] if self._users(kind) else None
+        if base is object and method == "__ne__" and found_in(kind, "__eq__")[0] is not object:
+            equal = self.run.special(obj, "__eq__", other)
+            return NotImplemented if equal is NotImplemented else not self.test(equal)
+        return NotImplemented if base is None or base is object else self.run.special(obj, method, other)
 
     def _as_array(self, value: Any, other: Any) -> Any:
         """A list of traced values beside a plain array as the array that NumPy makes of it."""

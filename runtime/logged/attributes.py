@@ -12,6 +12,7 @@ import functools
 import sys
 import types
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from ...tracer.bytecode.records import dict_of
@@ -27,7 +28,7 @@ from ..state.pins import MISSING, can_change
 from ..state.values import is_leaf
 from .files import STREAMS, WRITERS
 from .kinds import EAGER
-from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper, not_closed
+from .reads import CONTAINERS, NotClosedError, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
 from .written_arrays import ArraySink, fact_of
 
@@ -332,14 +333,9 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
     if name == "sample" and is_data(kind):
         raise not_closed(f"`.{name}` of a {kind.__qualname__}", Refusal.CALLS_RANDOM)
     if node is None:
-        if kind is types.FunctionType and name not in _OF_FUNCTIONS and name not in obj.__dict__:
-            raise not_closed(f"`.{name}` of a function")
-        of_numpy = kind.__module__.partition(".")[0] in ("numpy", "scipy")
-        if of_numpy and name not in (dict_of(obj) or ()) and id(obj) not in run.twins:
-            reads.lacks_own(obj, name)
-        if kind in (types.FrameType, types.TracebackType, types.CodeType):
-            raise not_closed(f"`.{name}` of a {kind.__name__}")
-        return getattr(obj, name)
+        return _of_made(run, obj, kind, name)
+    if (way := _OF_CALLABLES.get(kind)) is not None:
+        return way(run, node, obj, name)
     if kind is defaultdict and name == "default_factory":
         return reads.read(node, "attr", name, obj.default_factory, f"{node.label}.{name}")
     if node.kind == "tuple" and name in getattr(kind, "_fields", ()):
@@ -354,21 +350,51 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         return getattr(obj, name)
     if node.kind == "jitted" and name in ("py_func", "__wrapped__"):
         return reads.read(node, "const", "__wrapped__", obj.__wrapped__, f"{node.label}.{name}")
-    if kind is types.MethodType and name in ("__self__", "__func__"):
-        return reads.read(node, "attr", name, getattr(obj, name), node.label)
-    if kind is types.FunctionType and name in _OF_FUNCTIONS and name in type(obj).__dict__:
-        return reads.read(node, "attr", name, getattr(obj, name), f"{node.label}.{name}")
-    if kind is types.FunctionType and node.kind == "function" and not node.extra:
-        if (written := run.written(obj, name)) is not MISSING:
-            return written
-        if name not in obj.__dict__ and not hasattr(kind, name):
-            reads.read(node, "noattr", name, None, f"{node.label}.{name}")
-            return getattr(obj, name)  # raises
-    if kind is functools.partial and name not in obj.__dict__ and not hasattr(kind, name):
-        reads.read(node, "noattr", name, None, f"{node.label}.{name}")
-        return getattr(obj, name)  # raises
-    if kind in (types.FunctionType, functools.partial) and name in obj.__dict__:
-        return reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
-    if kind is types.MethodType and not hasattr(kind, name):
-        return load(run, reads.read(node, "attr", "__func__", obj.__func__, node.label), name)
-    raise not_closed(f"`.{name}` of `{node.label}`")
+    raise _unknown(node, name)
+
+
+def _unknown(node: Any, name: str) -> NotClosedError:
+    return not_closed(f"`.{name}` of `{node.label}`")
+
+
+def _of_made(run: Any, obj: Any, kind: type, name: str) -> Any:
+    """Of such an instance that the run has made, or that never changes."""
+    if kind is types.FunctionType and name not in _OF_FUNCTIONS and name not in obj.__dict__:
+        raise not_closed(f"`.{name}` of a function")
+    of_numpy = kind.__module__.partition(".")[0] in ("numpy", "scipy")
+    if of_numpy and name not in (dict_of(obj) or ()) and id(obj) not in run.twins:
+        run.reads.lacks_own(obj, name)
+    if kind in (types.FrameType, types.TracebackType, types.CodeType):
+        raise not_closed(f"`.{name}` of a {kind.__name__}")
+    return getattr(obj, name)
+
+
+def _of_function(run: Any, node: Any, fn: types.FunctionType, name: str) -> Any:
+    if name in _OF_FUNCTIONS:
+        return run.reads.read(node, "attr", name, getattr(fn, name), f"{node.label}.{name}")
+    if not node.extra and (written := run.written(fn, name)) is not MISSING:
+        return written
+    return _of_names(run, node, fn, name)
+
+
+def _of_names(run: Any, node: Any, obj: Any, name: str) -> Any:
+    """Of a function or partial, by the names that it has itself."""
+    if name in obj.__dict__:
+        return run.reads.read(node, "attr", name, obj.__dict__[name], f"{node.label}.{name}")
+    if node.extra or hasattr(type(obj), name):
+        raise _unknown(node, name)
+    run.reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+    return getattr(obj, name)  # raises
+
+
+def _of_method(run: Any, node: Any, method: types.MethodType, name: str) -> Any:
+    if name in ("__self__", "__func__"):
+        return run.reads.read(node, "attr", name, getattr(method, name), node.label)
+    if hasattr(types.MethodType, name):
+        raise _unknown(node, name)
+    return load(run, run.reads.read(node, "attr", "__func__", method.__func__, node.label), name)
+
+
+_OF_CALLABLES: dict[type, Callable[..., Any]] = {
+    types.FunctionType: _of_function, types.MethodType: _of_method, functools.partial: _of_names,
+}  # fmt: skip

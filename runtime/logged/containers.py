@@ -8,7 +8,7 @@ import types
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,11 @@ _MANY = 4096
 _MOST_KEYS = 64  # of which a traced number is asked whether it is one of them
 NO_KEY = object()  # which no container has
 _TRACED_KEYS = frozenset((TracedInt, TracedArray))
+# methods that look a key up, that compare what they get with some of what there is, or all, and that iterate over it
+_BY_KEY = frozenset("add discard remove get pop setdefault".split())
+_COMPARES_ALL = frozenset(("sort", "index", "count", "remove"))
+_COMPARES = _COMPARES_ALL | {"__contains__", "__eq__", "get", "pop", "setdefault"}
+_ITERATES = frozenset(("extend", "update", "union", "difference", "intersection"))
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
 #: methods that statements and operators call, and what does the same: (it, the number of its arguments)
 _BY_STATEMENT: dict[str, tuple[Any, int]] = {
@@ -50,6 +55,11 @@ _BY_STATEMENT: dict[str, tuple[Any, int]] = {
 def has_plain_keys(kind: type) -> bool:
     """Whether members of an enumeration are equal to themselves alone."""
     return kind.__eq__ is object.__eq__ and kind.__hash__ is enum.Enum.__hash__
+
+
+def _has_fields(kind: type, name: str) -> bool:
+    """Whether objects of *kind* are named tuples, whose special method *name* is that of tuples."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, name)[0] is tuple
 
 
 class _Begun(NamedTuple):
@@ -69,68 +79,86 @@ class Containers(OwnClasses):
         if type(index) not in PLAIN or type(index) is slice:
             index = self.index(kind, index)
         if kind in PLAIN:
-            if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
-                return item_of(self.recorder, obj, index)
-            if self.loops and kind in HOLDERS:
-                index = without_slices(self.recorder, index, obj.shape)
-            if kind is np.ndarray and is_traced(index):
-                return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self._of_plain(obj, index)
-            return obj[index]
+            return self._item_of_plain(obj, kind, index)
         if kind in CONTAINERS:
-            node = self.reads.node_of(obj)
-            if type(index) in _TRACED_KEYS and issubclass(kind, dict) and kind is not defaultdict:
-                index = self.known_key(obj, index)
-                if index is NO_KEY and kind is not Counter:
-                    raise self.refuse("a traced number that is no key")
-            if node is None:
-                if self.loops:
-                    found = item_of(self.recorder, obj, index)
-                    return self.made(found) if type(index) is slice else found
-                return obj[index]
-            written = self.writes.get(id(obj)) if self.writes else None
-            if type(index) not in PLAIN:
-                self.is_this(index)
-            if isinstance(written, WrittenKeys) and written.whole is None:
-                if index in written.values:
-                    return written.values[index]
-                if index in obj:
-                    self.touched.add(id(obj))
-                    return self.part(node, "key", index, obj[index])
-            tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else []
-            if type(index) is int and -len(tail) <= index < 0:
-                return item_of(self.recorder, tail, index)
-            if self.only_grows(obj) and (found := self._near_an_end(obj, node, tail, index)) is not NO_KEY:
-                return found
-            if kind in (defaultdict, Counter) and not self.has_key(obj, index):
-                return self._missing(obj, node, kind, index)
-            if (now := self.now(obj)) is not obj:
-                return item_of(self.recorder, now, index)
-            if kind is not list or not (type(index) is int and 0 <= index < len(obj)):  # no element that is appended
-                self.looked_at(obj)
-            found = obj[index]
-            if issubclass(kind, dict):
-                return self.part(node, "key", index, found)
-            if type(index) is slice:
-                return kind([self.part(node, "item", k, obj[k]) for k in range(*index.indices(len(obj)))])
-            place = operator.index(index)
-            return self.part(node, "item", place + len(obj) if place < 0 else place, found)
+            return self._item_of_container(obj, kind, index)
         if isinstance(obj, type):
-            if isinstance(obj, enum.EnumType) and type(index) is str:
-                return self.member(obj, obj[index])
-            if not self.reads.trust.cls(obj):
-                raise self.refuse(f"an item of the class {obj.__qualname__}")
-            return cast(Any, obj)[index]  # `list[int]`
+            return self._item_of_class(obj, index)
         if self.reads.library(kind):
             self.check_text(obj)
             node = self.reads.node_of(obj)
             if node is not None and not (node.kind == "known" or node.fixed):
                 raise self.refuse(f"an item of an object of the class {kind.__qualname__}")
             return fresh(obj[index])  # of np.r_
-        if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__getitem__")[0] is tuple:
+        if _has_fields(kind, "__getitem__"):
             if type(index) is slice and self.reads.node_of(obj) is not None:
                 raise self.refuse("a slice of a named tuple")
             return self.field(obj, index)
         return self.special(obj, "__getitem__", index)
+
+    def _item_of_plain(self, obj: Any, kind: type, index: Any) -> Any:
+        if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
+            return item_of(self.recorder, obj, index)
+        if self.loops and kind in HOLDERS:
+            index = without_slices(self.recorder, index, obj.shape)
+        if kind is np.ndarray and is_traced(index):
+            return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self._of_plain(obj, index)
+        return obj[index]
+
+    def _item_of_class(self, cls: Any, index: Any) -> Any:
+        if isinstance(cls, enum.EnumType) and type(index) is str:
+            return self.member(cls, cls[index])
+        if not self.reads.trust.cls(cls):
+            raise self.refuse(f"an item of the class {cls.__qualname__}")
+        return cls[index]  # `list[int]`
+
+    def _item_of_container(self, obj: Any, kind: type, index: Any) -> Any:
+        node, by_key = self.reads.node_of(obj), issubclass(kind, dict)
+        if by_key and type(index) in _TRACED_KEYS and kind is not defaultdict:
+            index = self.known_key(obj, index)
+            if index is NO_KEY and kind is not Counter:
+                raise self.refuse("a traced number that is no key")
+        if node is not None:
+            if type(index) not in PLAIN:
+                self.is_this(index)
+            return (self._item_of_dict if by_key else self._item_of_list)(obj, node, kind, index)
+        if self.loops:
+            found = item_of(self.recorder, obj, index)
+            return self.made(found) if type(index) is slice else found
+        return obj[index]
+
+    def _item_of_dict(self, obj: Any, node: Any, kind: type, index: Any) -> Any:
+        """An item of a dict outside."""
+        written = self.writes.get(id(obj)) if self.writes else None
+        if isinstance(written, WrittenKeys) and written.whole is None:
+            if index in written.values:
+                return written.values[index]
+            if index in obj:
+                self.touched.add(id(obj))
+                return self.part(node, "key", index, obj[index])
+        if kind in (defaultdict, Counter) and not self.has_key(obj, index):
+            return self._missing(obj, node, kind, index)
+        if (now := self.now(obj)) is not obj:
+            return item_of(self.recorder, now, index)
+        return self.part(node, "key", index, obj[index])
+
+    def _item_of_list(self, obj: Any, node: Any, kind: type, index: Any) -> Any:
+        """An item of a list, tuple or deque outside."""
+        written = self.writes.get(id(obj)) if self.writes else None
+        tail = written.tail if isinstance(written, WrittenItems) and written.whole is None else []
+        if type(index) is int and -len(tail) <= index < 0:
+            return item_of(self.recorder, tail, index)
+        if self.only_grows(obj) and (found := self._near_an_end(obj, node, tail, index)) is not NO_KEY:
+            return found
+        if (now := self.now(obj)) is not obj:
+            return item_of(self.recorder, now, index)
+        if kind is not list or not (type(index) is int and 0 <= index < len(obj)):  # no element that is appended
+            self.looked_at(obj)
+        found = obj[index]
+        if type(index) is slice:
+            return kind([self.part(node, "item", k, obj[k]) for k in range(*index.indices(len(obj)))])
+        place = operator.index(index)
+        return self.part(node, "item", place + len(obj) if place < 0 else place, found)
 
     def _near_an_end(self, obj: list[Any], node: Any, tail: list[Any], index: Any) -> Any:
         """An item of a list outside, or some of the last ones, by a number of Python's; *tail*: those that the run has
@@ -301,7 +329,7 @@ class Containers(OwnClasses):
                 raise self.refuse(f"iteration over an object of the class {kind.__qualname__}")
             self.changes(obj)  # an iterator, perhaps
             return obj
-        if issubclass(kind, tuple) and hasattr(kind, "_fields") and found_in(kind, "__iter__")[0] is tuple:
+        if _has_fields(kind, "__iter__"):
             return [self.field(obj, k) for k in range(tuple.__len__(obj))]
         if is_of_items(found_in(kind, "__iter__")[1]) and (items := items_of(self, obj)) is not None:
             self.reads.names("__iter__")
@@ -376,36 +404,13 @@ class Containers(OwnClasses):
     # ---- methods
 
     def method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
-        node = self.reads.node_of(obj)
+        """``obj.name(*args, **kwargs)``."""
         same = _BY_STATEMENT.get(name)
         if same is not None and not kwargs and len(args) == same[1] and hasattr(kind, name):
             return self.call(same[0], obj, *args)
+        node = self.reads.node_of(obj)
         if node is None:
-            if self.loops or self.recorder.arms:
-                if kind is list and name == "append" and len(args) == 1 and not kwargs:
-                    return self.append_to(obj, *args)
-                self.looked_at(obj)
-                if name not in PURE_METHODS.get(kind, ()):
-                    self.changes(obj)
-            if kind is set or issubclass(kind, dict):
-                for x in args if name in ("add", "discard", "remove", "get", "pop", "setdefault") else ():
-                    self.check_key(x)
-            if kind is set and name == "pop":
-                self.in_order(obj)
-            callbacks = name == "sort"
-            if name in ("sort", "index", "count", "remove", "__contains__", "__eq__", "get", "pop", "setdefault"):
-                others = args[1:] if kind not in (list, deque) else ()  # which are only given back
-                args = [*[self.handed(x, callbacks) for x in args[: len(args) - len(others)]], *others]
-                kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
-                if name in ("sort", "index", "count", "remove"):
-                    self.handed(obj, False)
-            elif name in ("extend", "update", "union", "difference", "intersection"):
-                args = [self.iterable(x) for x in args]
-            result = getattr(obj, name)(*args, **kwargs)
-            if kind is set and name == "update":
-                for x in obj:
-                    self.check_key(x)
-            return self.made(result) if name in _MAKES_NEW else result
+            return self._method_of_own(obj, kind, name, args, kwargs)
         if name not in PURE_METHODS.get(kind, PURE_METHODS.get(kind.__base__ or kind, frozenset())):
             return self._change(obj, kind, name, args, kwargs)
         if (now := self.current(obj)) is not obj:
@@ -418,11 +423,43 @@ class Containers(OwnClasses):
         if name == "keys":
             return self.keys_of(obj).keys()
         if name in ("items", "values"):
-            shown = self.contents(obj, node)
-            return shown.items() if name == "items" else shown.values()
+            return getattr(self.contents(obj, node), name)()
         if name == "copy":
             return self.shallow(obj)
         return getattr(self.handed(obj, False), name)(*[self.handed(x, False) for x in args], **kwargs)
+
+    def _method_of_own(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
+        """A method of a container that the run has made."""
+        if self.loops or self.recorder.arms:
+            if kind is list and name == "append" and len(args) == 1 and not kwargs:
+                return self.append_to(obj, *args)
+            self.looked_at(obj)
+            if name not in PURE_METHODS.get(kind, ()):
+                self.changes(obj)
+        if name in _BY_KEY and (kind is set or issubclass(kind, dict)):
+            for x in args:
+                self.check_key(x)
+        if kind is set and name == "pop":
+            self.in_order(obj)
+        if name in _COMPARES:
+            args, kwargs = self._compared(obj, kind, name, args, kwargs)
+        elif name in _ITERATES:
+            args = [self.iterable(x) for x in args]
+        result = getattr(obj, name)(*args, **kwargs)
+        if kind is set and name == "update":
+            for x in obj:
+                self.check_key(x)
+        return self.made(result) if name in _MAKES_NEW else result
+
+    def _compared(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments of a method that compares them with what is in *obj*, as code in C may have them."""
+        callbacks = name == "sort"
+        others = args[1:] if kind not in (list, deque) else ()  # which are only given back
+        args = [*[self.handed(x, callbacks) for x in args[: len(args) - len(others)]], *others]
+        kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
+        if name in _COMPARES_ALL:
+            self.handed(obj, False)
+        return args, kwargs
 
     def _change(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
         """A method that changes a container outside."""

@@ -35,6 +35,8 @@ from .texts import format_of, marked
 from .writes import DELETED
 from .written_arrays import ArraySink, becomes_sink, write_into
 
+_ARRAYS = (TracedArray, MadeArray, np.ndarray)
+
 
 class LoggedFrame(FrameChoices):
     """The object that the copy of one function goes through."""
@@ -269,55 +271,59 @@ class LoggedFrame(FrameChoices):
         return self.run.made(x)
 
     def set_item(self, value: Any, obj: Any, index: Any) -> None:
-        kind = type(obj)
+        run, kind = self.run, type(obj)
         if kind is ArraySink:
-            write_into(self.run, obj, self.run.index(np.ndarray, index), value)
+            write_into(run, obj, run.index(np.ndarray, index), value)
             return
         if kind is TracedArray and obj._storage.owner is not None:
-            becomes_sink(self.run, obj)
-        known = kind in (TracedArray, MadeArray, np.ndarray) or kind in EAGER
-        if known or (kind not in CONTAINERS and self.run.reads.library(kind)):
-            value = self.run.handed(value, False)
+            becomes_sink(run, obj)
+        by_library = kind not in CONTAINERS and (kind in _ARRAYS or kind in EAGER or run.reads.library(kind))
+        if by_library:
+            value = run.handed(value, False)
         if type(index) not in PLAIN or type(index) is slice:
-            index = self.run.index(kind, index)
+            index = run.index(kind, index)
         if type(index) is slice and kind is list:
-            value = list(self.run.iterable(value))  # as the run has it
-        if kind is MadeArray and not (is_traced(value) or is_traced(index)):
-            self.run.array_changed(obj)
-        if kind is TracedArray or kind is MadeArray:
-            set_item(self.run.recorder, value, obj, index)
-            return
+            value = list(run.iterable(value))  # as the run has it
         if kind in EAGER:
-            obj[without_slices(self.run.recorder, index, obj.shape) if self.run.loops else index] = value
-            return
-        outside = self.run.reads.node_of(obj) is not None
-        if outside and kind in KEYED:
-            self.run.set_key(obj, index, value)
-            return
-        if outside and kind in (list, deque):
-            self.run.whole_list(obj)[index] = value
-            return
-        if outside and kind not in BUILT and not self.run.reads.library(kind):
-            self.run.special(obj, "__setitem__", index, value)
-            return
-        if outside or (kind is np.ndarray and not obj.flags.writeable):
-            raise self.run.refuse("an assignment of an item of an object from outside")
-        if kind is np.ndarray and (is_traced(value) or is_traced(index)):
-            raise self.run.refuse("an assignment of a traced value in a plain array")
-        if kind in CONTAINERS or kind is np.ndarray or self.run.reads.library(kind):
-            if kind is np.ndarray:
-                self.run.array_changed(obj)
-                obj[index] = value
-            elif self.run.recorder.arms:
-                set_in_arm(self.run, value, obj, index)
-            elif kind in (list, dict) and type(index) in (int, str):
-                self.run.wrote(obj, index)
-                obj[index] = value
+            obj[without_slices(run.recorder, index, obj.shape) if run.loops else index] = value
+        elif kind in _ARRAYS:
+            self._set_in_array(value, obj, kind, index)
+        elif run.reads.node_of(obj) is not None:
+            self._set_outside(value, obj, kind, index)
+        elif not (kind in CONTAINERS or by_library):
+            run.special(obj, "__setitem__", index, value)
+        elif run.recorder.arms:
+            set_in_arm(run, value, obj, index)
+        else:
+            if kind in (list, dict) and type(index) in (int, str):
+                run.wrote(obj, index)
             else:
-                self.run.changes(obj)
-                obj[index] = value
-            return
-        self.run.special(obj, "__setitem__", index, value)
+                run.changes(obj)
+            obj[index] = value
+
+    def _set_in_array(self, value: Any, array: Any, kind: type, index: Any) -> None:
+        traced = kind is TracedArray or is_traced(value) or is_traced(index)
+        if kind is np.ndarray:
+            if self.run.reads.node_of(array) is not None or not array.flags.writeable:
+                raise self.run.refuse("an assignment of an item of an object from outside")
+            if traced:
+                raise self.run.refuse("an assignment of a traced value in a plain array")
+        if not traced:
+            self.run.array_changed(array)
+        if kind is np.ndarray:
+            array[index] = value
+        else:
+            set_item(self.run.recorder, value, array, index)
+
+    def _set_outside(self, value: Any, obj: Any, kind: type, index: Any) -> None:
+        if kind in KEYED:
+            self.run.set_key(obj, index, value)
+        elif kind in (list, deque):
+            self.run.whole_list(obj)[index] = value
+        elif kind in BUILT or self.run.reads.library(kind):
+            raise self.run.refuse("an assignment of an item of an object from outside")
+        else:
+            self.run.special(obj, "__setitem__", index, value)
 
     def del_item(self, obj: Any, index: Any) -> None:
         if type(index) not in PLAIN or type(index) is slice:

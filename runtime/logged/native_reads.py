@@ -35,23 +35,31 @@ def pin_reads(
         if node.native or writes is None:
             continue
         parts = {edge.arg: edge.child for edge in node.edges if edge.how in ("attr", "key", "item")}
-        if node.kind == "list":
-            if len(parts) < len(node.obj) or writes or not all(map(_is_fixed, parts.values())):
-                continue
+        if node.kind != "list":
+            store, wanted = _pin_names(node, parts, writes, absent)
+            walker.stores.append((node.obj if wanted else None, store, wanted))
+            loose[id(store)] = node.loose
+        elif len(parts) >= len(node.obj) and not writes and all(map(_is_fixed, parts.values())):
             walker.lists.append(node.obj)
         else:
-            store: Any = dict_of(node.obj) if node.kind == "pinned" else node.obj
-            node.loose = {key for key in store if key not in parts or key in writes or not _is_fixed(parts[key])}
-            node.loose |= parts.keys() - store.keys()
-            known = {key: _known(parts[key]) for key in store.keys() - node.loose}
-            pinned = node.kind == "pinned"
-            wanted = ReadNames(frozenset(absent.get(id(node), ())), known) if pinned else None
-            walker.stores.append((node.obj if pinned else None, store, wanted))
-            loose[id(store)] = node.loose
+            continue
         node.native = True
         fixed = [child for key, child in parts.items() if key not in node.loose and isinstance(child, StateNode)]
         stack += [child for child in fixed if child.kind in _BY_PART]
     return loose
+
+
+def _pin_names(
+    node: StateNode, parts: Mapping[Any, Leaf | StateNode], writes: Collection[Any],
+    absent: Mapping[int, Collection[str]],
+) -> tuple[dict[Any, Any], ReadNames | None]:  # fmt: skip
+    """(the dict of the names or items of *node*, what an object's names are to be); its loose ones are noted."""
+    pinned = node.kind == "pinned"
+    store: Any = dict_of(node.obj) if pinned else node.obj
+    node.loose = {key for key in store if key not in parts or key in writes or not _is_fixed(parts[key])}
+    node.loose |= parts.keys() - store.keys()
+    known = {key: _known(parts[key]) for key in store.keys() - node.loose}
+    return store, ReadNames(frozenset(absent.get(id(node), ())), known) if pinned else None
 
 
 def _is_fixed(child: Leaf | StateNode) -> bool:

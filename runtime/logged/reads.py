@@ -75,6 +75,14 @@ _BY_IDENTITY = (
     types.ClassMethodDescriptorType, type(np.sum), np.ufunc, object, types.GenericAlias, types.UnionType,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
+_OF_DESCRIPTORS = ("const", "const", "fget", "fset", "__func__", "func")
+#: classes of objects that are no more than some parts -> (the kind of their nodes, how the parts are read, their names)
+_PARTS: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("method", "attr", "__func__", "__self__"),
+    functools.partial: ("partial", "const", "func", "args", "keywords"),
+    CACHE: ("cached", "const", "__wrapped__"),
+    **dict.fromkeys((property, staticmethod, classmethod, functools.cached_property), _OF_DESCRIPTORS),
+}
 _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 _NEVER_CHANGE = frozenset((ShapeDtypeStruct, optree.PyTreeSpec, HostCode))  # classes of libraries
 # kinds of nodes whose parts have names
@@ -427,74 +435,67 @@ class ReadLog:
         if issubclass(kind, TENSORS.kinds):
             not_closed(f"`{label}`, a tensor")
             raise MetTensorsError(label, value)
-        node = self._walker.node
         if kind is types.FunctionType:
             return self._function(value, label)
+        if kind in CONTAINERS:
+            return self._container(value, label)
+        if kind in _PARTS:
+            return self._of_parts(value, label, *_PARTS[kind])
         if issubclass(kind, types.ModuleType):
-            if kind is not types.ModuleType and not self.trust.cls(kind):
-                raise not_closed(f"`{label}`, a module of a class of its own")
-            return node("library" if self.trust.module(value) else "module", value, label, label, extra=set())
+            return self._module(value, label)
         if isinstance(value, type):
             return self._class(value, label)
-        if kind in CONTAINERS:
-            if issubclass(kind, dict):
-                self._keys(value, label)
-                return node("dict", value, label, label, extra=tuple(value))
-            made = node(CONTAINERS[kind], value, label, label)
-            if kind is set or kind is frozenset:
-                for index, item in enumerate(list(value)):
-                    child, shown = self.visit(item, f"an element of {label}")  # no number of the run
-                    self._add(made, Edge("element", index, child), _place(made, "element", index), shown)
-            return made
-        if kind is types.MethodType:
-            made = node("method", value, label, label)
-            self.read(made, "attr", "__func__", value.__func__, label)
-            self.read(made, "attr", "__self__", value.__self__, label)
-            return made
-        if kind is CACHE:
-            made = node("cached", value, label, label)
-            self.read(made, "const", "__wrapped__", value.__wrapped__, label)
-            return made
         if kind in WRITERS:
             self._in_this_process(label)
-            return node("sink", value, label, label)
+            return self._walker.node("sink", value, label, label)
         if kind in _GETTERS and is_leaf(value.__reduce__()[1]):
             return Leaf(value, False)
         if "cython_function" in kind.__name__ and value.__module__ is not None:
             return Leaf(value, False)
         if is_wrapper(value):
-            made = node("compiled", value, label, label)
-            self.read(made, "const", "__wrapped__", value.__wrapped__, label)
-            return made
-        if kind is functools.partial:
-            made = node("partial", value, label, label)
-            for part in ("func", "args", "keywords"):
-                self.read(made, "const", part, getattr(value, part), f"{label} {part}")
-            return made
+            return self._of_parts(value, label, "compiled", "const", "__wrapped__")
         if kind in _BY_IDENTITY and self._is_plain_c(value):
             return Leaf(value, False)
-        if type(value.__self__ if kind is types.BuiltinFunctionType else value) in OBJECTS:  # which never change
+        owner = value.__self__ if kind is types.BuiltinFunctionType else value
+        if type(owner) in OBJECTS:  # which never change
             self._in_this_process(label)
             self.shows(value, stand_in(value))
             return Leaf(value, False)
-        if kind is types.BuiltinFunctionType and type(value.__self__) in (*CONTAINERS, *WRITERS):
-            made = node("adder", value, label, label)
-            self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
-            return made
-        if kind is types.BuiltinFunctionType and type(value.__self__) is np.ndarray:
-            made = node("adder", value, label, label)
-            owner = self.read(made, "attr", "__self__", value.__self__, f"the owner of {label}")
-            self.shows(value, getattr(owner, value.__name__))
-            return made
-        if kind in (property, staticmethod, classmethod, functools.cached_property):
-            made = node("const", value, label, label)
-            for part in ("fget", "fset", "__func__", "func"):
-                if getattr(value, part, None) is not None:
-                    self.read(made, "const", part, getattr(value, part), label)
+        if owner is not value and type(owner) in (*CONTAINERS, *WRITERS, np.ndarray):
+            made = self._walker.node("adder", value, label, label)
+            shown = self.read(made, "attr", "__self__", owner, f"the owner of {label}")
+            if type(owner) is np.ndarray:
+                self.shows(value, getattr(shown, value.__name__))
             return made
         return self._instance(value, kind, label)
 
-    def _keys(self, value: dict[Any, Any], label: str) -> None:
+    def _of_parts(self, value: Any, label: str, form: str, how: str, *names: str) -> StateNode:
+        """The node of an object that is no more than its parts of these *names*, of which it has some."""
+        made = self._walker.node(form, value, label, label)
+        for name in names:
+            part = getattr(value, name, None)
+            if part is not None:
+                self.read(made, how, name, part, f"{label} {name}" if form == "partial" else label)
+        return made
+
+    def _module(self, value: types.ModuleType, label: str) -> StateNode:
+        if type(value) is not types.ModuleType and not self.trust.cls(type(value)):
+            raise not_closed(f"`{label}`, a module of a class of its own")
+        kind = "library" if self.trust.module(value) else "module"
+        return self._walker.node(kind, value, label, label, extra=set())
+
+    def _container(self, value: Any, label: str) -> StateNode:
+        if isinstance(value, dict):
+            self._check_keys(value, label)
+            return self._walker.node("dict", value, label, label, extra=tuple(value))
+        made = self._walker.node(CONTAINERS[type(value)], value, label, label)
+        if isinstance(value, set | frozenset):
+            for index, item in enumerate(list(value)):
+                child, shown = self.visit(item, f"an element of {label}")  # no number of the run
+                self._add(made, Edge("element", index, child), _place(made, "element", index), shown)
+        return made
+
+    def _check_keys(self, value: dict[Any, Any], label: str) -> None:
         """An error unless keys are compared by value, or by identity alone."""
         for key in value:
             if is_leaf(key) or isinstance(key, type | types.FunctionType) or type(key) in EAGER:
@@ -726,24 +727,14 @@ class ReadLog:
         untouched = self._untouched.union(untouched) - self._sized
         self.over = True
         for node in walker.nodes:
-            if id(node.obj) in untouched and node.kind == "set":
-                node.edges = []
-            least = self._least.get(id(node.obj), 0)
-            if id(node.obj) in untouched and all(
-                edge.how == LENGTH or (edge.how == "item" and least) for edge in node.edges
-            ):
-                node.kind, node.extra = ("history", least) if node.edges or least else ("sink", None)
-            for edge in node.edges if node.kind == "list" and least else ():
-                if edge.how == "item" and edge.arg < 0:
-                    edge.arg += len(node.obj)
-        for node in walker.nodes:
-            shadow, absent = self._instances.get(id(node), (set(), set()))
+            self._settle_items(node, id(node.obj) in untouched)
             if node.kind == "instance":
+                shadow, absent = self._instances.get(id(node), (set(), set()))
                 everyone = tuple(dict_of(node.obj) or ()) if id(node) in self._whole else None
                 node.extra = frozenset(shadow), frozenset(absent), everyone
-        for leaf in [edge.child for node in walker.nodes if self._very for edge in node.edges]:
-            if isinstance(leaf, Leaf) and id(leaf.value) in self._very:
-                leaf.by_value = False
+            for edge in node.edges if self._very else ():
+                if isinstance(edge.child, Leaf) and id(edge.child.value) in self._very:
+                    edge.child.by_value = False
         lacking = {key: shadow | absent for key, (shadow, absent) in self._instances.items()}
         loose = {**pin_reads(walker, lacking, written), **self._loose_in_classes(written)}
         graph = StateGraph(
@@ -756,6 +747,18 @@ class ReadLog:
             walker.lists, walker.abstract, functions, loose,
         )  # fmt: skip
         return graph
+
+    def _settle_items(self, node: StateNode, untouched: bool) -> None:
+        """Have a container that the run has left *untouched* be compared for no more than counts of it, and items near
+        the end of a list be found from its start."""
+        least = self._least.get(id(node.obj), 0)
+        if untouched and node.kind == "set":
+            node.edges = []
+        if untouched and all(edge.how == LENGTH or (edge.how == "item" and least) for edge in node.edges):
+            node.kind, node.extra = ("history", least) if node.edges or least else ("sink", None)
+        for edge in node.edges if node.kind == "list" and least else ():
+            if edge.how == "item" and edge.arg < 0:
+                edge.arg += len(node.obj)
 
     def _loose_in_classes(self, written: Mapping[int, Collection[Any] | None]) -> dict[int, Collection[Any]]:
         """The names of classes that the run writes, and has not read but as inputs, by the id of the class: they are

@@ -107,28 +107,38 @@ class Match:
         if b in self.body.spot_of and self._same_spot(*self.body.spot_of[b], p):
             return ()
         if isinstance(b, Lit):
-            same = isinstance(p, Lit) and p.aval.dtype == b.aval.dtype and p.value.tobytes() == b.value.tobytes()
-            return () if same else None
+            return () if _is_same(b, p) else None
         node = self.inside.get(b)
         if node is not None and node.prim is RESHAPE:
-            made = self.outside(p) if isinstance(p, Var) else None
-            if made is None or made.prim is not RESHAPE:
-                return None
-            source, other = _unshaped(b, self.inside.get), _unshaped(p, self.outside)
-            row = self.rows.get(source) if isinstance(source, Var) else None
-            return [(node.inputs[0], made.inputs[0])] if row is None else self._row(row, other)
+            return self._reshaped(node, b, p)
         if b in self.rows:
             return self._row(self.rows[b], _unshaped(p, self.outside))
         if node is None:
             return () if b is p else None
+        return self._made(node, b, p)
+
+    def _reshaped(self, node: Node, b: Atom, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
+        """The same of *b*, which *node* reshapes."""
+        made = self._maker(p)
+        if made is None or made.prim is not RESHAPE:
+            return None
+        source, other = _unshaped(b, self.inside.get), _unshaped(p, self.outside)
+        row = self.rows.get(source) if isinstance(source, Var) else None
+        return [(node.inputs[0], made.inputs[0])] if row is None else self._row(row, other)
+
+    def _made(self, node: Node, b: Atom, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
+        """The same of *b*, which *node* makes."""
         if node.prim is LOOP_OVER and node.params.get("counted") and (before := self._before(node, b)) is not None:
             return [(before, p)]
-        made = self.outside(p) if isinstance(p, Var) else None
+        made = self._maker(p)
         if made is None or made.prim is not node.prim or len(made.inputs) != len(node.inputs):
             return None
         if node.outs.index(b) != made.outs.index(p) or not same_params(node.params, made.params):  # type: ignore[arg-type]
             return None
         return list(zip(node.inputs, made.inputs, strict=True))
+
+    def _maker(self, p: Atom) -> Node | None:
+        return self.outside(p) if isinstance(p, Var) else None
 
     def _same_spot(self, x: Atom, positions: Mapping[int, Any], p: Atom) -> bool:
         """Whether *p* was read of *x*, at *positions* one iteration before the first."""
@@ -164,22 +174,23 @@ class Match:
             p = cast(p, carry.aval.dtype)
         if not p.aval.like(carry.aval):
             return None
-        known = self.bound.setdefault(carry, p)
-        same = known is p or (
-            isinstance(p, Lit) and isinstance(known, Lit) and p.value.tobytes() == known.value.tobytes()
-        )
-        return () if same else None
+        return () if _is_same(self.bound.setdefault(carry, p), p) else None
 
     def _row(self, row: Row, p: Atom) -> Sequence[tuple[Atom, Atom]] | None:
         x, slope, offset = row
-        made = self.outside(p) if isinstance(p, Var) else None
-        if (
-            made is None
-            or made.prim is not GATHER
-            or _plain(made.inputs[0], self.outside) is not _plain(x, self.outside)
-        ):
+        made = self._maker(p)
+        if made is None or made.prim is not GATHER:
+            return None
+        if _plain(made.inputs[0], self.outside) is not _plain(x, self.outside):
             return None
         return () if self.formed(made.inputs[1]) == Affine(offset - slope) else None
+
+
+def _is_same(x: Atom, y: Atom) -> bool:
+    """Whether these are one variable, or equal literals."""
+    if not (isinstance(x, Lit) and isinstance(y, Lit)):
+        return x is y
+    return x.aval.dtype == y.aval.dtype and x.value.tobytes() == y.value.tobytes()
 
 
 def _plain(x: Atom, maker: Makers) -> Atom:

@@ -202,30 +202,19 @@ class Iteration:
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
-        ends = wanted.ends
         values: dict[Any, list[Any]] = {}
-        reasons = [self._end(key, place.name, place.get(), ends, values) for key, place in self.places.items()]
-        reasons += [self._end(name, name, found.get(name, UNSET), ends, values) for name in self.loop.carried]
-        reasons.append(self._written(found))
-        if (tape := tape_of(self.recorder)) is not None:
-            reasons.append(tape.objection(self))
-        if self.length is not None and not self.length.slopes and self.length.offset < FEW_TRIPS:
-            reasons.insert(0, Refusal.LOOP_ANSWERS(site=self.marked.site))
-        reasons.insert(0, self.marked.reason)
-        reason = next((r for r in reasons if r is not None), None) or self._shared(values)
+        reason = self._objection(found, wanted, values)
         if reason is not None:
             return reason
-        if self.moves and (wanted.stops or set(self.moves) != set(self.moves.values()) or self.length.slopes):  # type: ignore[union-attr]
-            return Refusal.LOOP_SHARED(site=self.marked.site)
         for key, (_, symbol) in self.buffers.items():
-            _put_ends(ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
+            _put_ends(wanted.ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
         parts = Cut(self.marked, wanted)
         if self.length is not None and wanted.go_on is None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
-        made: dict[Any, Callable[[LoopResults], Any]] = {}
         after = After(self, values, parts, wanted)
         if after.count is None and after.identities.are_passed_on():
             return Refusal.LOOP_SHARED(site=self.marked.site)
+        made: dict[Any, Callable[[LoopResults], Any]] = {}
         for name in dict.fromkeys([*self.places, *self.loop.carried, *self.loop.assigned]):
             value = found.get(name, UNSET) if isinstance(name, str) else self.places[name].get()
             result = after.value(name, value)
@@ -236,12 +225,38 @@ class Iteration:
         if lists.reason is not None:
             return lists.reason
         results = cut(self.marked, wanted)
-        if isinstance(results, Reason):
-            return results
+        return results if isinstance(results, Reason) else self._put(results, made, lists, after)
+
+    def _objection(self, found: dict[str, Any], wanted: Wanted, values: dict[Any, list[Any]]) -> Reason | None:
+        """Why no loop can be made of the iteration, which all that is seen of it has taught; else its ends are in
+        *wanted* and *values*."""
+        reasons, length = [self.marked.reason], self.length
+        if length is not None and not length.slopes and length.offset < FEW_TRIPS:
+            reasons.append(Refusal.LOOP_ANSWERS(site=self.marked.site))
+        ends = [(key, place.name, place.get()) for key, place in self.places.items()]
+        ends += [(name, name, found.get(name, UNSET)) for name in self.loop.carried]
+        reasons += [self._end(*end, wanted.ends, values) for end in ends]
+        reasons.append(self._written(found))
+        if (tape := tape_of(self.recorder)) is not None:
+            reasons.append(tape.objection(self))
+        reason = next((r for r in reasons if r is not None), None) or self._shared(values)
+        if reason is None and self.moves and (wanted.stops or length.slopes or not self._is_cycle()):  # type: ignore[union-attr]
+            return Refusal.LOOP_SHARED(site=self.marked.site)
+        return reason
+
+    def _is_cycle(self) -> bool:
+        """Whether the arrays that change their places only change them among each other."""
+        return set(self.moves) == set(self.moves.values())
+
+    def _put(
+        self, results: LoopResults, made: dict[Any, Callable[[LoopResults], Any]], lists: Lists, after: After
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """Put the *results* of the loop in the places of what it changes; the values of the names that it assigns."""
+        outer_loops = self.recorder.open_loops
         for key, (_, symbol) in self.buffers.items():
             storage = self.buffers[self.buffer_after(key)][0]
-            if self.recorder.open_loops:
-                self.recorder.open_loops[-1].writes(storage)
+            if outer_loops:
+                outer_loops[-1].writes(storage)
             storage.atom = final_of(results, symbol)
             storage.version += 1
         self._release()
@@ -249,14 +264,13 @@ class Iteration:
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
-            if tape is not None:
+            if (tape := tape_of(self.recorder)) is not None:
                 tape.ended(self)
-        for outer in self.recorder.open_loops:
+        for outer in outer_loops:
             outer.made.update({id(x): x for x in after.made.values() if id(x) not in self.ended.numbers})
         for key, place in self.places.items():
-            for outer in self.recorder.open_loops:
-                if isinstance(place, WrittenPlace):
-                    outer.wrote(place.owner, place.key)
+            for outer in outer_loops if isinstance(place, WrittenPlace) else ():
+                outer.wrote(place.owner, place.key)
             if not isinstance(place, Element):
                 place.set(every[key])
         return tuple([every[name] for name in self.loop.assigned])

@@ -91,6 +91,8 @@ class Logged:
     """The knowledge of one function's runs of converted code."""
 
     without = frozenset((TENSOR,))  # kinds of leaves that no log takes
+    #: how runs end that may be made again
+    ends: tuple[type[BaseException], ...] = (Retry, NotClosedError, Exception)
     #: what any other run would come to, too, or only plain Python can answer; as if there had been no call
     final: tuple[type[Exception], ...] = (OutOfMemoryError, MutationError, OnlyPythonError)
 
@@ -236,12 +238,31 @@ class Logged:
     def _record(
         self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None
     ) -> LoggedRecording:
-        return _record(self, call, mode, learned, others, look)
+        before = {} if others is None else self.numbers
+        return _CallRun(self, call, mode, learned, before, look).recorded(others or ())
 
     def begin(self, run: LoggedRun, integers: Integers) -> None:
         """Let *run* have the elements of arrays that are *integers*."""
         if ITEMS not in self.contents:
             run.recorder.int_of = integers.element
+
+    def result(
+        self, run: Any, given: Given, integers: Integers, labels: dict[Any, str], settled: Callable[[Any], Any]
+    ) -> Any:
+        """What the function returns in the *run*, in the form that *settled* gives it.  *labels*: of the inputs."""
+        try:
+            with warnings_refused(run.refuse):
+                out = run.call(self.fn, *given.args, **given.kwargs)
+            return settled(out)
+        except self.ends as error:
+            again = self.again(run.recorder, error)
+            if again is None:
+                if isinstance(error, Exception):
+                    integers.raised()
+                raise
+            if self.choices.wanted:
+                self.choices.learn(run.recorder.guards, run.codes())
+            raise by_labels(again, labels) from (None if again is error else error)
 
     def learn(self, reads: ReadLog, before: dict[str, Any]) -> None:
         """Keep what a run has read of numbers; *before*: those that it knew of."""
@@ -267,108 +288,130 @@ def _told(error: Exception) -> str:
     return f"{name} ({str(error).splitlines()[0]})" if isinstance(error, TracegradError) else name
 
 
-def _record(
-    logged: Logged, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None
-) -> LoggedRecording:
-    clock = time.perf_counter()
-    hook_loaded()
-    fn = logged.fn
-    recorder = _recorder(logged, learned)
-    backend = None if call.device is None else require_cuda("a call on the device")
-    recorder.backend = backend or recorder.backend
-    integers = Integers(recorder)
-    names = leaf_names(fn, call)
-    wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
-    recorder.differentiates = bool(wrt)
-    integers.names = names
-    leaves, inputs = _leaves(integers, call, names)
-    as_recorded = look is not None and look.as_recorded
-    if look is not None and look.abstract:
-        recorder.without_values({inputs[k]: names[k] for k in look.abstract})
-    labels: dict[Any, str] = {}
-    stand_ins: dict[int, Any] = {}
-    variables: dict[int, Any] = {}  # id of a node -> its input
+class OutsideInputs:
+    """The inputs from outside of one run: by id of the node the stand-in that was *made* and its variable, by variable
+    the label."""
 
-    def stands_for(node: StateNode) -> Any:
-        stand_in = stand_ins[id(node)] = stand_in_of(node, integers, recorder.add_input)
+    def __init__(self, integers: Integers) -> None:
+        self._integers = integers
+        self.made: dict[int, Any] = {}
+        self.variables: dict[int, Any] = {}
+        self.labels: dict[Any, str] = {}
+
+    def of(self, node: StateNode) -> Any:
+        """The stand-in for the object of *node* from now on."""
+        made = self.made[id(node)] = stand_in_of(node, self._integers, self.add_input)
+        var = self.variables[id(node)] = self._integers.recorder.inputs[-1]
+        self.labels[var] = node.label
+        return made
+
+    def add_input(self, value: Any, name: str, weak: bool) -> Var:
+        return self._integers.recorder.add_input(value, name, weak=weak)
+
+
+class _CallRun:
+    """One run of *call*.  ``inputs``: the variables of the leaves that are data, by number; ``wrt``: the numbers of
+    those that the result is differentiated by."""
+
+    def __init__(
+        self, logged: Logged, call: Call, mode: Mode, learned: Learned, before: dict[str, Any], look: Look | None
+    ) -> None:  # fmt: skip
+        self.began = time.perf_counter()
+        hook_loaded()
+        self.logged, self.call, self.mode, self.learned, self.before = logged, call, mode, learned, before
+        self.names = leaf_names(logged.fn, call)
+        self.wrt = differentiated(call, mode, self.names) if mode.kind != VALUE else []
+        self.recorder = recorder = _recorder(logged, learned)
+        recorder.differentiates = bool(self.wrt)
+        backend = None if call.device is None else require_cuda("a call on the device")
+        recorder.backend = backend or recorder.backend
+        self.integers = Integers(recorder)
+        self.integers.names = self.names
+        leaves, self.inputs = _leaves(self.integers, call, self.names)
+        self.named, self.as_recorded = look is None, look is not None and look.as_recorded
+        if look is not None and look.abstract:
+            recorder.without_values({self.inputs[k]: self.names[k] for k in look.abstract})
+        self.outside = OutsideInputs(self.integers)
+        self.reads = ReadLog(Trust(), self._stand_in, logged.contents, logged.varying, before)
+        logged.inputs = self.reads.varying
+        if backend is not None:  # arrays outside are used where they lie
+            self.reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
+        recorder.from_outside = self.reads.met
+        self.run = LoggedRun(self.reads, recorder)
+        objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
+        self.reads.begin(logged.fn, call.objects, tuple([self.names[k] for k in objects]))
+        for k in objects:
+            leaves[k] = self.reads.shown_for(leaves[k])
+        self.run.over_symbols = not self.as_recorded
+        logged.begin(self.run, self.integers)
+        self.given = Given(self.reads, call, leaves, positional_names(logged.fn))
+
+    def _stand_in(self, node: StateNode) -> Any:
+        made = self.outside.of(node)
         if node.kind == "array":
-            recorder.captured[id(node.obj)] = stand_in
-        labels[recorder.inputs[-1]] = node.label
-        variables[id(node)] = recorder.inputs[-1]
-        return stand_in
+            self.recorder.captured[id(node.obj)] = made
+        return made
 
-    before = {} if others is None else logged.numbers
-    reads = ReadLog(Trust(), stands_for, logged.contents, logged.varying, before)
-    logged.inputs = reads.varying
-    if backend is not None:  # arrays outside are used where they lie
-        reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
-    recorder.from_outside = reads.met
-    run = LoggedRun(reads, recorder)
-    objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
-    reads.begin(fn, call.objects, tuple([names[k] for k in objects]))
-    for k in objects:
-        leaves[k] = reads.shown_for(leaves[k])
-    run.over_symbols = not as_recorded
-    logged.begin(run, integers)
-    given = Given(reads, call, leaves, positional_names(fn))
-    at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
-    with at_work, fewer_collections(), recording(recorder):
-        try:
-            with warnings_refused(run.refuse):
-                out = run.call(fn, *given.args, **given.kwargs)
-            out = all_unmarked(recorder, out)
-            out = decided(out, bool(wrt)) if recorder.undecided or recorder.defers else out
-            recorder.settle_premise()
-        except (Retry, NotClosedError, Exception) as error:
-            again = logged.again(recorder, error)
-            if again is None:
-                if isinstance(error, Exception):
-                    integers.raised()
-                raise
-            if logged.choices.wanted:
-                logged.choices.learn(recorder.guards, run.codes())
-            raise by_labels(again, labels) from (None if again is error else error)
-        recorder.notes += logged.choices.notes()
-        out = unlabelled(out) if wrt else out
-        if any(map(runs_python, recorder.nodes)):
-            rehearse(fn, out, mode, recorder, [inputs[k] for k in wrt])
-        check(run, recorder, out, labels, name_of(fn) if mode.kind == VALUE else "")
-        given.check_twins(out)
-        integers.refuse()
-        run.check_ways()
-        untouched = run.untouched()
-        joined, order = _joined(reads, call, others or ())
-        graph = reads.graph(untouched, run.places())
-        made, state = digest(graph, order)
-        snapshot = Snapshot(made, state, graph)
-        captured = _in_order(snapshot, recorder, len(inputs), stand_ins, variables)
+    def recorded(self, others: Sequence[KnownReads]) -> LoggedRecording:
+        """The run is made; what becomes of it.  *others*: as of ``Logged.record``."""
+        recorder, run, name = self.recorder, self.run, name_of(self.logged.fn)
+        at_work = Working(f"recording {name}", lambda: len(recorder.items))
+        with at_work, fewer_collections(), recording(recorder):
+            out = self.logged.result(run, self.given, self.integers, self.outside.labels, self._settled)
+            recorder.notes += self.logged.choices.notes()
+            out = unlabelled(out) if self.wrt else out
+            if any(map(runs_python, recorder.nodes)):
+                rehearse(self.logged.fn, out, self.mode, recorder, [self.inputs[k] for k in self.wrt])
+            check(run, recorder, out, self.outside.labels, name if self.mode.kind == VALUE else "")
+            self.given.check_twins(out)
+            self.integers.refuse()
+            run.check_ways()
+            untouched = run.untouched()
+            joined, order = _joined(self.reads, self.call, others)
+            graph = self.reads.graph(untouched, run.places())
+            made, state = digest(graph, order)
+            snapshot = Snapshot(made, state, graph)
+            found = self._recording(out, snapshot)
+        run.end()
+        if recorder.reasons:
+            raise NotClosedError(recorder.reasons[0])
+        self.logged.learn(self.reads, self.before)
+        run.texts.print_bodies()
+        found.log = snapshot
+        found.transient = next((Refusal.REPLAY_CHANGES(name=found.label) for found in changed(run, graph)), None)
+        return LoggedRecording(found, snapshot, KnownReads(self.reads, graph, made, state), joined)
+
+    def _settled(self, out: Any) -> Any:
+        recorder = self.recorder
+        out = all_unmarked(recorder, out)
+        out = decided(out, bool(self.wrt)) if recorder.undecided or recorder.defers else out
+        recorder.settle_premise()
+        return out
+
+    def _recording(self, out: Any, snapshot: Snapshot) -> Recording:
+        """The recording of the run, which has returned *out*, with loop nodes in it."""
+        recorder, call, stand_ins = self.recorder, self.call, self.outside.made
+        captured = _in_order(snapshot, recorder, len(self.inputs), stand_ins, self.outside.variables)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-        effects = effects_of(run, graph, call, given, stood, out, named=look is None)
+        effects = effects_of(self.run, snapshot.graph, call, self.given, stood, out, named=self.named)
         out = effects.out
         recorder.float_settings = UNWATCHED
         ran = time.perf_counter()
         answers = answers_of(recorder)
-        if not as_recorded:
+        if not self.as_recorded:
             with Working("loops", len(recorder.items)):
                 roll(recorder, [*returned(out), *real_atoms([a.atom for a in effects.arrays])])
-        integers.rolled(recorder)
-        user_run = UserRun(inputs, answers)
+        self.integers.rolled(recorder)
+        user_run = UserRun(self.inputs, answers)
         kept = not call.shares and keep(user_run, recorder, out, effects)
         found = recording_of(
-            user_run, out, effects, recorder, fn, learned, call, mode, wrt, names, captured, guarded=True,
-            simplified=not as_recorded,
+            user_run, out, effects, recorder, self.logged.fn, self.learned, call, self.mode, self.wrt, self.names,
+            captured, guarded=True, simplified=not self.as_recorded,
         )  # fmt: skip
-    run.end()
-    if recorder.reasons:
-        raise NotClosedError(recorder.reasons[0])
-    found.seconds = {"record": ran - clock, **found.seconds}
-    if kept:
-        found.run = user_run
-    logged.learn(reads, before)
-    run.texts.print_bodies()
-    found.log = snapshot
-    found.transient = next((Refusal.REPLAY_CHANGES(name=found.label) for found in changed(run, graph)), None)
-    return LoggedRecording(found, snapshot, KnownReads(reads, graph, made, state), joined)
+        found.seconds = {"record": ran - self.began, **found.seconds}
+        if kept:
+            found.run = user_run
+        return found
 
 
 def rehearse(fn: Callable[..., Any], out: Any, mode: Mode, recorder: Recorder, wrt: Sequence[Var]) -> None:
@@ -379,7 +422,7 @@ def rehearse(fn: Callable[..., Any], out: Any, mode: Mode, recorder: Recorder, w
         vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
 
 
-RUNS.add(_record.__code__)
+RUNS.add(Logged.result.__code__)
 
 
 def _recorder(logged: Logged, learned: Learned) -> Recorder:

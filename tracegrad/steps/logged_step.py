@@ -21,15 +21,13 @@ from ..runtime.logged.changed import changed
 from ..runtime.logged.effects import effects_of
 from ..runtime.logged.joined import KnownReads
 from ..runtime.logged.reads import NotClosedError, not_closed
-from ..runtime.logged.record import Logged, LoggedRecording, by_labels, check
-from ..runtime.logged.warned import warnings_refused
+from ..runtime.logged.record import Logged, LoggedRecording, OutsideInputs, check
 from ..runtime.logged.writes import Varies
 from ..runtime.mode import Mode
 from ..runtime.record.arguments import positional_names
 from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, TENSOR, TRACED, Call
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.learned import Learned
-from ..runtime.record.record import stand_in_of
 from ..runtime.record.recording import Look
 from ..runtime.state.checker import digest
 from ..runtime.state.snapshot import Snapshot
@@ -73,6 +71,7 @@ class LoggedStep(Logged):
 
     without = frozenset((COMPLEX_DATA, CONVERTED, DEVICE, TRACED))
     final = (OutOfMemoryError,)
+    ends = (Retry, Exception)
 
     def __init__(self, fn: Any) -> None:
         super().__init__(fn)
@@ -161,7 +160,12 @@ class LoggedStep(Logged):
         run.capture, capture.log, capture.names = capture, run, ChainMap(arguments, reads.tensors)
         self.begin(run, integers)
         given = Given(reads, call, leaves, positional_names(self.fn))
-        out = self._result(run, given, integers, stand_ins.labels)
+
+        def settled(out: Any) -> Any:
+            derive(capture, out)
+            return out
+
+        out = self.result(run, given, integers, stand_ins.labels, settled)
         check(run, recorder, out, stand_ins.labels)
         integers.refuse()
         run.check_ways()
@@ -186,20 +190,6 @@ class LoggedStep(Logged):
         self.unsettled = {one for one in self.unsettled if one[0] != call.key or one[2]}  # the others have settled
         return LoggedRecording(recording, snapshot, None, None)
 
-    def _result(self, run: StepRun, given: Given, integers: Integers, labels: dict[Any, str]) -> Any:
-        """The result of the function in the run, whose derivative is taken where the result has one."""
-        try:
-            with warnings_refused(run.refuse):
-                out = run.call(self.fn, *given.args, **given.kwargs)
-            derive(run.capture, out)
-        except (Retry, Exception) as error:
-            again = self.again(run.capture.recorder, error)
-            if again is None:
-                integers.raised()
-                raise
-            raise by_labels(again, labels) from (None if again is error else error)
-        return out
-
     def _check_changed(self, call: Call, run: StepRun, graph: StateGraph) -> None:
         """An error where the run has changed what it reads: a lasting one where the next such run may do so, too."""
         for what, may_come_again in _changed(run, graph):
@@ -211,27 +201,23 @@ class LoggedStep(Logged):
                 raise not_closed(f"{what}, which it reads and changes")
 
 
-class _OutsideInputs:
-    """The inputs from outside of one run: by id of the node the stand-in that was *made*, by input the label."""
+class _OutsideInputs(OutsideInputs):
+    """The same of a step, whose inputs the capture has; a tensor is there itself."""
 
     def __init__(self, capture: Capture, integers: Integers) -> None:
-        self._capture, self._integers = capture, integers
-        self.made: dict[int, Any] = {}
-        self.labels: dict[Any, str] = {}
+        super().__init__(integers)
+        self._capture = capture
 
     def of(self, node: StateNode) -> Any:
-        """The stand-in for the object of *node* from now on; a tensor is there itself."""
         if node.kind == HELD:
             self.made[id(node)] = node.obj
             return node.obj
-        made = stand_in_of(node, self._integers, self._add_input)
+        made = super().of(node)
         if isinstance(made, TracedArray):
             self._capture.put(made, CPU)
-        self.labels[self._capture.recorder.inputs[-1]] = node.label
-        self.made[id(node)] = made
         return made
 
-    def _add_input(self, value: Any, name: str, weak: bool) -> Any:
+    def add_input(self, value: Any, name: str, weak: bool) -> Any:
         return self._capture.add_input(STATE_ARRAY, value, name, len(self.made), weak=weak)
 
 

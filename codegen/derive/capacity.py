@@ -123,7 +123,7 @@ def _length(recorder: Recorder, need: Need) -> int:
 
 def _most(recorder: Recorder, steps: Atom) -> int:
     """The most *steps* in this run: of all rows of a batch."""
-    for rows in filter(None, reversed(recorder.row_inputs)):
+    for rows in filter(None, reversed(recorder.stand_ins.rows)):
         size = next(iter(rows.values())).aval.shape[0]
         found = batch(recorder.nodes, rows, size).get(steps) if isinstance(steps, Var) and size else None
         steps = steps if found is None else reduce("max", found, (0,))

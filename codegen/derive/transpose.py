@@ -67,12 +67,12 @@ def linear_part(avals: Sequence[Aval], program: Callable[[Sequence[Var]], Sequen
         builder.append(Node(PRIMITIVES["alias"], (materialise(None, v),), {}, (v,), builder.site()))
     start = len(builder.nodes)
     if isinstance(builder, Recorder):
-        builder.stand_ins.append(_StandIns(builder, given, what))
+        builder.stand_ins.tangents.append(_StandIns(builder, given, what))
         try:
             with builder.differentiating(given):
                 found = program(given)
         finally:
-            builder.stand_ins.pop()
+            builder.stand_ins.tangents.pop()
     else:
         found = program(given)
     return LinearPart(given, builder.nodes[start:], found)

@@ -379,14 +379,14 @@ class LoggedFrame(FrameChoices):
 
     def loop(self, number: int, iterable: Any) -> Any:
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
-        if self.run.recorder.row_inputs:
+        if self.run.recorder.stand_ins.rows:
             return PythonFor(iter(over))
         if not self.run.over_symbols:
             return PythonFor(iter(over))
         return begin(self.run.recorder, over, self.loops[number])
 
     def while_loop(self, number: int) -> Any:
-        if self.run.recorder.row_inputs:  # whose rows may end at different iterations
+        if self.run.recorder.stand_ins.rows:  # whose rows may end at different iterations
             return AskedWhile(self.test)
         if not self.run.over_symbols:
             return super().while_loop(number)

@@ -64,16 +64,16 @@ class KeptResults(Containers):
         if _arrays(answer) is None:
             raise self.refuse(f"`{f.__name__}`, which keeps objects")
         found = Cached(f, args, kwargs, answer, self.reads.ids())
-        if found not in self.recorder.questions:
-            self.recorder.questions.append(found)
+        if found not in self.recorder.answered.questions:
+            self.recorder.answered.questions.append(found)
         return _fixed(answer)
 
     def _computed(self, function: Any, args: Any, kwargs: Any) -> Any:
         """The result of the function in a cache, which must do nothing else: the cache decides in which calls it
         runs."""
-        printed, draws, written = len(self.texts.printed), self.recorder.draws, len(self.writes)
+        printed, draws, written = len(self.texts.printed), self.recorder.drawn.count, len(self.writes)
         result = self.call(function, *args, **kwargs)
-        if len(self.writes) > written or len(self.texts.printed) > printed or self.recorder.draws != draws:
+        if len(self.writes) > written or len(self.texts.printed) > printed or self.recorder.drawn.count != draws:
             raise self.refuse(f"`{function.__name__}`, which keeps its results, and does more than compute")
         return result
 

@@ -42,6 +42,7 @@ from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers
 from ...tracer.record.made_arrays import NOW_PLAIN
 from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.recorder_parts import Taught
 from ...tracer.record.retry import MAX_RUNS, Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
 from ...tracer.reroll.roll import roll
@@ -106,11 +107,9 @@ class Logged:
         self.varying: set[str] = set()  # labels of numbers that are numbers of the run
         self.numbers: dict[str, Any] = {}  # that runs have read, by label
         self.trusts = True  # as ``Options.trusts``
-        self.plain_loops: dict[int, Any] = {}  # as of a ``Recorder``
+        self.taught = Taught()
         self.doubted: dict[int, Any] = {}  # those of the run under way that have ended a run of it
-        self.rows_apart: set[Any] = set()
         self.guesses, self.guessed = True, list[Any]()  # as of a ``Recorder``
-        self.uncounted: set[tuple[int, str]] = set()
         self.found: Any = None  # a container among the arguments that the last run has found outside, too
         self.ended = ""  # how the last run has ended that was dropped, and not refused by name
         self.inputs: set[str] = set()  # labels of the numbers outside that are inputs of the last run
@@ -134,7 +133,7 @@ class Logged:
         found = self._until_closed(call, mode, learned, others, retried, look)
         if found is None:  # without these loops, too
             for key in self.doubted:
-                self.plain_loops.pop(key, None)
+                self.taught.plain_loops.pop(key, None)
         return found
 
     def _until_closed(
@@ -249,7 +248,7 @@ class Logged:
     def result(
         self, run: Any, given: Given, integers: Integers, labels: dict[Any, str], settled: Callable[[Any], Any]
     ) -> Any:
-        """What the function returns in the *run*, in the form that *settled* gives it.  *labels*: of the inputs."""
+        """The result of the function in the *run*, in the form that *settled* gives it.  *labels*: of the inputs."""
         try:
             with warnings_refused(run.refuse):
                 out = run.call(self.fn, *given.args, **given.kwargs)
@@ -274,12 +273,12 @@ class Logged:
         """Keep what a run has learned for the next one; whether there is to be one."""
         if options.captured or options.ints is not None:
             return False
-        known = len(self.contents), len(self.rows_apart), self.trusts
+        known = len(self.contents), len(self.taught.rows_apart), self.trusts
         self.contents |= options.contents
-        self.rows_apart |= options.apart
+        self.taught.rows_apart |= options.apart
         self.trusts &= options.trusts
         kept_elsewhere = options.trusts and not (options.contents or options.apart)
-        return kept_elsewhere or (len(self.contents), len(self.rows_apart), self.trusts) != known
+        return kept_elsewhere or (len(self.contents), len(self.taught.rows_apart), self.trusts) != known
 
 
 def _told(error: Exception) -> str:
@@ -384,7 +383,7 @@ class _CallRun:
     def _settled(self, out: Any) -> Any:
         recorder = self.recorder
         out = all_unmarked(recorder, out)
-        out = decided(out, bool(self.wrt)) if recorder.undecided or recorder.defers else out
+        out = decided(out, bool(self.wrt)) if recorder.chosen.undecided or recorder.chosen.defers else out
         recorder.settle_premise()
         return out
 
@@ -432,8 +431,7 @@ def _recorder(logged: Logged, learned: Learned) -> Recorder:
     recorder.trusts, recorder.repeatable, recorder.may_draw = learned.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None
-    recorder.plain_loops, recorder.uncounted = logged.plain_loops, logged.uncounted
-    recorder.rows_apart = logged.rows_apart
+    recorder.taught = logged.taught
     recorder.guesses, logged.guessed = logged.guesses, recorder.guessed
     return recorder
 
@@ -466,7 +464,7 @@ def _leaves(integers: Integers, call: Call, names: Sequence[str]) -> tuple[list[
         if kind in DATA:
             inputs[k], traced = traced_argument(integers, leaf, kind, names[k], k)
             leaves[k] = traced if k not in call.repeated else leaves[call.repeated[k]]
-    recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
+    recorder.caller.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
     return leaves, inputs
 
 
@@ -483,9 +481,9 @@ def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str], 
     refused = unrecordable.last()
     if refused is not None:
         raise refused
-    if recorder.hashed:
+    if recorder.left.hashed:
         raise run.refuse("a traced number that is a key")
-    if recorder.shown:
+    if recorder.left.as_text:
         raise run.refuse("a text that is made of values")
     if recorder.choices is not None and recorder.choices.learn(recorder.guards, run.codes()):
         raise chosen_anew()
@@ -530,5 +528,5 @@ def _in_order(
     recorder.input_names[:] = [recorder.input_names[k] for k in (*own, *order, *rest)]
     for k, node in enumerate(snapshot.inputs):
         if type(stand_ins[id(node)]) is TracedArray:
-            recorder.given[id(stand_ins[id(node)])] = f"arrays[{k}]"
+            recorder.caller.given[id(stand_ins[id(node)])] = f"arrays[{k}]"
     return [float(x) if type(x) is int else x for x in snapshot.arrays]

@@ -326,8 +326,8 @@ class Writing:
     def one_object(self, obj: Any) -> None:
         """*obj* is about to be changed, or to be told from others: where another one stands for it in a loop the run is
         made again without that."""
-        if id(obj) in self.recorder.made_anew:
-            in_plain_iterations(self.recorder, self.recorder.made_anew[id(obj)][1], _STANDS_IN)
+        if id(obj) in self.recorder.loops.made_anew:
+            in_plain_iterations(self.recorder, self.recorder.loops.made_anew[id(obj)][1], _STANDS_IN)
 
     def wrote(self, owner: Any, key: Any) -> None:
         """A place of *owner* is written."""

@@ -121,10 +121,10 @@ def recording_of(
         run.derived = _derived(recorder, captured, len(run.arguments))
         if run.derived is not None:
             captured += run.derived.results
-        if recorder.stream_state is not None:
-            captured.append(recorder.stream_state)
+        if recorder.drawn.state is not None:
+            captured.append(recorder.drawn.state)
         run.inputs, run.names = recorder.inputs, recorder.input_names
-        run.draws, run.questions = recorder.draws, tuple(recorder.questions)
+        run.draws, run.questions = recorder.drawn.count, tuple(recorder.answered.questions)
     if not numbers and not effects.arrays:
         output.simplify(len(atoms))
     effects.place(atoms, returned)
@@ -161,7 +161,7 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
         if type(value) is TracedInt:
             value = value.array()
         if type(value) is TracedArray or (isinstance(value, np.ndarray) and is_number(value.dtype)):
-            return held.setdefault(id(value), Held(to_atom(value), recorder.given.get(id(value))))
+            return held.setdefault(id(value), Held(to_atom(value), recorder.caller.given.get(id(value))))
         return value
 
     run.leaves, run.arrays = [*map(hold, leaves)], [*map(hold, effects.arrays)]
@@ -169,7 +169,7 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
     run.nodes = fresh(recorder.nodes)
     run.guards, run.consts, run.notes = list(recorder.guards), list(recorder.consts), list(recorder.notes)
     run.capacities = list(recorder.capacities)
-    run.differentiable = recorder.texts_checked
+    run.differentiable = recorder.left.checked
     return True
 
 
@@ -194,7 +194,7 @@ def _restated(run: UserRun, recorder: Recorder) -> tuple[Any, Effects]:
         if id(leaf) not in stand_ins:
             stand_ins[id(leaf)] = made = TracedArray(leaf.atom, recorder)
             if leaf.given is not None:
-                recorder.given[id(made)] = leaf.given
+                recorder.caller.given[id(made)] = leaf.given
         return stand_ins[id(leaf)]
 
     out = tree_unflatten(run.structure, map(restate, run.leaves))
@@ -229,7 +229,7 @@ def outputs_of(
     stand for.  *returned* gets the places of traced arrays among the results, by id.  *live*: Python runs in each call.
     *conjugate*: complex gradients are still to be conjugated."""
     source = Source("o")
-    given, data = (recorder.given, data_made if live else data_of) if call.device is None else (None, data_of)
+    given, data = (recorder.caller.given, data_made if live else data_of) if call.device is None else (None, data_of)
     if mode.kind == VALUE:
         atoms: list[Atom] = []
         text, statics = packed(out, source, atoms, returned, data, given)
@@ -277,10 +277,12 @@ def answers_of(recorder: Recorder, start: int = 0) -> list[tuple[str, bytes]]:
 
 def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> DerivedInputs | None:
     """The derived inputs, which come after those that are *captured*."""
-    if not recorder.derived:
+    if not recorder.answered.derived:
         return None
-    if recorder.stream is not None:  # the last
-        at = recorder.inputs.index(recorder.stream)
+    if recorder.drawn.stream is not None:  # the last
+        at = recorder.inputs.index(recorder.drawn.stream)
         recorder.inputs.append(recorder.inputs.pop(at))
         recorder.input_names.append(recorder.input_names.pop(at))
-    return DerivedInputs(list(recorder.derived.values()), recorder.inputs[arguments:][: len(captured)], captured)
+    return DerivedInputs(
+        list(recorder.answered.derived.values()), recorder.inputs[arguments:][: len(captured)], captured
+    )

@@ -71,7 +71,7 @@ def run_within(
     given = call.arguments_over(leaves, positional_names(fn), wrt)
     found = InnerRun(recorder, call, wrt, variables, start, first_guard)
     if stacked is not None:
-        recorder.row_inputs.append(rows_by_lane(variables, stacked))
+        recorder.stand_ins.rows.append(rows_by_lane(variables, stacked))
     part = InnerFunction(recorder)
     with recorder.differentiating(found.lanes):
         try:

@@ -127,7 +127,7 @@ def _begun(
         recorder.backend = require_cuda("a call on the device")
     recorder.float_settings = quiet_settings()
     recorder.rolls = not in_pieces
-    recorder.trusts, recorder.rows_apart = learned.trusts, learned.rows_apart
+    recorder.trusts, recorder.taught.rows_apart = learned.trusts, learned.rows_apart
     code = recorder.code = ReachedCode(fn, learned.trust, call.objects)
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
@@ -141,7 +141,7 @@ def _begun(
     if look is not None and look.abstract:
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
     data = [k for k in inputs if type(leaves[k]) is TracedArray]
-    recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
+    recorder.caller.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
     return _Beginning(recorder, integers, code, inputs, leaves, names, wrt)
 
 
@@ -184,7 +184,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
     given = call.arguments_over(begun.leaves, positional_names(fn), wrt)
     plain = Settled(lambda value: _number(value, recorder), given.originals)
     plain.run, plain.own_code = recorder.outermost(), True
-    recorder.originals = given.originals
+    recorder.caller.originals = given.originals
     holders, left, out, ended = Holders(recorder, given), True, None, False
     kept: Any = None
     live = LiveRun(learned.trust, given.originals)  # whose copies live until all is settled
@@ -203,7 +203,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
         out = _classified(out, recorder, bool(wrt))
         held = any(array() is not None for array in recorder.made)
         left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])
-        if recorder.hashed:
+        if recorder.left.hashed:
             out = PlainKeys(plain)(out)
         if left:
             others = held_elsewhere([out], not wrt)
@@ -241,7 +241,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
 
 def _classified(out: Any, recorder: Recorder, differentiated: bool) -> Any:
     """The result, in which each number has a class, and no table has labels where it is *differentiated*."""
-    out = decided(out, differentiated) if recorder.undecided or recorder.defers else out
+    out = decided(out, differentiated) if recorder.chosen.undecided or recorder.chosen.defers else out
     return unlabelled(out) if differentiated else out
 
 
@@ -323,8 +323,9 @@ def needed(recorder: Recorder, choices: Choices | None, raised: BaseException | 
             recorder.refuse_choice(written, Refusal.CHOICE_WRITTEN())
         if recorder.needed is None and recorder.arms:  # one has raised
             recorder.arms[0].give_up(Refusal.CHOICE_RAISES())
-    if choices and recorder.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised):
-        choices.refused.update(dict.fromkeys(recorder.undecided, Refusal.CHOICE_CLASS()))  # it takes numbers alone
+    if choices and recorder.chosen.undecided and isinstance(raised, Exception) and not is_raised_by_python(raised):
+        undecided = recorder.chosen.undecided  # it takes numbers alone
+        choices.refused.update(dict.fromkeys(undecided, Refusal.CHOICE_CLASS()))
         with suppress(Retry):
             recorder.again(chosen_anew())
     return recorder.needed

@@ -21,7 +21,7 @@ from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
-from ...tracer.record.recorder import Answered
+from ...tracer.record.recorder_parts import Answered
 from ..mode import VALUE, Mode
 from ..state.snapshot import Snapshot
 from .arguments import shows_memory

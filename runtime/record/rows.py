@@ -52,7 +52,7 @@ def all_rows(
         found |= batch(recorder.nodes[before:], found, size)
         recorder.withdraw(asked)
         for guard in batch_guards(weak, found):
-            with recorder.asking():
+            with recorder.stand_ins.asking():
                 held = recorder.value(guard.atom)
             if not held:
                 error = UnsupportedError.here(_DIFFERS.format(what), guard.site)

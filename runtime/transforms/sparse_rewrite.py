@@ -108,7 +108,7 @@ class Fixed:
             asked = {var: self._recorder.value(var) for var in inputs}
         for var, value in asked.items():
             if value.size:
-                self._recorder.questions.append(SamePositions(hashlib.sha256(value.tobytes()).digest()))
+                self._recorder.answered.questions.append(SamePositions(hashlib.sha256(value.tobytes()).digest()))
                 same = F.eq(var, self._recorder.const(np.ascontiguousarray(value)))
                 self._recorder.guard(reduce("all", same, tuple(range(value.ndim))) if value.ndim else same, "bool")
 

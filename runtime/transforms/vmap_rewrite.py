@@ -71,9 +71,9 @@ def _vmap(rule: Vmap, fn: Function, recorder: Recorder, args: tuple[Any, ...], k
         raise ShapeError.here("vmap has nothing to map over: in_axes is None for all arguments; give axis_size=n")
     recorder.settle_premise()
     code = _code_of(fn)
-    if code in recorder.outermost().rows_apart:
+    if code in recorder.outermost().taught.rows_apart:
         return _row_by_row(rule, fn, recorder, call, wrt, stacked, size)
-    group, around = len(recorder.row_inputs), recorder.batches
+    group, around = len(recorder.stand_ins.rows), recorder.stand_ins.batches
 
     def apart(guard: Guard, error: UnsupportedError) -> None:
         sizes = [size, *[n for _, n in around]]
@@ -83,13 +83,13 @@ def _vmap(rule: Vmap, fn: Function, recorder: Recorder, args: tuple[Any, ...], k
             note = "a loop ends elsewhere in other rows of a batch: the run is made again row by row"
             recorder.again(Retry(Options(note, apart=frozenset([code, *[c for c, _ in around]])), error))
 
-    recorder.batches = [*around, (code, size)]
+    recorder.stand_ins.batches = [*around, (code, size)]
     try:
         run = run_within(fn, call, wrt, recorder, stacked=stacked)
     finally:
-        recorder.batches = around
+        recorder.stand_ins.batches = around
     leaves, structure = flatten_result(run.out)
-    found = all_rows(recorder, run.nodes, run.first_guard, recorder.row_inputs[group], size, apart=apart)
+    found = all_rows(recorder, run.nodes, run.first_guard, recorder.stand_ins.rows[group], size, apart=apart)
     out_axes = list(_spread(rule.out_axes.tree, structure, "out_axes", "the result"))
     outs = [_out(fn, x, axis, found, size, k) for k, (x, axis) in enumerate(zip(leaves, out_axes, strict=True))]
     return tree_unflatten(structure, outs)

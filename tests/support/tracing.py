@@ -75,7 +75,7 @@ class Traced:
 def recorder_after(before: Recorder) -> Recorder:
     """A recorder of a run that goes by what runs of *before* have learned of their loops."""
     made = Recorder()
-    made.plain_loops, made.uncounted = before.plain_loops, before.uncounted
+    made.taught = before.taught
     return made
 
 

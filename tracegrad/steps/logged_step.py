@@ -124,8 +124,7 @@ class LoggedStep(Logged):
 
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
         recorder = recorder_of_tensors()
-        recorder.plain_loops, recorder.uncounted = self.plain_loops, self.uncounted
-        recorder.trusts, recorder.rows_apart = self.trusts, self.rows_apart
+        recorder.trusts, recorder.taught = self.trusts, self.taught
         place = device("cuda", current_device()) if there else CPU
         if there:
             recorder.backend = require_cuda("a step on the device")

@@ -119,7 +119,7 @@ class LoopTape(LoopRows):
             found._node, found._requires = self._start(value, array, taped), True
         taped.symbols[id(found)] = found, value
         loop = taped.marked.statement
-        self.capture.recorder.made_anew.update(
+        self.capture.recorder.loops.made_anew.update(
             {id(x): (x, loop) for x in (found, value)}
         )  # whose identity is not asked
         return found

@@ -59,7 +59,7 @@ def finished(
         kernel.graph, canonicalise(kernel.graph), len(places.inputs), captured, output, [],
         list(recorder.input_names), results.changes, tuple(kernel.program.capacities), tuple(kernel.program.notes),
         effects=results.effects, answers=[(g.kind, g.answer) for g in recorder.guards],
-        questions=tuple(recorder.questions), places=places.inputs, writes=results.writes, looked=places.looked,
+        questions=tuple(recorder.answered.questions), places=places.inputs, writes=results.writes, looked=places.looked,
         held=places.held, tensors=[(t, tensor_facts(t)) for t in places.from_outside(wanted)],
         arguments_as=places.arguments_as, link=link, wanted=[places.of(t) for t in wanted],
         complexes=places.complexes, free=_free(places, scalars), memory=_memory(places, results),

@@ -111,7 +111,8 @@ class EagerOp:
         key = (avals, statics)
         found = self._dtypes.find(key)
         if found is None:
-            recorder = Recorder(abstract=True)
+            recorder = Recorder()
+            recorder.abstract = True
             with off(), recording(recorder):
                 made = self.fn(*[TracedArray(variable(a), recorder) for a in avals], *statics)
                 found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
@@ -220,7 +221,8 @@ class LocalVjp(EagerOp):
     def derive(
         cls, op: EagerOp, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool
     ) -> Any:
-        recorder = Recorder(abstract=True)
+        recorder = Recorder()
+        recorder.abstract = True
         operands = [variable(a) for a in avals]
         with off(), recording(recorder):
             made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)

@@ -184,7 +184,8 @@ class Branch:
         """How much has been done of what can't be chosen."""
         recorder = self.recorder
         printed = 0 if recorder.texts is None else len(recorder.texts.printed)
-        return recorder.draws, printed, len(recorder.questions), len(recorder.reasons), len(recorder.shown)
+        left, questions = len(recorder.left.as_text), len(recorder.answered.questions)
+        return recorder.drawn.count, printed, questions, len(recorder.reasons), left
 
     def holds(self) -> Atom:
         """The predicate of the arm that is running."""
@@ -283,9 +284,9 @@ def _freeze(place: Place, *arrays: Any) -> None:
     assert recorder is not None
     for x in arrays:
         if type(x) is TracedArray:
-            recorder.frozen[id(x._storage)] = x._storage, place, None
+            recorder.chosen.frozen[id(x._storage)] = x._storage, place, None
         else:
-            recorder.frozen[id(x)] = x, place, x.tobytes()
+            recorder.chosen.frozen[id(x)] = x, place, x.tobytes()
 
 
 def known_truth(value: Any) -> Any:

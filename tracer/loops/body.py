@@ -84,7 +84,7 @@ class IterationBody:
             return
         if out in self.inner:
             return
-        spot = self.recorder.spots.get(out)
+        spot = self.recorder.loops.spots.get(out)
         if spot is not None and spot.value is None and spot.x not in self.parts.inside:
             found = self._from_outside(spot, self.parts.known.get(spot.x, spot.x))
             if found is not None:

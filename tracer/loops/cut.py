@@ -16,6 +16,7 @@ from ..ir.graph import Atom, Guard, Lit, Node, answered, building, structural
 from ..ir.refusals import Reason, Refusal
 from ..ops.control import CAPACITY
 from ..ops.elementwise import F
+from ..record.recorder_parts import Premise
 from .loop_node import make_loop
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -32,7 +33,7 @@ def _conditions(parts: Cut) -> list[Atom] | Reason:
             return condition
         found.append(condition)
     premise = parts.recorder.premise
-    return [*found, premise] if premise is not None and parts.depends(premise) else found
+    return [*found, premise.atom] if premise is not None and parts.depends(premise.atom) else found
 
 
 def _condition(guard: Guard) -> Atom | Reason:
@@ -66,7 +67,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     if wanted.stops and wanted.go_on is None and not conditions:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
-    before = recorder.items[marked.items :], recorder.premise, recorder.unmet
+    before = recorder.items[marked.items :], recorder.premise
     asked = parts.guards()
     told, lines = _told(asked, len(conditions)), {guard.site for guard in asked}
     line = lines.pop() if len(lines) == 1 else marked.site
@@ -104,8 +105,8 @@ def _take_out(parts: Cut) -> None:
             kept.append(parts.outside[id(item)])
     recorder.disown(gone)
     _leave(marked, kept)
-    if recorder.premise is not None and parts.depends(recorder.premise):
-        recorder.premise = recorder.unmet = None
+    if recorder.premise is not None and parts.depends(recorder.premise.atom):
+        recorder.premise = None
 
 
 def _leave(marked: Marked, kept: Sequence[Node | Guard]) -> None:
@@ -119,7 +120,7 @@ def _leave(marked: Marked, kept: Sequence[Node | Guard]) -> None:
             recorder._guarded.setdefault((item.atom, item.kind), item)
 
 
-def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Atom | None, unmet: Any) -> None:
+def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Premise | None) -> None:
     """Undo what was done since the iteration was taken out."""
     recorder = marked.recorder
     recorder.disown([*recorder.nodes[marked.nodes :], *recorder.guards[marked.guards :]])
@@ -127,7 +128,7 @@ def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Atom | Non
     earlier |= {id(guard) for guard in recorder.guards[: marked.guards]}
     kept = [item for item in items if id(item) not in earlier]
     _leave(marked, kept)
-    recorder.premise, recorder.unmet = premise, unmet  # type: ignore[assignment]
+    recorder.premise = premise
 
 
 def _asked_at(parts: Cut, items: Sequence[Node | Guard]) -> Any:

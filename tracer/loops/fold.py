@@ -142,7 +142,7 @@ class Match:
 
     def _same_spot(self, x: Atom, positions: Mapping[int, Any], p: Atom) -> bool:
         """Whether *p* was read of *x*, at *positions* one iteration before the first."""
-        spot = self.body.recorder.spots.get(p) if isinstance(p, Var) else None
+        spot = self.body.recorder.loops.spots.get(p) if isinstance(p, Var) else None
         if (
             spot is None
             or set(spot.axes) != set(positions)

@@ -55,7 +55,7 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
 def can_mark(recorder: Recorder, loop: Any) -> bool:
     """Whether iterations can be marked here: not in the body of a scan, say, which has a recorder of its own."""
     plain = current_recorder() is recorder and recorder.parent is None and not recorder.arms
-    return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.plain_loops
+    return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.taught.plain_loops
 
 
 def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:

@@ -17,14 +17,14 @@ from ..record.recorder import Recorder
 
 def unmarked(recorder: Recorder, value: Any) -> Any:
     """The value in whose place *value* stood in a marked iteration, if it did; else *value* itself."""
-    while id(value) in recorder.marked_values:
-        value = recorder.marked_values[id(value)][1]
+    while id(value) in recorder.loops.marked_values:
+        value = recorder.loops.marked_values[id(value)][1]
     return value
 
 
 def all_unmarked(recorder: Recorder, value: Any) -> Any:
     """*value* with such values put back, in lists and dicts that are changed for it, and in tuples."""
-    if not recorder.marked_values:
+    if not recorder.loops.marked_values:
         return value
     kind = type(value)
     if kind is tuple:

@@ -143,7 +143,7 @@ class Iteration:
         for x in self.started.found[before:]:
             anew = self.made[self.started.numbers[id(x)]]
             self.marked.made_here(anew)
-            self.recorder.made_anew.update({id(x): (x, self.loop), id(anew): (anew, self.loop)})
+            self.recorder.loops.made_anew.update({id(x): (x, self.loop), id(anew): (anew, self.loop)})
         return found
 
     def _count_of(self, value: Any) -> Affine | None:
@@ -153,7 +153,7 @@ class Iteration:
         if type(value) is not TracedArray or not value.aval.weak or value.aval.dtype.kind != "i":
             return None
         form = self.marked.form(value.atom)
-        if form is None and self.recorder.open_loops == [self.marked] and value.atom in self.recorder.int_ranges:
+        if form is None and self.recorder.open_loops == [self.marked] and value.atom in self.recorder.loops.int_ranges:
             return Affine(0, {value.atom: 1})  # it goes on from there
         return form
 
@@ -175,7 +175,7 @@ class Iteration:
             found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
             found._atom, found._version = symbol, value._storage.version
             found._recorder = self.recorder
-        self.recorder.marked_values[id(found)] = found, value
+        self.recorder.loops.marked_values[id(found)] = found, value
         self.stand_ins.append((found, leaf))
         return found
 
@@ -198,7 +198,7 @@ class Iteration:
         result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
             known = {var: form.at(marked.number, Affine(0)) for var, form in marked.forms.items()}
-            self.recorder.known_forms.update(known)
+            self.recorder.loops.known_forms.update(known)
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
@@ -295,7 +295,7 @@ class Iteration:
         if start.counts is not None:
             if self._count_of(value) == start.counts.plus(Affine(self.lessons.steps[name])):
                 return None
-            self.recorder.uncounted.add((id(self.loop), shown))
+            self.recorder.taught.uncounted.add((id(self.loop), shown))
             run_again(self.recorder, _NO_COUNT)  # what was computed from it is no integer of Python's any more
         leaves: list[Any] = []
         pattern = self.patterns[name] = taken_apart(value, leaves, name in self.lessons.deep, self.ended)
@@ -324,7 +324,7 @@ class Iteration:
 
     def _goes_up(self, name: Any, shown: str, symbol: Var, end: Any) -> None:
         """Learn whether the integer that was *symbol* goes up by a constant."""
-        if type(end) is TracedArray and (id(self.loop), shown) not in self.recorder.uncounted:
+        if type(end) is TracedArray and (id(self.loop), shown) not in self.recorder.taught.uncounted:
             form = Reader({symbol: Affine(0, {symbol: 1})}.get, self.marked.node_of).form(end.atom)
             if form is not None and form.slopes == {symbol: 1} and form.offset:
                 self.lessons.steps[name] = form.offset
@@ -354,7 +354,7 @@ class Iteration:
             step = value - start.value
         elif type(value) is TracedArray and (form := self._count_of(value)) is not None:
             step = form.slopes.get(self.marked.number)
-        if step and (id(self.loop), shown) not in self.recorder.uncounted:
+        if step and (id(self.loop), shown) not in self.recorder.taught.uncounted:
             self.lessons.steps[name] = step
             return Refusal.LOOP_VALUE(name=shown)
         if id(value) in self.learned.kept:

@@ -21,7 +21,7 @@ class Lessons:
 
 def lessons_of(recorder: Recorder, loop: Any) -> Lessons:
     """The lessons of the statement *loop*."""
-    known = recorder.lessons.get(id(loop))
+    known = recorder.loops.lessons.get(id(loop))
     if known is None:
-        known = recorder.lessons[id(loop)] = loop, Lessons(written=set(getattr(loop, "stored", ())))
+        known = recorder.loops.lessons[id(loop)] = loop, Lessons(written=set(getattr(loop, "stored", ())))
     return known[1]  # type: ignore[no-any-return]

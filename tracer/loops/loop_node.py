@@ -67,7 +67,7 @@ def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> li
     nodes = live_nodes(parts.body, ends)
     loops = [*body.recorder.open_loops, body.marked]
     search = Search(
-        nodes, ends, body.recorder.spots, body.form, body.marked.number, body.length + before, loops
+        nodes, ends, body.recorder.loops.spots, body.form, body.marked.number, body.length + before, loops
     )  # fmt: skip
     found = [search.find(symbol, wanted.ends[symbol]) for symbol in body.carries if symbol.aval.shape]
     notes = body.recorder.notes

@@ -58,7 +58,7 @@ class Marked:
         self.forms: dict[Var, Affine] = {}
         self.ranges: dict[Var, tuple[int, int]] = {}  # bounds of arrays of positions
         self.statement: Any = None  # the loop as it is written
-        recorder.made_int = made_int
+        recorder.loops.made_int = made_int
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
         self.forms[self.number] = Affine(0, {self.number: 1})
@@ -85,8 +85,8 @@ class Marked:
         var = Var(Aval(atom.aval.dtype, atom.aval.shape, atom.aval.weak))
         recorder.append(Node(_ALIAS, (atom,), {}, (var,), self.site))
         recorder.symbols.add(var)
-        if isinstance(atom, Var) and atom in recorder.int_ranges:  # in this iteration; no integer is carried
-            recorder.int_ranges[var] = recorder.int_ranges[atom]
+        if isinstance(atom, Var) and atom in recorder.loops.int_ranges:  # in this iteration; no integer is carried
+            recorder.loops.int_ranges[var] = recorder.loops.int_ranges[atom]
         if recorder.numbers is not None:
             note_number(recorder.numbers, _ALIAS, (atom,), {}, var)
         return var
@@ -122,7 +122,7 @@ class Marked:
             if var in self.forms:
                 return self.forms[var]
             found = next((loop.forms[var] for loop in recorder.open_loops if var in loop.forms), None)
-            return recorder.known_forms.get(var) if found is None else found
+            return recorder.loops.known_forms.get(var) if found is None else found
 
         return Reader(known, lambda var: makers.get(var) or self.node_of(var))
 

@@ -72,4 +72,4 @@ class Cut:
     def asks(self) -> bool:
         """Whether anything was asked, or presumed, that may be answered otherwise in another iteration."""
         premise = self.recorder.premise
-        return bool(self.guards()) or (premise is not None and self.depends(premise))
+        return bool(self.guards()) or (premise is not None and self.depends(premise.atom))

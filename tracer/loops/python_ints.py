@@ -33,16 +33,16 @@ def made_int(recorder: Recorder, node: Node) -> None:
     loops = recorder.open_loops
     found = range_of(recorder, node, loops[-1].form(node.out) if loops else None)
     if found is not None:
-        recorder.int_ranges[node.out] = found
+        recorder.loops.int_ranges[node.out] = found
     elif loops:
         in_plain_iterations(recorder, loops[-1].statement, UNBOUNDED)
-    elif all(isinstance(x, Lit) or x in recorder.int_ranges for x in node.inputs):
+    elif all(isinstance(x, Lit) or x in recorder.loops.int_ranges for x in node.inputs):
         recorder.reasons.append(Refusal.LOG_UNSEEN(what="an integer that may not fit in 64 bits"))
 
 
 def in_plain_iterations(recorder: Recorder, statement: Any, note: str) -> NoReturn:
     """Have the run made again, with the loop of this *statement* recorded iteration by iteration."""
-    recorder.plain_loops[id(statement)] = statement
+    recorder.taught.plain_loops[id(statement)] = statement
     run_again(recorder, note)
 
 
@@ -67,21 +67,21 @@ def range_of(recorder: Recorder, node: Node, form: Affine | None) -> Range | Non
 def _of_form(recorder: Recorder, form: Affine) -> Range:
     most = abs(form.offset)
     for var, slope in form.slopes.items():
-        most += abs(slope) * _size(recorder.int_ranges.get(var, (0, _ITERATIONS)))[1]
+        most += abs(slope) * _size(recorder.loops.int_ranges.get(var, (0, _ITERATIONS)))[1]
     low, high = bounds(form, recorder.open_loops)
     return -most if low is None else low, most if high is None else high
 
 
 def counted(recorder: Recorder, value: Atom, form: Affine) -> Atom:
     """*value*, which is *form* after some number of iterations, as an integer of Python's."""
-    recorder.int_ranges[value] = _of_form(recorder, form)  # type: ignore[index]
+    recorder.loops.int_ranges[value] = _of_form(recorder, form)  # type: ignore[index]
     return cast(value, INT, weak=True)
 
 
 def _of_input(recorder: Recorder, x: Any) -> Range | None:
     if isinstance(x, Lit):
         return (int(x.value), int(x.value)) if x.aval.dtype.kind in "ib" else None
-    known = recorder.int_ranges.get(x)
+    known = recorder.loops.int_ranges.get(x)
     if known is not None:
         return known
     if x.aval.dtype.kind == "b":

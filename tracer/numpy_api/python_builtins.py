@@ -163,9 +163,9 @@ def _check_origin(value: Any, digits: int = 2) -> None:
     value whose gradient is wanted: of the whole number, or of so many *digits* of it."""
     recorder = current_recorder()
     while recorder is not None and isinstance(value, str | bytes | numbers.Number) and type(value) not in _NO_TEXT:
-        if recorder.shown and not recorder.differentiates:
-            recorder.texts_checked = False
-        for atom in recorder.shown if recorder.differentiates else ():
+        if recorder.left.as_text and not recorder.differentiates:
+            recorder.left.checked = False
+        for atom in recorder.left.as_text if recorder.differentiates else ():
             shown = recorder.value(atom)
             found = _may_be_text_of(value, shown) or (not _is_constant(value) and _has_digits(value, shown, digits))
             if found and recorder.has_gradient(atom):
@@ -176,15 +176,15 @@ def _check_origin(value: Any, digits: int = 2) -> None:
 def refuse_numbers_of_text(recorder: Recorder, results: Any, start: int = 0) -> None:
     """An error where a constant of the nodes from *start* on may have been read from the text of a value whose gradient
     is wanted, or where the first of the *results* has: by NumPy's code or a parser's, or by ``float`` from a table."""
-    if not recorder.shown:
+    if not recorder.left.as_text:
         return
     result = next(iter(tree_leaves(results, none_is_leaf=True)), None)
     usual = [*(() if recorder.code is None else recorder.code.floats), *_COMMON]
     if isinstance(result, float | np.ndarray) and type(result) is not TracedArray:
         site = next((guard.site for guard in recorder.guards if guard.kind == "item"), None)
-        if recorder.differentiates and any(map(recorder.has_gradient, recorder.shown)):
+        if recorder.differentiates and any(map(recorder.has_gradient, recorder.left.as_text)):
             raise UnsupportedError.here(_READ_AGAIN, site)
-        recorder.texts_checked = False
+        recorder.left.checked = False
     arrays = dict(recorder.consts)
     held = [(x, node.site) for node in recorder.nodes[start:] for x in node.inputs if isinstance(x, Lit) or x in arrays]
     plain = [(arrays[x] if isinstance(x, Var) else x.value, site) for x, site in held if not _is_own(x)]
@@ -193,13 +193,13 @@ def refuse_numbers_of_text(recorder: Recorder, results: Any, start: int = 0) -> 
         if numbers.dtype.kind != "f":
             continue
         numbers = numbers[np.isfinite(numbers) & ~np.isin(numbers, usual)][:_MOST_LOOKED_AT]
-        for atom in recorder.shown:
+        for atom in recorder.left.as_text:
             shown = np.ravel(recorder.value(atom))
             found = bool(np.isin(numbers, shown.astype(numbers.dtype)).any()) or any(
                 _has_digits(repr(number), shown, _SOME_DIGITS) for number in numbers.tolist()
             )
             if found and not recorder.differentiates:
-                recorder.texts_checked = False
+                recorder.left.checked = False
             elif found and recorder.has_gradient(atom):
                 raise UnsupportedError.here(_READ_AGAIN, site)
 
@@ -336,12 +336,12 @@ def _scalar_class(kind: type) -> Any:
 def _stands_in() -> bool:
     """Whether something stands for objects of the caller's, in a run that is not replayed."""
     recorder = current_recorder()
-    return recorder is not None and bool(recorder.originals)
+    return recorder is not None and bool(recorder.caller.originals)
 
 
 def _id(obj: Any, /) -> int:
     recorder = current_recorder()
-    return id(obj if recorder is None else recorder.originals.get(id(obj), obj))
+    return id(obj if recorder is None else recorder.caller.originals.get(id(obj), obj))
 
 
 def _plain_repr(value: Any, /) -> str:

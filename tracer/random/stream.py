@@ -89,12 +89,12 @@ def next_key() -> Any:
 
 def _recorded(recorder: Recorder) -> Any:
     """As ``next_key``, as a node of the recording."""
-    if recorder.stream is None:
-        recorder.stream_state = DEFAULT.state
-        recorder.stream = recorder.add_input(recorder.stream_state, "the default stream of tracegrad.random")
-    state = TracedArray(recorder.stream, recorder, owner="the default stream")
-    number = state[1] + UINT64.type(recorder.draws)
-    recorder.draws += 1
+    if recorder.drawn.stream is None:
+        recorder.drawn.state = DEFAULT.state
+        recorder.drawn.stream = recorder.add_input(recorder.drawn.state, "the default stream of tracegrad.random")
+    state = TracedArray(recorder.drawn.stream, recorder, owner="the default stream")
+    number = state[1] + UINT64.type(recorder.drawn.count)
+    recorder.drawn.count += 1
     upper, lower = state[0] >> 32, state[0]
     return fold_in(np.stack([upper, lower]).astype(np.uint32), number)
 

@@ -183,8 +183,8 @@ class TracedArray(metaclass=_StandIn):
         current = current_recorder()
         if current is not None and current.parent is not None and storage.home is not current:
             raise MutationError.here(_FROM_OUTSIDE)
-        if current is not None and id(storage) in current.frozen:
-            current.refuse_choice(current.frozen[id(storage)][1], Refusal.CHOICE_WRITTEN())
+        if current is not None and id(storage) in current.chosen.frozen:
+            current.refuse_choice(current.chosen.frozen[id(storage)][1], Refusal.CHOICE_WRITTEN())
         if current is not None and current.open_loops:
             current.open_loops[-1].writes(storage)
         if current is not None and current.arms and not chosen:
@@ -410,7 +410,7 @@ class TracedArray(metaclass=_StandIn):
         """The plain value in this run, to be seen by people: with a guard on each element."""
         recorder, atom = self._recorder, self.atom
         if atom.aval.is_inexact:
-            recorder.shown += real_atoms([atom])
+            recorder.left.as_text += real_atoms([atom])
         if atom.aval.size > _MOST_SHOWN:
             recorder.unrepeatable(Refusal.CALLS_TEXT, count=atom.aval.size)
             return np.array(recorder.value(atom))
@@ -519,7 +519,7 @@ class TracedArray(metaclass=_StandIn):
                 return self.number()
             if looks_on():
                 return float(self._concrete("float"))
-            self._recorder.shown.append(self.atom)  # by "%.3f" % t
+            self._recorder.left.as_text.append(self.atom)  # by "%.3f" % t
             check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
         return float(self._concrete("float"))
 

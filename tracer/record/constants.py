@@ -131,12 +131,12 @@ def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequen
         args, kwargs = tree_unflatten(spec, plain)
         return function(*args, **kwargs)
     kept = tuple(map(_leaf, leaves))
-    known = recorder.derived.get((function, spec, kept))
+    known = recorder.answered.derived.get((function, spec, kept))
     if known is None:
         if not recorder.derives or recorder.parent is not None or "out" in kwargs or None in kept:
             recorder.need_contents(origin, error)
         known = _derive(recorder, Recipe(function, kept, spec, origin, spec, [], []), error)  # type: ignore[arg-type]
-        recorder.derived[function, spec, kept] = known
+        recorder.answered.derived[function, spec, kept] = known
     unrecordable.discard(error)
     results = [_stand_in(recorder, var, value) for var, value in zip(known.results, known.values, strict=True)]
     return tree_unflatten(known.structure, results)

@@ -219,7 +219,7 @@ class TracedInt:
         if self._array is None:
             self._check()
             if isinstance(self.atom, Var):
-                recorder.int_ranges[self.atom] = self._low, self._high  # as the integer's
+                recorder.loops.int_ranges[self.atom] = self._low, self._high  # as the integer's
             self._array = wrap(cast(self.atom, INT, weak=True), recorder)
         return self._array
 

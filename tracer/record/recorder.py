@@ -10,9 +10,8 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -44,31 +43,26 @@ from ..ops.host_call import HOST_CALL, unrecorded
 from ..ops.loop_pruning import prune_loops
 from .float_errors import UNWATCHED, raising, settings
 from .python_numbers import Number, note_number, numbers_of
+from .recorder_parts import (
+    CallersObjects,
+    Chosen,
+    Constants,
+    Dependents,
+    Drawn,
+    Left,
+    LoopState,
+    OutsideAnswers,
+    Premise,
+    Question,
+    StandIns,
+    Taught,
+    copied,
+)
 from .retry import Options, Retry, chosen_anew
 from .run_settings import RunSettings
 
 _TRUE = Lit(True, np.dtype(bool), structural=True)
 _PRESUMED = "what an operation presumes holds", "what an operation presumes does not hold"
-_SMALL = 2048  # bytes of a constant that is known again by its contents
-
-
-class Question(NamedTuple):
-    """``function(*args)`` gave ``answer``, a plain value: a replay asks again."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    answer: Any
-
-    def holds(self) -> bool:
-        found = self.function(*self.args)
-        return type(found) is type(self.answer) and bool(found == self.answer)
-
-
-class Answered(Protocol):
-    """Something that was put to the outside; equal to others of the same question and answer."""
-
-    def holds(self) -> bool:
-        """Whether it has the same answer now."""
 
 
 @dataclass(slots=True)
@@ -85,9 +79,8 @@ class Origin:
 class Recorder(RunSettings, Builder):
     """One recording.  ``env`` holds the inputs' values and whatever was computed on demand, where *backend* has it."""
 
-    def __init__(self, *, abstract: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.abstract = abstract  # of avals alone: what is relied on was looked at when there were values
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
         self.sites: list[Site | None] = []  # the user's line of each item
         self.unrolled: list[Any] = []  # what parts of it were before that was done (reroll/unrolled.py)
@@ -98,69 +91,36 @@ class Recorder(RunSettings, Builder):
         self.integers: set[Var] = set()  # inputs that stand for ints, which have no gradient
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
-        self._const_by_id: dict[int, Var] = {}
-        self._lanes_by_id: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # each beside its complex array
-        self._const_by_contents: dict[Any, Var] = {}
+        self._constants = Constants()
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
-        self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
-        self.questions: list[Answered] = []  # put to the outside, and answered
+        self.answered = OutsideAnswers()
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
         self.needed: Retry | None = None  # raised in the function, whatever became of it
-        self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
         self.numbers: dict[Var, Number] | None = None  # known values of Python's numbers, once one was asked for
-        self._from_outside: set[Atom] = set()  # values that depend on no argument, of the first `_looked` nodes
-        self._looked = 0
-        self.premise: Var | None = None  # what holds in this run, and is no guard yet
-        self._premise_site: Site | None = None  # the first line that relies on it
-        self.unmet: Callable[[], Exception] | None = None  # the error where what is presumed does not hold
+        self._from_outside = Dependents()  # values that depend on no argument
+        self.premise: Premise | None = None
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
-        self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
-        self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
-        # id of a buffer, or a plain array, that a choice may show -> (it, the choice, the contents of a plain one)
-        self.frozen: dict[int, tuple[Any, Any, bytes | None]] = {}
+        self.caller = CallersObjects()
+        self.chosen = Chosen()
         self.symbols: set[Var] = set()  # aliases that stand for their values in an iteration of a loop
         self.arms: list[Any] = []  # the arms that run now, the outermost first, which plain Python may not take
-        self.defers = False  # whether arrays are made of which code may never ask more than a part (STAND_INS)
-        self.undecided: set[Any] = set()  # the choices that gave numbers whose class depends on data (undecided.py)
-        self.shown: list[Atom] = []  # floats that have left as text
-        self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
+        self.left = Left()
         self.differentiated: set[Var] = set()  # constants with respect to which a derivative is being taken
-        # Variables that stand for one row of many, and the rows, for each batch, the innermost last: nobody may learn
-        # a value of theirs but by a guard.
-        self.row_inputs: list[dict[Var, Atom]] = []
-        self.batches: list[tuple[Any, int]] = []  # (code of the function, number of rows) of each
-        self.rows_apart: set[Any] = set()  # codes of functions whose batches are run row by row
-        # Variables that stand for any tangents, or cotangents, of each rule that is being transposed, the innermost
-        # last: nobody may learn a value that depends on them (codegen/derive/transpose.py).
-        self.stand_ins: list[Any] = []
-        self._of_rows: set[Atom] = set()  # values that depend on them, of the first `_rows_seen` nodes
-        self._rows_seen = 0
-        self._asked = 0  # the number of questions that are being answered
-        self.stream: Var | None = None  # the stream's input
-        self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
-        self.draws = 0  # the number of draws from the stream
+        self.stand_ins = StandIns()
+        self.drawn = Drawn()
         self.active = True
         self.thread = threading.get_ident()  # the one in which all of the recording happens
-        self.hashed = False  # whether a traced number is, or may be, a key of a dict or a member of a set
         self.handed: list[Any] = []  # objects that libraries were given, with traced values in them
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
         self.open_loops: list[Any] = []  # marked iterations of the user's loops, the innermost last (loops/for_loop.py)
         self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
-        self.spots: dict[Var, Any] = {}  # reads and writes at traced positions (buffers.py)
-        self.known_forms: dict[Var, Any] = {}  # integers of iterations that were marked in vain (loops/positions.py)
-        self.int_ranges: dict[Var, tuple[int, int]] = {}  # of integers of Python's, where they are known
-        self.made_int: Callable[[Recorder, Node], None] = lambda recorder, node: None  # told of them
-        # by id: values with which marked iterations began -> (each, the one in whose place it stood)
-        self.marked_values: dict[int, tuple[Any, Any]] = {}
-        self.made_anew: dict[int, Any] = {}  # by id: containers of loops that others stand for, these, and the loops
-        self.plain_loops: dict[int, Any] = {}  # by id: loop statements that are recorded iteration by iteration
-        self.uncounted: set[tuple[int, str]] = set()  # (id of a loop statement, name) of integers that do not count
-        self.lessons: dict[Any, Any] = {}  # what runs of loop statements have taught, for the next ones
+        self.loops = LoopState()
+        self.taught = Taught()
 
     def in_another_thread(self) -> UnsupportedError:
         """The error for an operation in a thread that is not the recording's, which may have no order with its own. The
@@ -191,8 +151,9 @@ class Recorder(RunSettings, Builder):
         self.sites.append(node.site if len(self.nodes) > count else self.site())
         if self.numbers is not None and len(node.outs) == 1:
             note_number(self.numbers, prim, inputs, params, node.out)
-        if (self.open_loops or self.int_ranges) and node.outs[0].aval.weak and node.outs[0].aval.dtype.kind == "i":
-            self.made_int(self, node)
+        aval = node.outs[0].aval
+        if aval.weak and aval.dtype.kind == "i" and (self.open_loops or self.loops.int_ranges):
+            self.loops.made_int(self, node)
         return node.outs
 
     def _raise_float_errors(self, node: Node) -> None:
@@ -212,8 +173,7 @@ class Recorder(RunSettings, Builder):
 
     def copy(self) -> Recorder:
         """A copy of the recording that can be rewritten independently."""
-        other = copy(self)
-        other.__dict__.update({k: v.copy() for k, v in vars(self).items() if type(v) in (list, dict)})
+        other = copied(self)
         other._producers = Producers()
         return other
 
@@ -266,7 +226,8 @@ class Recorder(RunSettings, Builder):
                 self.claim(item.outs)
         self.guards += apart
         self._producers.renew(nodes)
-        self._looked, self._rows_seen = min(self._looked, nodes), min(self._rows_seen, nodes)
+        for dependents in (self._from_outside, self.stand_ins.of_rows):
+            dependents.looked = min(dependents.looked, nodes)
 
     def disown(self, items: Sequence[Node | Guard]) -> None:
         """Let later operations and questions equal to these *items*, which stay, be recorded anew."""
@@ -281,7 +242,7 @@ class Recorder(RunSettings, Builder):
 
     def relied_on(self) -> list[Atom]:
         """The values that the recording itself will read."""
-        return [] if self.premise is None else [self.premise]
+        return [] if self.premise is None else [self.premise.atom]
 
     def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
         """A new graph input that stands for *value* (an array, or a float)."""
@@ -301,32 +262,15 @@ class Recorder(RunSettings, Builder):
 
     def const(self, array: np.ndarray) -> Var:
         """An array that the user's Python made: its contents travel with the recording."""
-        found = self._const_by_id.get(id(array))
-        if found is not None and _same_contents(self.env[found], array):
-            return found
-        dtype = check_dtype(array.dtype, "an array used in the function")
-        found, contents = None, None
-        if self.repeatable and array.nbytes <= _SMALL:  # elsewhere (random numbers) equal ones may be so by chance
-            contents = dtype, array.shape, array.tobytes()
-            found = self._const_by_contents.get(contents)  # np.eye(3) in each turn of a loop
-        if found is None:
-            kept = np.array(array, dtype=dtype, order="C")  # a copy: the user may go on writing into it
-            found = Var(Aval(dtype, array.shape))
+        found, kept = self._constants.of(array, self.repeatable)  # elsewhere equal ones may be so by chance
+        if found not in self.env:
             self.consts.append((found, kept))
             self.env[found] = kept
-        if contents is not None:
-            self._const_by_contents[contents] = found
-        self._const_by_id[id(array)] = found
-        self._alive.append(array)  # keeps id() unique for as long as it is a key
         return found
 
     def lanes_of(self, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The lanes of a complex array that the user's Python made: the same objects for the same contents."""
-        _, re, im = self._lanes_by_id.get(id(array), (None, None, None))
-        if re is None or im is None or not (_same_contents(re, array.real) and _same_contents(im, array.imag)):
-            re, im = array.real.copy(), array.imag.copy()
-            self._lanes_by_id[id(array)] = array, re, im
-        return re, im
+        return self._constants.lanes_of(array)
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run as a NumPy array, computed now if need be."""
@@ -336,9 +280,9 @@ class Recorder(RunSettings, Builder):
 
     def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
         """The values of *atoms* in this run; None where they differ from step to step of a loop, or from row to row."""
-        if self.row_inputs and not self._asked and any(map(self.of_row, atoms)):
+        if any(self.stand_ins.hide(x, self.nodes) for x in atoms):
             return None
-        if any(known.behind(_real(atoms)) for known in self.stand_ins):
+        if any(known.behind(_real(atoms)) for known in self.stand_ins.tangents):
             return None
         return [self.value(x) for x in atoms]
 
@@ -346,10 +290,10 @@ class Recorder(RunSettings, Builder):
         """The value of *atom* in this run as an array of the backend."""
         if atom.aval.dtype.kind == "c":
             return self.backend.asarray(self.value(atom))
-        for known in self.stand_ins:
+        for known in self.stand_ins.tangents:
             if known.behind([atom]):
                 known.refuse()
-        if self.row_inputs and not self._asked and self.of_row(atom):
+        if self.stand_ins.hide(atom, self.nodes):
             raise UnsupportedError.here(
                 "this needs the value of an argument of vmap, which is another one in each row of the batch; compute "
                 "it outside and pass it with in_axes=None, or write it as operations on the array"
@@ -360,31 +304,9 @@ class Recorder(RunSettings, Builder):
         """As ``value_there``, where nodes define all that *atom* depends on."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
 
-    def stands_in(self, var: Atom) -> bool:
-        """Whether *var* is a variable that stands for others: one row of many, or any tangent."""
-        return any(var in batch for batch in self.row_inputs) or any(var in known.given for known in self.stand_ins)
-
     def of_row(self, atom: Atom) -> bool:
         """Whether *atom* depends on a variable that stands for one row of many."""
-        if len(self.nodes) < self._rows_seen:
-            self._rows_seen = 0
-        known = self._of_rows
-        for batch in self.row_inputs:
-            known.update(batch)
-        for node in self.nodes[self._rows_seen :]:
-            if not known.isdisjoint(node.inputs):
-                known.update(node.outs)
-        self._rows_seen = len(self.nodes)
-        return any(x in known for x in lanes(atom)) if atom.aval.is_complex else atom in known
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A context in which values are learned that a guard is put on."""
-        self._asked += 1
-        try:
-            yield
-        finally:
-            self._asked -= 1
+        return self.stand_ins.is_of_row(atom, self.nodes)
 
     def presume(self, condition: Atom, *operands: Atom, evaluate: bool = True) -> bool:
         """Whether the 0-d *condition* on *operands* holds in this run, which then rests on it.  Not *evaluate*: whether
@@ -404,7 +326,7 @@ class Recorder(RunSettings, Builder):
             return True
         known = self.numbers.get(condition)
         if known is None and evaluate:
-            with self.asking():
+            with self.stand_ins.asking():
                 known = bool(self.value(condition))
             for x in operands:
                 if isinstance(x, Var) and x in self.env and self.backend is HOST:
@@ -417,9 +339,7 @@ class Recorder(RunSettings, Builder):
     def suppose(self, condition: Atom, place: Any) -> None:
         """Let the run rest on *condition*, without a look at it before the next question; where it does not hold, the
         choice at *place* is to be a question."""
-        self._add_premise(condition)
-        if self.unmet is None:
-            self.unmet = lambda: self.refuse_choice(place, Refusal.CHOICE_RAISES())
+        self._add_premise(condition, lambda: self.refuse_choice(place, Refusal.CHOICE_RAISES()))
 
     def rely(self, condition: Atom, error: Callable[[], Exception]) -> None:
         """Let the run rest on the 0-d *condition*: where it does not hold, *error* is raised here.
@@ -430,15 +350,13 @@ class Recorder(RunSettings, Builder):
             return
         condition = self._where_taken(condition)
         trusts = self.trusts and self.repeatable
-        with self.asking():
+        with self.stand_ins.asking():
             holds = not trusts and self.repeatable and self.value(condition)
         if not trusts and not holds:
             if not self.guard(condition, "linalg"):
                 raise error()
             return
-        self._add_premise(condition)
-        if trusts and self.unmet is None:
-            self.unmet = error
+        self._add_premise(condition, error if trusts else None)
 
     def within(self) -> Atom:
         """The predicate of the arm that runs."""
@@ -451,7 +369,7 @@ class Recorder(RunSettings, Builder):
 
     def written_choice(self) -> Any:
         """The choice between plain arrays of which one has been written into since; None where there is none."""
-        for array, place, before in self.frozen.values():
+        for array, place, before in self.chosen.frozen.values():
             if before is not None and array.tobytes() != before:
                 return place
         return None
@@ -463,25 +381,23 @@ class Recorder(RunSettings, Builder):
         (other,) = self.emit(PRIMITIVES["logical_not"], (self.within(),), {})
         return self.emit(PRIMITIVES["logical_or"], (other, condition), {})[0]
 
-    def _add_premise(self, condition: Atom) -> None:
-        if self.premise is None:
-            self._premise_site = self.site()
-        before = _TRUE if self.premise is None else self.premise
-        (self.premise,) = self.emit(PRIMITIVES["logical_and"], (before, condition), {})
+    def _add_premise(self, condition: Atom, unmet: Callable[[], Exception] | None = None) -> None:
+        before = self.premise or Premise(_TRUE, self.site())
+        (atom,) = self.emit(PRIMITIVES["logical_and"], (before.atom, condition), {})
+        self.premise = Premise(atom, before.site, before.unmet or unmet)
 
     def settle_premise(self) -> None:
         """Make a guard of what is presumed."""
         if self.premise is not None:
-            premise, self.premise = self.premise, None
-            unmet, self.unmet = self.unmet, None
-            with self.asking():
+            (premise, site, unmet), self.premise = self.premise, None
+            with self.stand_ins.asking():
                 holds = unmet is None or self.value(premise)
             if unmet is not None and not holds:
                 error = unmet()
                 note = "a condition that the run relied on does not hold: it is made again"
                 self.again(Retry(Options(note, trusts=False), error))
                 raise error
-            self.add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes), said=_PRESUMED))
+            self.add_guard(Guard(premise, np.True_, "bool", site, len(self.nodes), said=_PRESUMED))
 
     def add_guard(self, guard: Guard) -> None:
         """Let the run rest on *guard*, which holds in it."""
@@ -501,7 +417,7 @@ class Recorder(RunSettings, Builder):
         if self.abstract and kind == "bool" and self.choices is not None and self.choices.every:
             self._want_choice()
         self.settle_premise()
-        with self.asking():
+        with self.stand_ins.asking():
             value = np.asarray(self.value(atom))[()]
         if not isinstance(atom, Lit):
             self.add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
@@ -513,7 +429,7 @@ class Recorder(RunSettings, Builder):
             self.open_loops[-1].give_up("an integer of a loop is a key: the run is made again, iteration by iteration")
         recorder: Recorder | None = self
         while recorder is not None:
-            recorder.hashed, recorder = True, recorder.parent
+            recorder.left.hashed, recorder = True, recorder.parent
 
     def _want_choice(self) -> None:
         """End the run, which is made again with the question that is asked now as a choice, unless it can't be one."""
@@ -547,7 +463,7 @@ class Recorder(RunSettings, Builder):
             if isinstance(current, Pair):
                 stack += [current.re, current.im]
                 continue
-            if self.stands_in(current):
+            if current in self.stand_ins:
                 return True
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
@@ -565,8 +481,8 @@ class Recorder(RunSettings, Builder):
     def ask_again(self, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, a plain value that a replay asks for again."""
         found = Question(function, args, function(*args))
-        if found not in self.questions:
-            self.questions.append(found)
+        if found not in self.answered.questions:
+            self.answered.questions.append(found)
         return found.answer
 
     def origin(self, atoms: Sequence[Atom]) -> Origin | None:
@@ -587,7 +503,7 @@ class Recorder(RunSettings, Builder):
             if isinstance(current, Lit):
                 continue
             node = makers.get(current)
-            if any(recorder.stands_in(current) for recorder in recorders):
+            if any(current in recorder.stand_ins for recorder in recorders):
                 return None
             if current in outside:
                 found.sources.append(current)
@@ -608,14 +524,12 @@ class Recorder(RunSettings, Builder):
         """Whether *atoms* are known to depend on arrays from outside and on no argument."""
         if not self.outside or not atoms:
             return False
-        known = self._from_outside
-        if len(self.nodes) < self._looked:
-            self._looked = 0
-        known.update(self.outside, [var for var, _ in self.consts])
-        for node in self.nodes[self._looked :]:
-            if node.inputs and all(type(x) is Lit or x in known for x in node.inputs) and not self.stands_in(node.out):
-                known.update(node.outs)
-        self._looked = len(self.nodes)
+
+        def joins(node: Node, known: set[Atom]) -> bool:
+            every = bool(node.inputs) and all(type(x) is Lit or x in known for x in node.inputs)
+            return every and node.out not in self.stand_ins
+
+        known = self._from_outside.of([*self.outside, *[var for var, _ in self.consts]], self.nodes, joins)
         return all(x in known for x in atoms) and not all(any(x is var for var, _ in self.consts) for x in atoms)
 
     def need_contents(self, origin: Origin, error: UnsupportedError) -> NoReturn:
@@ -683,7 +597,7 @@ class Recorder(RunSettings, Builder):
         return graph
 
     def _reads_rows(self, used: set[Var]) -> bool:
-        return any(not used.isdisjoint(batch) for batch in self.row_inputs)
+        return any(not used.isdisjoint(batch) for batch in self.stand_ins.rows)
 
 
 def _real(atoms: Iterable[Atom]) -> list[Atom]:
@@ -719,13 +633,6 @@ def as_complex(values: Sequence[Any], aval: Aval) -> Any:
     found = np.empty(aval.shape, aval.dtype)
     found.real, found.imag = values
     return found
-
-
-def _same_contents(kept: np.ndarray, array: np.ndarray) -> bool:
-    """Whether *array* still equals its copy *kept*, bit for bit."""
-    if kept.shape != array.shape or kept.dtype != array.dtype:
-        return False
-    return kept.tobytes() == np.ascontiguousarray(array).tobytes()
 
 
 def current_recorder() -> Recorder | None:

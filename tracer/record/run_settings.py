@@ -32,6 +32,7 @@ class RunSettings:
     """The settings of one recording; those of a recorder that nobody has said anything to stand here."""
 
     # the form of the recording
+    abstract = False  # whether it is of avals alone: what is relied on was looked at when there were values
     rolls = False  # whether loop nodes are made of its loops when it is over
     backend: Backend = HOST  # the backend of its values
     trusts = False  # whether what operations need to hold is looked at once, when the run is over

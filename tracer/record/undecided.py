@@ -83,7 +83,7 @@ class Undecided:
 
     def __init__(self, number: Number, recorder: Recorder, place: Place) -> None:
         self.number, self.recorder, self.place = number, recorder, place
-        recorder.undecided.add(place)
+        recorder.chosen.undecided.add(place)
 
     # ---- what it stands for
 

@@ -129,7 +129,7 @@ def _values(recorder: Recorder, operands: Sequence[Atom]) -> list[Any] | None:
     with ExitStack() as asked:
         around: Recorder | None = recorder
         while around is not None:
-            asked.enter_context(around.asking())
+            asked.enter_context(around.stand_ins.asking())
             around = around.parent
         try:
             return [recorder.value(x) for x in operands]
@@ -224,7 +224,7 @@ def pure_callback(
     avals = [_declared(x) for x in declared]
     recorder = current_recorder()
     if recorder is not None:
-        callback = as_outside(callback, recorder.outermost().originals)
+        callback = as_outside(callback, recorder.outermost().caller.originals)
     run = HostCode(callback).call(args, kwargs)
     run.declare(structure, avals)
     if recorder is not None and run.traced:

@@ -278,7 +278,7 @@ class RuleProgram(OwnRule):
         """Record *apply*; *opened*: a context in which that is done, of the recorder, the variables for operands and
         results, and the lanes of those for what is given."""
         body = FunctionRecorder(parent, 0, f"the rule of {self.label}")
-        if may_ask(parent) and not parent.row_inputs:
+        if may_ask(parent) and not parent.stand_ins.rows:
             body.choices = None  # a rule that asks is none of its own; a second run would be made for nothing
         layout = self.layout
         operands, outs, given = (

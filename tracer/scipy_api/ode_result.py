@@ -30,7 +30,7 @@ class Columns(NDArrayOperatorsMixin):
     @staticmethod
     def of(steps: Steps, problem: Problem, end: Any = None) -> tuple[Columns, Columns]:
         """(``sol.t``, ``sol.y``); *end*: time and state in place of those of the last step."""
-        steps.recorder.outermost().defers = True
+        steps.recorder.outermost().chosen.defers = True
         ends = (None, None) if end is None else end
         return Columns(steps, problem, "t", ends[0]), Columns(steps, problem, "y", ends[1])
 
